@@ -1,0 +1,66 @@
+# The commands people and CI share. Each does what it needs of the earlier ones by itself.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+DEMO := runs/demo
+ENVIRONMENTS := classic/rps-v2 classic/tictactoe-v3 classic/connect_four-v3 \
+	mpe2/simple_spread_v3 mpe2/simple_tag_v3
+SOAK_ROUNDS ?= 200
+
+.PHONY: help setup demo test check fix test-envs test-faults soak test-all
+
+help:
+	@echo "make setup        a virtual environment in $(VENV) with all that the others need"
+	@echo "make demo         train, rank and export a Connect Four champion (about four minutes)"
+	@echo "make test         all tests but the slow ones"
+	@echo "make check        lint, format and types"
+	@echo "make fix          what of that can be mended automatically"
+	@echo "make test-envs    every supported environment, by its contract and its speed"
+	@echo "make test-faults  everything that starts, kills and resumes processes"
+	@echo "make soak         SOAK_ROUNDS seeded rounds of kill, resume and verify"
+	@echo "make test-all     all tests, the environments and the checks"
+
+setup: $(STAMP)
+
+# torch comes first and alone: another request beside it could resolve to another build.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Python 3.11 or newer is needed, this is %d.%d: make setup PYTHON=..." % v[:2])'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $(STAMP)
+
+demo: setup
+	$(BIN)/arena launch connect_four --run-dir $(DEMO) --force
+	$(BIN)/arena league $(DEMO)
+	$(BIN)/arena export $(DEMO) --force
+	$(BIN)/arena evaluate $(DEMO)/champion bot:random --matches 200 --greedy
+	$(BIN)/python -m tools.pettingzoo_match $(DEMO)/champion classic/connect_four-v3 --matches 200
+
+test: setup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+
+check: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fix: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test-envs: setup
+	$(BIN)/python -m pytest tests/arena/envs
+	@set -e; for id in $(ENVIRONMENTS); do $(BIN)/arena envs check $$id; done
+
+test-faults: setup
+	$(BIN)/python -m pytest -m integration
+
+soak: setup
+	ARENA_SOAK_ROUNDS=$(SOAK_ROUNDS) $(BIN)/python -m pytest --timeout 0 tests/integration/test_kill_loop.py
+
+test-all: setup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(MAKE) test-envs check

@@ -1,0 +1,215 @@
+"""Checkpoints as directories of files: names, digests, verification. Torch-free.
+
+Obligations of whoever reads a checkpoint:
+
+- A key comes from the wire or the journal and is not trusted: only `resolve_key` makes it a path.
+- Bytes are used only after they were compared with their record, and they are the very bytes that
+  were compared (`read_verified`): no format we use notices a flipped bit by itself.
+- What has no valid manifest does not exist. A damaged checkpoint is `CheckpointCorrupt`, an absent
+  one `CheckpointMissing`. Plain `CheckpointError` is the machine's fault (no file descriptors, no
+  permission): it says nothing about the checkpoint, which must not be thrown away for it.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from arena.checkpoints.manifest import (
+    FORMAT_VERSION,
+    MANIFEST,
+    OPTIMIZER,
+    WEIGHTS,
+    FileRecord,
+    Manifest,
+)
+from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
+from arena.types import Digest
+
+MAX_KEY_LENGTH = 512
+MAX_MANIFEST_BYTES = 1 << 20
+CORRUPT_PREFIX = "corrupt-"
+
+TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{32}")
+DIRECTORY_NAME = re.compile(r"[0-9]{12,}-[0-9a-f]{8}")
+_SEGMENT = re.compile(r"[A-Za-z0-9@_-][A-Za-z0-9@._-]{0,127}")
+_POPULATION = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_POLICY = re.compile(r"p[0-9]{3,}")
+
+# Errors of the file system that mean that the bytes are not what was published.
+_DAMAGE = frozenset({errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENOENT})
+
+# A manifest begins with the sha256 of the rest of itself. JSON readers see one more key.
+_SEAL = re.compile(rb'\{\n  "sha256": "([0-9a-f]{64})",')
+
+
+def resolve_key(root: Path, key: str) -> Path:
+    """Turn a key into the path of a directory below the store's root.
+
+    Raises:
+        CheckpointError: If a segment has other characters than ``[A-Za-z0-9@._-]`` or begins with
+            a dot, if the key is too long, or if a component is a symbolic link.
+    """
+    segments = key.split("/")
+    if len(key) > MAX_KEY_LENGTH or not all(_SEGMENT.fullmatch(segment) for segment in segments):
+        raise CheckpointError(
+            "a key is names of [A-Za-z0-9@._-] that do not begin with a dot, joined by '/', "
+            f"at most {MAX_KEY_LENGTH} characters; got {key[:100]!r}"
+        )
+    root = root.resolve()
+    path = root
+    for segment in segments:
+        path = path / segment
+        if path.is_symlink():
+            raise CheckpointError(f"{path} is a symbolic link; a store has none")
+    if not path.is_relative_to(root):
+        raise CheckpointError(f"{key!r} leaves the store {root}")
+    return path
+
+
+def sha256_bytes(data: bytes) -> Digest:
+    """Sha256 of bytes."""
+    return Digest(hashlib.sha256(data).hexdigest())
+
+
+def sha256_file(path: Path) -> Digest:
+    """Sha256 of a file."""
+    with path.open("rb") as file:
+        return Digest(hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def file_records(files: Mapping[str, bytes]) -> dict[str, FileRecord]:
+    """What a manifest says about its files."""
+    return {
+        name: FileRecord(sha256=sha256_bytes(data), size_bytes=len(data))
+        for name, data in sorted(files.items())
+    }
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of ``manifest.json``: JSON for people, sealed by a sha256 over itself."""
+    body = manifest.model_dump_json(indent=2).encode().removeprefix(b"{") + b"\n"
+    return b'{\n  "sha256": "%s",' % sha256_bytes(body).encode() + body
+
+
+def decode_manifest(data: bytes, *, source: Path) -> Manifest:
+    """Read the bytes of ``manifest.json``.
+
+    Args:
+        data: The bytes.
+        source: Where they are from; named in errors.
+
+    Raises:
+        CheckpointCorrupt: If any byte differs from what was written, or the format is a newer one.
+    """
+    seal = _SEAL.match(data)
+    if seal is None:
+        raise CheckpointCorrupt(f"{source}: not a manifest")
+    body = data[seal.end() :]
+    if sha256_bytes(body).encode() != seal.group(1):
+        raise CheckpointCorrupt(f"{source}: its sha256 does not match its bytes")
+    try:
+        manifest = Manifest.model_validate_json(b"{" + body)
+    except ValidationError as error:
+        raise CheckpointCorrupt(f"{source}: not a manifest of this release: {error}") from error
+    if manifest.format_version > FORMAT_VERSION:
+        raise CheckpointCorrupt(
+            f"{source}: format version {manifest.format_version} is newer than {FORMAT_VERSION}"
+        )
+    if WEIGHTS not in manifest.files or not manifest.files.keys() <= {WEIGHTS, OPTIMIZER}:
+        raise CheckpointCorrupt(f"{source}: unexpected files {sorted(manifest.files)}")
+    return manifest
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read the manifest of a checkpoint or ghost; its other files are not looked at.
+
+    Raises:
+        CheckpointMissing: If there is no such directory.
+        CheckpointCorrupt: If the manifest is missing or altered.
+    """
+    if not directory.is_dir():
+        raise CheckpointMissing(f"{directory}: there is no checkpoint")
+    source = directory / MANIFEST
+    return decode_manifest(_read_regular(source, MAX_MANIFEST_BYTES), source=source)
+
+
+def read_verified(directory: Path, name: str, record: FileRecord) -> bytes:
+    """Read a file once and return its bytes if they are the recorded ones.
+
+    Raises:
+        CheckpointCorrupt: If the file is missing or its size or sha256 differs.
+    """
+    path = directory / name
+    data = _read_regular(path, record.size_bytes)
+    if len(data) != record.size_bytes:
+        raise CheckpointCorrupt(f"{path}: {len(data)} bytes instead of {record.size_bytes}")
+    if sha256_bytes(data) != record.sha256:
+        raise CheckpointCorrupt(f"{path}: its sha256 does not match the manifest")
+    return data
+
+
+def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) -> Manifest:
+    """Check every byte of a checkpoint or ghost.
+
+    Args:
+        directory: Of the checkpoint or ghost.
+        without: Files that may be absent (a ghost has no optimizer).
+
+    Raises:
+        CheckpointMissing: If there is no such directory.
+        CheckpointCorrupt: If a file is missing, altered, or one too many.
+    """
+    manifest = read_manifest(directory)
+    present = {entry.name for entry in os.scandir(directory)} - {MANIFEST}
+    absent = manifest.files.keys() - present - without
+    if absent:
+        raise CheckpointCorrupt(f"{directory}: {sorted(absent)} missing")
+    if strangers := present - manifest.files.keys():
+        raise CheckpointCorrupt(f"{directory}: {sorted(strangers)} are not in the manifest")
+    for name in sorted(present):
+        read_verified(directory, name, manifest.files[name])
+    return manifest
+
+
+def list_directories(root: Path, kind: Literal["checkpoints", "ghosts"]) -> Iterator[str]:
+    """Keys of all that lies in the ``checkpoints`` (or ``ghosts``) directories of all policies.
+
+    Includes temporary and foreign names; links and plain files are left out. Lazily, sorted.
+    """
+    for population in _subdirectories(root / "populations"):
+        if not _POPULATION.fullmatch(population):
+            continue
+        for policy in _subdirectories(root / "populations" / population):
+            if not _POLICY.fullmatch(policy):
+                continue
+            for name in _subdirectories(root / "populations" / population / policy / kind):
+                yield f"populations/{population}/{policy}/{kind}/{name}"
+
+
+def _subdirectories(directory: Path) -> list[str]:
+    if not directory.is_dir() or directory.is_symlink():
+        return []
+    with os.scandir(directory) as entries:
+        return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
+
+def _read_regular(path: Path, limit_bytes: int) -> bytes:
+    """Read a regular file of at most ``limit_bytes`` (a longer one gives one byte more)."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise CheckpointCorrupt(f"{path}: not a regular file")
+            return file.read(limit_bytes + 1)
+    except OSError as error:
+        kind = CheckpointCorrupt if error.errno in _DAMAGE else CheckpointError
+        raise kind(f"{path}: {error.strerror}") from error

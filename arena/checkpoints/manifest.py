@@ -1,0 +1,83 @@
+"""The manifest of a checkpoint, and its digest. Torch-free.
+
+A checkpoint is a directory with ``weights.safetensors`` (network and normalizers),
+``optimizer.safetensors`` and ``manifest.json``. What has no valid manifest does not exist.
+A ghost is a directory with the same weights and manifest, without the optimizer.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from arena.config import Model, NetworkConfig
+from arena.types import Digest, canonical_digest
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+WEIGHTS = "weights.safetensors"
+OPTIMIZER = "optimizer.safetensors"
+
+
+class FileRecord(Model):
+    """Size and sha256 of one file of a checkpoint."""
+
+    sha256: Digest
+    size_bytes: int = Field(ge=0)
+
+
+class Manifest(Model):
+    """What a checkpoint says about itself.
+
+    Attributes:
+        format_version: Of this file; a newer one is refused.
+        policy: Whose checkpoint it is.
+        generation: The policy's generation when it was made.
+        agent_steps: The policy's count; never falls.
+        learner_updates: Optimizer steps so far; never falls.
+        hyperparameters: In use when it was made.
+        parent: Digest of the checkpoint it was trained from; None at step 0.
+        donor: The policy that checkpoint belonged to, if it was another one's (an exploit).
+        environment_digest: Of the EnvironmentSpec.
+        population_agents: The agents that the policy can play.
+        network: The architecture.
+        files: By name, every file but the manifest.
+        arena_version: That wrote it.
+        created: UTC, ISO 8601.
+    """
+
+    format_version: int = Field(FORMAT_VERSION, ge=1)
+    policy: str
+    generation: int = Field(ge=0)
+    agent_steps: int = Field(ge=0)
+    learner_updates: int = Field(ge=0)
+    hyperparameters: dict[str, float]
+    parent: Digest | None
+    donor: str | None
+    environment_digest: Digest
+    population_agents: tuple[str, ...]
+    network: NetworkConfig
+    files: dict[str, FileRecord]
+    arena_version: str
+    created: str
+
+    @property
+    def digest(self) -> Digest:
+        """Checkpoint digest: sha256 over the sorted (name, sha256) of the files."""
+        return canonical_digest(
+            sorted((name, record.sha256) for name, record in self.files.items())
+        )
+
+    @property
+    def weights_digest(self) -> Digest:
+        """Sha256 of the weights file: identifies what is rated and what a ghost is."""
+        return self.files[WEIGHTS].sha256
+
+
+def checkpoint_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
+    """Directory of a checkpoint relative to the store's root."""
+    return f"populations/{policy}/checkpoints/{agent_steps:012d}-{digest[:8]}"
+
+
+def ghost_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
+    """Directory of a ghost relative to the store's root; ``digest`` is that of its checkpoint."""
+    return f"populations/{policy}/ghosts/{agent_steps:012d}-{digest[:8]}"

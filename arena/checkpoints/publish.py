@@ -1,0 +1,291 @@
+"""Checkpoints and ghosts appear and vanish as a whole. Torch-free.
+
+Obligations of every function here:
+
+- Complete or absent: a directory gets its name by one rename, after all its bytes are on disk; the
+  rename itself is on disk when the function returns. SIGKILL or power loss at any point leaves the
+  old state or the new one, and at most a temporary directory (``.tmp-<uuid>``).
+- Idempotent: doing it again after a crash succeeds and changes nothing that was right.
+- Errors of the disk (full, read-only, failed fsync) leave nothing behind and are `CheckpointError`
+  with path and reason. A failed fsync is never tried again on the same file.
+- A store's root is never created: a run directory that was moved away does not come back empty.
+
+Safe to call from several processes; `sweep_temporary` only while nobody publishes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from arena.checkpoints.files import (
+    CORRUPT_PREFIX,
+    TEMPORARY,
+    encode_manifest,
+    file_records,
+    list_directories,
+    read_manifest,
+    read_verified,
+    resolve_key,
+    verify_directory,
+)
+from arena.checkpoints.manifest import (
+    MANIFEST,
+    OPTIMIZER,
+    WEIGHTS,
+    Manifest,
+    checkpoint_key,
+)
+from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
+from arena.types import CheckpointRef
+
+# The file system cannot link (or not to this file any more): a copy does as well.
+_CANNOT_LINK = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
+_OCCUPIED = frozenset({errno.ENOTEMPTY, errno.EEXIST})
+
+
+def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> CheckpointRef:
+    """Publish a checkpoint, or find that the same one is there already.
+
+    Args:
+        root: The store's root; must exist.
+        manifest: Describes exactly ``files``.
+        files: By name: weights and optimizer.
+
+    Raises:
+        CheckpointError: If the disk refuses, or the name is taken by another checkpoint.
+        ValueError: If manifest and files do not belong together.
+    """
+    if manifest.files != file_records(files):
+        raise ValueError(f"the manifest describes {manifest.files}, not the files that are given")
+    digest = manifest.digest
+    key = checkpoint_key(manifest.policy, agent_steps=manifest.agent_steps, digest=digest)
+    target = resolve_key(root, key)
+    contents = {**files, MANIFEST: encode_manifest(manifest)}
+
+    def fill(directory: Path) -> None:
+        for name, data in contents.items():
+            _write_file(directory / name, data)
+
+    with _disk_errors(target):
+        _appear(root, target, manifest, fill=fill, without=frozenset())
+    return CheckpointRef(digest=digest, key=key)
+
+
+def link_ghost(root: Path, *, checkpoint_key: str, ghost_key: str) -> None:
+    """Give a checkpoint's weights and manifest a second name that outlives it.
+
+    Hard links where the file system has them, else copies. An existing ghost is verified; a damaged
+    one is moved aside and made again.
+
+    Raises:
+        CheckpointMissing: If neither ghost nor checkpoint is there.
+        CheckpointCorrupt: If the checkpoint is damaged.
+        CheckpointError: If the disk refuses.
+    """
+    source, target = resolve_key(root, checkpoint_key), resolve_key(root, ghost_key)
+    with _disk_errors(target):
+        try:
+            manifest = read_manifest(source)
+            weights = read_verified(source, WEIGHTS, manifest.files[WEIGHTS])
+        except CheckpointError:
+            # Made before, and the checkpoint has gone since. The name carries the digest.
+            if _has_valid_name(target):
+                _sync_directory(target.parent)
+                return
+            raise
+        contents = {WEIGHTS: weights, MANIFEST: encode_manifest(manifest)}
+
+        def fill(directory: Path) -> None:
+            for name, data in contents.items():
+                _link_or_write(source / name, directory / name, data)
+
+        _appear(root, target, manifest, fill=fill, without=frozenset({OPTIMIZER}))
+
+
+def remove_directory(root: Path, key: str) -> None:
+    """Remove a checkpoint or ghost; nobody ever sees half of one. Nothing to do if it is absent.
+
+    Raises:
+        CheckpointError: If the disk refuses.
+    """
+    target = resolve_key(root, key)
+    with _disk_errors(target):
+        doomed = target.parent / _temporary_name()
+        try:
+            os.rename(target, doomed)
+        except FileNotFoundError:
+            return
+        _sync_directory(target.parent)
+        shutil.rmtree(doomed)
+
+
+def set_aside(root: Path, key: str) -> Path | None:
+    """Rename a damaged checkpoint or ghost to ``corrupt-...``, for people to look at.
+
+    Returns:
+        Where it is now; None if there was nothing.
+
+    Raises:
+        CheckpointError: If the disk refuses.
+    """
+    target = resolve_key(root, key)
+    with _disk_errors(target):
+        return _set_aside(target)
+
+
+def sweep_temporary(root: Path) -> tuple[str, ...]:
+    """Remove the temporary directories that crashes left behind, and nothing else.
+
+    Returns:
+        The keys that were removed.
+
+    Raises:
+        CheckpointError: If the disk refuses.
+    """
+    keys = [*list_directories(root, "checkpoints"), *list_directories(root, "ghosts")]
+    swept = tuple(key for key in keys if TEMPORARY.fullmatch(key.rsplit("/", 1)[1]))
+    for key in swept:
+        with _disk_errors(root / key):
+            shutil.rmtree(root / key)
+    return swept
+
+
+def _temporary_name() -> str:
+    return f".tmp-{uuid.uuid4().hex}"
+
+
+def _is_published(target: Path, manifest: Manifest, *, without: frozenset[str]) -> bool:
+    """Whether ``target`` holds what ``manifest`` describes; what is damaged is moved aside."""
+    try:
+        existing = verify_directory(target, without=without)
+    except CheckpointMissing:
+        return False
+    except CheckpointCorrupt:
+        _set_aside(target)
+        return False
+    if existing.digest != manifest.digest or existing.policy != manifest.policy:
+        raise CheckpointError(f"{target} is another checkpoint: digest {existing.digest}")
+    return True
+
+
+def _has_valid_name(target: Path) -> bool:
+    """Whether a ghost verifies and is the one its name says."""
+    try:
+        manifest = verify_directory(target, without=frozenset({OPTIMIZER}))
+    except (CheckpointMissing, CheckpointCorrupt):
+        return False
+    return target.name == f"{manifest.agent_steps:012d}-{manifest.digest[:8]}"
+
+
+def _set_aside(target: Path) -> Path | None:
+    aside = target.with_name(f"{CORRUPT_PREFIX}{target.name}-{uuid.uuid4().hex[:8]}")
+    try:
+        os.rename(target, aside)
+    except FileNotFoundError:
+        return None
+    _sync_directory(target.parent)
+    return aside
+
+
+def _appear(
+    root: Path,
+    target: Path,
+    manifest: Manifest,
+    *,
+    fill: Callable[[Path], None],
+    without: frozenset[str],
+) -> None:
+    """Give a directory that ``fill`` writes the name ``target``, unless it is there already."""
+    if not _is_published(target, manifest, without=without):
+        with _temporary_beside(root, target) as temporary:
+            fill(temporary)
+            _sync_directory(temporary)
+            if _rename(temporary, target, manifest, without=without):
+                try:
+                    _sync_directory(target.parent)
+                except OSError:
+                    shutil.rmtree(target, ignore_errors=True)
+                    raise
+                return
+    # Whoever renamed it may have died before this.
+    _sync_directory(target.parent)
+
+
+def _rename(temporary: Path, target: Path, manifest: Manifest, *, without: frozenset[str]) -> bool:
+    """Whether the name was free; False if another process published the same in between."""
+    try:
+        os.rename(temporary, target)
+    except OSError as error:
+        if error.errno in _OCCUPIED and _is_published(target, manifest, without=without):
+            return False
+        raise
+    return True
+
+
+@contextlib.contextmanager
+def _temporary_beside(root: Path, target: Path) -> Iterator[Path]:
+    """A new directory next to ``target``; gone at the end unless it was renamed."""
+    _make_directories(root, target.parent)
+    temporary = target.parent / _temporary_name()
+    os.mkdir(temporary)
+    try:
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _make_directories(root: Path, directory: Path) -> None:
+    """Make missing levels below ``root``, each recorded in its parent on disk."""
+    root = root.resolve()
+    if not root.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the store's root is gone", str(root))
+    level = root
+    for segment in directory.relative_to(root).parts:
+        level = level / segment
+        if not level.is_dir():
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(level)
+            _sync_directory(level.parent)
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _link_or_write(source: Path, path: Path, data: bytes) -> None:
+    try:
+        os.link(source, path)
+    except OSError as error:
+        if error.errno not in _CANNOT_LINK:
+            raise
+        _write_file(path, data)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _disk_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        where = error.filename or path
+        raise CheckpointError(f"{where}: {error.strerror or error}") from error

@@ -1,0 +1,152 @@
+"""Named tensors to bytes and back, and whole policies to checkpoints and back.
+
+The one module of this package that needs torch. float32 CPU tensors only, sorted by name, without
+metadata, so that equal tensors have equal bytes and equal digests. Non-finite numbers pass in
+neither direction.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+
+from arena.checkpoints.files import file_records, read_manifest, read_verified, resolve_key
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
+from arena.checkpoints.publish import publish
+from arena.config import NetworkConfig
+from arena.errors import CheckpointCorrupt, NonFiniteError
+from arena.types import CheckpointRef, Digest, Hyperparameters, PolicyId, WeightsRef
+
+Tensors = dict[str, torch.Tensor]
+
+
+def serialize(tensors: Mapping[str, torch.Tensor]) -> bytes:
+    """Write float32 tensors; equal tensors give equal bytes, whatever their order or strides.
+
+    Raises:
+        NonFiniteError: If a tensor has a NaN or an infinity.
+        ValueError: If a tensor is not float32.
+    """
+    plain: Tensors = {}
+    for name in sorted(tensors):
+        tensor = tensors[name].detach()
+        if tensor.dtype != torch.float32:
+            raise ValueError(f"tensor {name!r} must be float32, got {tensor.dtype}")
+        if not bool(torch.isfinite(tensor).all()):
+            raise NonFiniteError(f"tensor {name!r} has a NaN or an infinity")
+        # A copy of its own: tensors that share memory are refused by the format.
+        plain[name] = tensor.to("cpu", copy=True).contiguous()
+    return bytes(safetensors.torch.save(plain))
+
+
+def deserialize(data: bytes) -> Tensors:
+    """Read what `serialize` wrote.
+
+    Raises:
+        CheckpointCorrupt: If these are other bytes, or hold anything but finite float32 tensors.
+    """
+    try:
+        tensors = safetensors.torch.load(data)
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        raise CheckpointCorrupt(f"not a file of tensors: {error}") from error
+    for name, tensor in tensors.items():
+        if tensor.dtype != torch.float32 or not bool(torch.isfinite(tensor).all()):
+            raise CheckpointCorrupt(f"tensor {name!r} is not finite float32")
+    return tensors
+
+
+def load_weights(root: Path, ref: WeightsRef) -> tuple[Manifest, Tensors]:
+    """Load the weights of a checkpoint or ghost, whose digest must be ``ref.digest``.
+
+    Raises:
+        CheckpointMissing: If there is nothing at the key.
+        CheckpointCorrupt: If it is damaged or other weights than asked for.
+    """
+    directory = resolve_key(root, ref.key)
+    manifest = read_manifest(directory)
+    if manifest.weights_digest != ref.digest:
+        raise CheckpointCorrupt(
+            f"{directory}: weights {manifest.weights_digest} instead of {ref.digest}"
+        )
+    return manifest, _load(directory, manifest, WEIGHTS)
+
+
+def load_checkpoint(root: Path, ref: CheckpointRef) -> tuple[Manifest, Tensors, Tensors]:
+    """Load manifest, weights and optimizer state of a checkpoint, whose digest must be ``ref``'s.
+
+    Raises:
+        CheckpointMissing: If there is nothing at the key.
+        CheckpointCorrupt: If it is damaged, another checkpoint, or has no optimizer (a ghost).
+    """
+    directory = resolve_key(root, ref.key)
+    manifest = read_manifest(directory)
+    if manifest.digest != ref.digest:
+        raise CheckpointCorrupt(f"{directory}: digest {manifest.digest} instead of {ref.digest}")
+    if OPTIMIZER not in manifest.files:
+        raise CheckpointCorrupt(f"{directory}: no optimizer")
+    return (
+        manifest,
+        _load(directory, manifest, WEIGHTS),
+        _load(directory, manifest, OPTIMIZER),
+    )
+
+
+def publish_policy(
+    root: Path,
+    *,
+    weights: Mapping[str, torch.Tensor],
+    optimizer_state: Mapping[str, torch.Tensor],
+    policy: PolicyId,
+    generation: int,
+    agent_steps: int,
+    learner_updates: int,
+    hyperparameters: Hyperparameters,
+    parent: Digest | None,
+    donor: PolicyId | None,
+    environment_digest: Digest,
+    population_agents: tuple[str, ...],
+    network: NetworkConfig,
+) -> CheckpointRef:
+    """Publish a policy's checkpoint; the arguments are those of `Manifest`.
+
+    Raises:
+        NonFiniteError: If a weight or an optimizer tensor is not finite; nothing is written.
+        CheckpointError: If the disk refuses.
+    """
+    files = {WEIGHTS: serialize(weights), OPTIMIZER: serialize(optimizer_state)}
+    manifest = Manifest(
+        policy=policy,
+        generation=generation,
+        agent_steps=agent_steps,
+        learner_updates=learner_updates,
+        hyperparameters=dict(hyperparameters),
+        parent=parent,
+        donor=donor,
+        environment_digest=environment_digest,
+        population_agents=population_agents,
+        network=network,
+        files=file_records(files),
+        arena_version=_arena_version(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    return publish(root, manifest=manifest, files=files)
+
+
+def _load(directory: Path, manifest: Manifest, name: str) -> Tensors:
+    try:
+        return deserialize(read_verified(directory, name, manifest.files[name]))
+    except CheckpointCorrupt as error:
+        raise CheckpointCorrupt(f"{directory / name}: {error}") from error
+
+
+def _arena_version() -> str:
+    try:
+        return importlib.metadata.version("arena-league")
+    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed
+        return "unknown"

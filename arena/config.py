@@ -1,0 +1,137 @@
+"""The torch-free part of the configuration that the playing half needs.
+
+`populations.config.RunConfig` contains these and is the only reader of YAML; a learner receives a
+`LearnerSetup` as JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from arena.envs.spec import EnvironmentSpec
+from arena.types import Digest, Seat, canonical_digest
+
+
+class Model(BaseModel):
+    """Frozen, strict about unknown keys, and without non-finite numbers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class RandomOpenings(Model):
+    """Episodes that begin with uniformly random decisions, which are not trained on.
+
+    Attributes:
+        share: Share of training episodes that have a random opening.
+        max_decisions: The opening's length is uniform in 1..max_decisions.
+    """
+
+    share: float = Field(0.0, ge=0.0, le=1.0)
+    max_decisions: int = Field(6, ge=1)
+
+
+class ThresholdOutcome(Model):
+    """``side`` wins if the mean return of its agents reaches ``threshold``; else the other side."""
+
+    threshold: float
+    side: str
+
+
+class InfoOutcome(Model):
+    """``info[<key>]`` of any agent at the end of the episode names the winning side or one of its
+    agents; None or a missing key is a draw.
+    """
+
+    info: str
+
+
+Outcome = Literal["return"] | ThresholdOutcome | InfoOutcome | str
+"""How a match is scored; another string is ``package.module:function``."""
+
+
+class EnvironmentConfig(Model):
+    """Which environment, and how a match in it is scored.
+
+    Attributes:
+        id: A PettingZoo registry id, or ``package.module:factory``.
+        kwargs: Passed to the environment's factory.
+        num_envs: Environments that a learner steps as one batch.
+        backend: ``pettingzoo`` steps the environments one by one; ``batched`` a native twin.
+        sides: Agents (globs allowed) that share one score; default: each agent is a side.
+        random_openings: Random decisions at the start of some training episodes.
+        outcome: How a match is scored.
+    """
+
+    id: str
+    kwargs: dict[str, object] = {}
+    num_envs: int = Field(256, ge=1, le=65536)
+    backend: Literal["auto", "pettingzoo"] = "auto"
+    sides: dict[str, list[str]] | None = None
+    random_openings: RandomOpenings = RandomOpenings()
+    outcome: Annotated[Outcome, Field(union_mode="left_to_right")] = "return"
+
+
+class NetworkConfig(Model):
+    """An actor-critic with one trunk.
+
+    Attributes:
+        encoder: What turns an observation into features.
+        hidden_sizes: Widths of the trunk's hidden layers.
+        normalize_observations: Divide by running statistics, kept in the checkpoint. Off is better
+            for observations that are 0/1 planes already.
+    """
+
+    encoder: Literal["mlp"] = "mlp"
+    hidden_sizes: tuple[Annotated[int, Field(ge=1, le=16384)], ...] = (128, 128)
+    normalize_observations: bool = True
+
+
+class PopulationSetup(Model):
+    """What a learner knows of a population.
+
+    Attributes:
+        agents: The agents its policies play, in the environment's order.
+        network: The architecture of every policy.
+        algorithm: ``ppo``, or ``package.module:Name``.
+    """
+
+    agents: tuple[str, ...]
+    network: NetworkConfig
+    algorithm: str = "ppo"
+
+
+class LearnerSetup(Model):
+    """Everything that a learner process needs to know before its first assignment.
+
+    Attributes:
+        run: The run's id (a UUID), so that a learner never talks to another run's controller.
+        root: The store's root as this learner sees it: the run directory.
+        launch_directory: First on ``sys.path`` when ``package.module:name`` is resolved.
+        environment: The environment's configuration.
+        spec: The environment's facts.
+        sides: Resolved sides: name to agents. One side: cooperation.
+        seats: The seats in order; every Seating has one player for each.
+        populations: By name.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
+        precision: ``auto``, ``float32`` or ``bfloat16``.
+    """
+
+    run: str
+    root: str
+    launch_directory: str
+    environment: EnvironmentConfig
+    spec: EnvironmentSpec
+    sides: dict[str, tuple[str, ...]]
+    seats: tuple[Seat, ...]
+    populations: dict[str, PopulationSetup]
+    device: str = "auto"
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+    @property
+    def digest(self) -> Digest:
+        """Identifies what controller and learner must agree on: all but place and device."""
+        return canonical_digest(
+            self.model_dump(mode="json", exclude={"root", "launch_directory", "device"})
+        )

@@ -1,0 +1,111 @@
+"""The batched view: B environments stepped as one, AEC and Parallel alike.
+
+Shapes: B environments, A agents (in the spec's order), S agents of a population that decide at once
+(1 in AEC; all agents of the population in Parallel), P agents of a population, F features of a
+flattened observation, n actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+
+@dataclass(slots=True)
+class Group:
+    """The decisions that one population is asked for.
+
+    Attributes:
+        agent_index: Which agent decides, -1 for no decision here. int64 [B, S].
+        observation: Flattened. float32 [B, S, F]; undefined where there is no decision.
+        action_mask: True for legal actions. bool [B, S, n], or None without masks.
+    """
+
+    agent_index: torch.Tensor
+    observation: torch.Tensor
+    action_mask: torch.Tensor | None
+
+
+@dataclass(slots=True)
+class Turn:
+    """What B environments say after a reset or a step. The tensors are the caller's to keep until
+    the next call of ``step`` or ``reset``; who stores them copies.
+
+    Attributes:
+        groups: The next decisions, by population.
+        reward: What each agent received since the last call, on turn or not. float32 [B, A].
+        terminated: Agents whose episode ended for good in this call. bool [B, A].
+        truncated: Agents whose episode was cut off in this call. bool [B, A].
+        final_observation: By population, the last observation of its truncated agents.
+            float32 [B, P, F]; undefined for the others.
+        episode_over: These environments have been reset already; ``groups`` shows the first
+            decision of the new episode, ``reward``, ``terminated`` and ``truncated`` still the
+            old one. bool [B].
+        score: Score of each side in the episode that just ended, in [0, 1]; NaN where
+            ``episode_over`` is False, and in cooperation. float32 [B, sides].
+    """
+
+    groups: Mapping[str, Group]
+    reward: torch.Tensor
+    terminated: torch.Tensor
+    truncated: torch.Tensor
+    final_observation: Mapping[str, torch.Tensor]
+    episode_over: torch.Tensor
+    score: torch.Tensor
+
+
+class BatchedEnv(Protocol):
+    """B environments stepped as one. Not thread-safe; one owner.
+
+    The loop that uses it::
+
+        turn = env.reset(seeds)
+        while True:
+            actions = {name: choose(group) for name, group in turn.groups.items()}
+            turn = env.step(actions)
+    """
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        ...
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The A agents in the order of ``reward``'s columns."""
+        ...
+
+    def reset(self, seeds: Sequence[int]) -> Turn:
+        """Start afresh: episode k of environment b is seeded by (seeds[b], k) and nothing else.
+
+        Args:
+            seeds: One seed per environment, each in [0, 2**63). Length B.
+        """
+        ...
+
+    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
+        """Carry out the decisions that the last turn asked for.
+
+        Args:
+            actions: By population, int64 [B, S]; ignored where ``agent_index`` is -1.
+
+        Raises:
+            EnvironmentFault: If an environment returns a non-finite number, a wrong shape or
+                dtype, or an empty mask, or raises.
+        """
+        ...
+
+    def halt(self, environments: torch.Tensor) -> None:
+        """Stop stepping some environments until the next reset; they ask for no decisions.
+
+        Args:
+            environments: bool [B].
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the environments hold."""
+        ...

@@ -1,0 +1,60 @@
+"""EnvironmentSpec: the facts about an environment that everything else is checked against.
+
+Made once by a short-lived child (`arena.envs.inspect`), stored in `run.yaml`, and its digest is in
+every Hello and manifest. Torch-free and PettingZoo-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Literal
+
+from arena.types import Digest, canonical_digest
+
+SpaceJson = Mapping[str, object]
+"""A space as plain data, as `arena.envs.spaces.describe` writes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSpec:
+    """What one agent sees and does.
+
+    Attributes:
+        observation: The observation space without its mask.
+        action: The action space.
+        mask: Where the action mask is: in the observation dictionary, in info, or nowhere.
+    """
+
+    observation: SpaceJson
+    action: SpaceJson
+    mask: Literal["observation", "info"] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentSpec:
+    """The facts about one environment with its keyword arguments.
+
+    Attributes:
+        id: PettingZoo registry id (``classic/connect_four-v3``) or ``package.module:factory``.
+        kwargs: What the factory is called with.
+        api: Whose turn: one agent at a time (``aec``) or all at once (``parallel``).
+        agents: ``possible_agents`` in the environment's order.
+        agent_specs: By agent.
+        versions: Versions of the packages that define the environment. Recorded, not digested: a
+            patch release of a package must not orphan a run.
+    """
+
+    id: str
+    kwargs: Mapping[str, object]
+    api: Literal["aec", "parallel"]
+    agents: tuple[str, ...]
+    agent_specs: Mapping[str, AgentSpec]
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> Digest:
+        """Identifies everything but the package versions."""
+        facts = asdict(self)
+        del facts["versions"]
+        return canonical_digest(facts)

@@ -1,0 +1,70 @@
+"""The exceptions of Arena.
+
+ArenaError
+├── ConfigError            what a user wrote cannot work (exit 2)
+│   └── EnvironmentUnavailable   unknown id or missing extra
+├── EnvironmentFault       an environment broke its contract
+├── CheckpointError
+│   ├── CheckpointMissing
+│   └── CheckpointCorrupt
+├── NonFiniteError         a loss, gradient or weight is not finite, three times in a row
+├── WireError
+│   ├── DecodeError
+│   ├── VersionMismatch
+│   └── PeerLost
+└── ExportError
+"""
+
+from __future__ import annotations
+
+
+class ArenaError(Exception):
+    """Root of everything that Arena raises for a caller to handle."""
+
+
+class ConfigError(ArenaError):
+    """What a user wrote cannot work. The text names the key, the rule and the value."""
+
+
+class EnvironmentFault(ArenaError):
+    """An environment broke its contract: a non-finite number, a wrong shape, an empty mask."""
+
+
+class EnvironmentUnavailable(ConfigError):
+    """An environment cannot be made: unknown id, or a package is missing. Names the pip line."""
+
+
+class CheckpointError(ArenaError):
+    """Something about a checkpoint."""
+
+
+class CheckpointMissing(CheckpointError):
+    """There is no checkpoint at a key."""
+
+
+class CheckpointCorrupt(CheckpointError):
+    """A file of a checkpoint is missing, truncated or altered."""
+
+
+class NonFiniteError(ArenaError):
+    """Three updates in a row had a non-finite loss, gradient or weight."""
+
+
+class WireError(ArenaError):
+    """Something about the connection between controller and learners."""
+
+
+class DecodeError(WireError):
+    """Bytes that are no message of this protocol."""
+
+
+class VersionMismatch(WireError):
+    """The other side speaks another protocol version."""
+
+
+class PeerLost(WireError):
+    """The other side is gone."""
+
+
+class ExportError(ArenaError):
+    """An export failed or does not reproduce the policy."""

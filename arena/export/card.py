@@ -1,0 +1,239 @@
+"""The card of an export: what the policy is, where it comes from, how strong it is.
+
+``card.json`` is for programs (and `champion.py`); `arena.export.card_text` says the same to people.
+An export may come from elsewhere: everything is validated when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from arena.checkpoints.manifest import FileRecord
+from arena.config import EnvironmentConfig, Model, NetworkConfig
+from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.errors import CheckpointCorrupt, CheckpointMissing
+from arena.types import Digest, Seat
+
+SCHEMA = 1
+CARD = "card.json"
+CARD_FOR_PEOPLE = "card.md"
+POLICY = "policy.onnx"
+WEIGHTS = "policy.safetensors"
+PLAYER = "champion.py"
+
+_MAX_CARD_BYTES = 16 << 20
+
+
+class _Part(Model):
+    """Keys may be added by later releases: unknown ones are ignored, not refused."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __init__(**kwargs)
+    """The environment, whole enough to play in it without the run.
+
+    Attributes:
+        id: A PettingZoo registry id, or ``package.module:factory``.
+        kwargs: Of its factory.
+        api: ``aec`` or ``parallel``.
+        agents: All, in the environment's order.
+        agent_specs: What each sees and does.
+        versions: Of the packages that define it.
+        sides: Agents that share one score.
+        seats: All seats in order.
+        outcome: How a match is scored.
+        populations: Agents by population.
+    """
+
+    id: str
+    kwargs: dict[str, object]
+    api: Literal["aec", "parallel"]
+    agents: tuple[str, ...]
+    agent_specs: dict[str, AgentSpec]
+    versions: dict[str, str]
+    sides: dict[str, tuple[str, ...]]
+    seats: tuple[Seat, ...]
+    outcome: object
+    populations: dict[str, tuple[str, ...]]
+
+    @property
+    def spec(self) -> EnvironmentSpec:
+        """The facts as the rest of Arena knows them."""
+        return EnvironmentSpec(
+            id=self.id,
+            kwargs=self.kwargs,
+            api=self.api,
+            agents=self.agents,
+            agent_specs=self.agent_specs,
+            versions=self.versions,
+        )
+
+
+class CardSeat(_Part):
+    """A seat that the policy can have."""
+
+    name: str
+    agents: tuple[str, ...]
+
+
+class CardObservation(_Part):
+    """The observation space, and the shape of one observation."""
+
+    space: dict[str, object]
+    shape: tuple[int, ...]
+
+
+class CardAction(_Part):
+    """The action space: ``num_actions`` integers from ``start``."""
+
+    space: dict[str, object]
+    num_actions: int = Field(ge=1)
+    start: int
+
+
+class CardRating(_Part):
+    """On the Elo scale, ``bot:random`` at 0; the interval is the 95% one. None: unrated."""
+
+    rating: float | None = None
+    rating_low: float | None = None
+    rating_high: float | None = None
+
+
+class RecordLine(_Part):
+    """Results against one opponent from one seat.
+
+    Attributes:
+        opponent: A player; it always samples.
+        mode: Whether the policy samples or plays its likeliest action.
+        seat: Where the policy sits.
+        matches: Played to their ends.
+        wins: That it won.
+        draws: That were equal.
+        losses: That it lost.
+        mean_return: The policy's.
+    """
+
+    opponent: str
+    mode: Literal["greedy", "sampled"]
+    seat: str
+    matches: int = Field(ge=0)
+    wins: int = Field(ge=0)
+    draws: int = Field(ge=0)
+    losses: int = Field(ge=0)
+    mean_return: float
+
+
+class Ancestor(_Part):
+    """A stretch of training that the weights come from: one generation of one policy.
+
+    Attributes:
+        policy: Whose it was.
+        generation: The policy's.
+        agent_steps: The policy's count at the end of the stretch.
+        weights: Digest of the weights at its end.
+    """
+
+    policy: str
+    generation: int
+    agent_steps: int
+    weights: Digest
+
+
+class Card(_Part):
+    """Everything an export says about itself.
+
+    Attributes:
+        schema_version: ``schema`` in the file; another one is refused.
+        created: UTC, ISO 8601.
+        run: The run's id.
+        population: The policy's.
+        player: Its id in that run.
+        agents: That it can play.
+        seats: That it can have.
+        environment: What it was trained in.
+        observation: What it sees.
+        action: What it does.
+        mask: Where the environment has its action mask.
+        network: The architecture.
+        agent_steps: Of the player.
+        learner_updates: Optimizer steps.
+        generation: Of the player.
+        weights_digest: Identifies the weights in the run's league.
+        rating: When it was exported.
+        record: Matches played for this card.
+        hyperparameters: That it was last trained with.
+        lineage: Nearest ancestor first.
+        versions: Of the programs that wrote it, and of the ONNX operators (``opset``).
+        files: Size and sha256 of every file but this one.
+    """
+
+    schema_version: Literal[1] = Field(1, alias="schema")
+    created: str
+    run: str
+    population: str
+    player: str
+    agents: tuple[str, ...]
+    seats: tuple[CardSeat, ...]
+    environment: CardEnvironment
+    observation: CardObservation
+    action: CardAction
+    mask: Literal["observation", "info"] | None
+    network: NetworkConfig
+    agent_steps: int = Field(ge=0)
+    learner_updates: int = Field(ge=0)
+    generation: int = Field(ge=0)
+    weights_digest: Digest
+    rating: CardRating
+    record: tuple[RecordLine, ...]
+    hyperparameters: dict[str, float]
+    lineage: tuple[Ancestor, ...]
+    versions: dict[str, str]
+    files: dict[str, FileRecord] = Field(default_factory=dict)
+
+    @property
+    def environment_config(self) -> EnvironmentConfig:
+        """How the environment is configured, with defaults for what is only about training."""
+        environment = self.environment
+        return EnvironmentConfig.model_validate(
+            {
+                "id": environment.id,
+                "kwargs": environment.kwargs,
+                "sides": {side: list(agents) for side, agents in environment.sides.items()},
+                "outcome": environment.outcome,
+            }
+        )
+
+    def to_json(self) -> bytes:
+        """The bytes of ``card.json``."""
+        document = self.model_dump(mode="json", by_alias=True)
+        return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
+
+
+def read_card(directory: Path) -> Card:
+    """Read the card of an export.
+
+    Raises:
+        CheckpointMissing: If the directory is no export.
+        CheckpointCorrupt: If its card is damaged or of another schema.
+    """
+    path = directory / CARD
+    if not path.is_file():
+        raise CheckpointMissing(f"{directory} is no export: it has no {CARD}")
+    try:
+        with path.open("rb") as file:
+            data = file.read(_MAX_CARD_BYTES + 1)
+    except OSError as error:
+        raise CheckpointCorrupt(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > _MAX_CARD_BYTES:
+        raise CheckpointCorrupt(f"{path} must have at most {_MAX_CARD_BYTES} bytes")
+    try:
+        return Card.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise CheckpointCorrupt(f"{path}: {where}: {first['msg']}") from error

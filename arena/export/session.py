@@ -1,0 +1,19 @@
+"""onnxruntime, the way a policy wants it: one thread, quiet, on the CPU."""
+
+from __future__ import annotations
+
+import onnxruntime
+
+_ERRORS_ONLY = 3
+
+
+def make_session(model: bytes) -> onnxruntime.InferenceSession:
+    """Open a model whose weights are inline.
+
+    A policy's products are too small for threads: they would only fight with the learners.
+    """
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = _ERRORS_ONLY
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])

@@ -1,0 +1,244 @@
+"""The players of an assignment: loaded from checkpoints, checked, and kept for the next one.
+
+What is kept is a cache and nothing else: with it or without it an assignment gives the same result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import torch
+
+from arena.checkpoints.manifest import Manifest
+from arena.checkpoints.tensors import load_checkpoint, load_weights, publish_policy
+from arena.config import LearnerSetup, PopulationSetup
+from arena.core import Actor, Algorithm
+from arena.envs.spaces import ObservationLayout, num_actions
+from arena.errors import CheckpointCorrupt
+from arena.learners.faults import naming_checkpoint, naming_policy
+from arena.learning.algorithms import make_algorithm
+from arena.matches.actors import make_bot
+from arena.networks.frozen import FrozenPolicy
+from arena.types import CheckpointRef, Entrant, Player, is_bot, population_of
+from arena.wire.messages import Published, Trainee
+
+MAX_FROZEN = 64
+MAX_LIVE = 16
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class RecentlyUsed(Generic[KeyT, ValueT]):
+    """A bounded cache that forgets what was not used for longest.
+
+    Args:
+        capacity: How many values it keeps.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._values: OrderedDict[KeyT, ValueT] = OrderedDict()
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """The value, now the most recently used one; None if it is not kept."""
+        if key in self._values:
+            self._values.move_to_end(key)
+        return self._values.get(key)
+
+    def take(self, key: KeyT) -> ValueT | None:
+        """The value, which is no longer kept."""
+        return self._values.pop(key, None)
+
+    def put(self, key: KeyT, value: ValueT) -> None:
+        """Keep a value."""
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._capacity:
+            self._values.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Live:
+    """An algorithm in the very state that loading its checkpoint would give."""
+
+    hyperparameters: Mapping[str, float]
+    algorithm: Algorithm
+
+
+class Players:
+    """Makes the players of assignments for one run. Owned by one thread.
+
+    Args:
+        setup: What the learner was told about the run.
+        device: Where networks live.
+    """
+
+    def __init__(self, setup: LearnerSetup, *, device: torch.device) -> None:
+        self._setup = setup
+        self._root = Path(setup.root)
+        self._device = device
+        self._environment_digest = setup.spec.digest
+        specs = {
+            name: setup.spec.agent_specs[population.agents[0]]
+            for name, population in setup.populations.items()
+        }
+        self._layouts = {
+            name: ObservationLayout.from_json(spec.observation) for name, spec in specs.items()
+        }
+        self.num_actions = {name: num_actions(spec.action) for name, spec in specs.items()}
+        """By population."""
+        self._frozen: RecentlyUsed[tuple[str, Entrant], Actor] = RecentlyUsed(MAX_FROZEN)
+        self._live: RecentlyUsed[tuple[str, str], _Live] = RecentlyUsed(MAX_LIVE)
+
+    def frozen(self, player: Player, *, population: str) -> Actor:
+        """The actor of a player that does not learn.
+
+        Raises:
+            AssignmentFault: If its weights are missing, corrupt or another population's.
+            ConfigError: If it is a bot that cannot be made.
+            ValueError: If it is no bot and names no weights.
+        """
+        key = (population, frozen_entrant(player))
+        actor = self._frozen.get(key)
+        if actor is None:
+            actor = self._make_frozen(player, population=population)
+            self._frozen.put(key, actor)
+        return actor
+
+    def _make_frozen(self, player: Player, *, population: str) -> Actor:
+        if is_bot(player.player):
+            return make_bot(
+                player.player,
+                layout=self._layouts[population],
+                num_actions=self.num_actions[population],
+                launch_directory=self._setup.launch_directory,
+            )
+        if player.weights is None:
+            raise ValueError(f"{player.player} names no weights and is no trainee of this")
+        with naming_checkpoint(player.weights.key):
+            manifest, weights = load_weights(self._root, player.weights)
+            self._check(manifest, population=population)
+            return FrozenPolicy.from_weights(
+                self._setup.populations[population].network, weights, device=self._device
+            )
+
+    def algorithm(self, trainee: Trainee, *, seed: int) -> Algorithm:
+        """The algorithm of a policy that learns: checkpoint first, hyperparameters after.
+
+        Args:
+            trainee: The policy and what it starts from.
+            seed: Of its first weights if it has neither checkpoint nor initial weights.
+
+        Raises:
+            AssignmentFault: If its checkpoint is missing, corrupt or another population's.
+        """
+        live = None
+        if trainee.checkpoint is not None:
+            live = self._live.take((trainee.policy, trainee.checkpoint.digest))
+        if (
+            live is not None
+            and live.hyperparameters == trainee.hyperparameters
+            and live.algorithm.learner_updates == trainee.learner_updates
+        ):
+            return live.algorithm
+        population = population_of(trainee.policy)
+        algorithm = self._make_algorithm(trainee, population=population, seed=seed)
+        if trainee.checkpoint is not None:
+            with naming_checkpoint(trainee.checkpoint.key, policy=trainee.policy):
+                manifest, weights, optimizer = load_checkpoint(self._root, trainee.checkpoint)
+                self._check(manifest, population=population)
+                algorithm.load(weights, optimizer, learner_updates=trainee.learner_updates)
+        elif trainee.initial_weights is not None:
+            with naming_checkpoint(trainee.initial_weights.key, policy=trainee.policy):
+                manifest, weights = load_weights(self._root, trainee.initial_weights)
+                self._check(manifest, population=population)
+                algorithm.load(weights, None, learner_updates=trainee.learner_updates)
+        return algorithm
+
+    def _make_algorithm(self, trainee: Trainee, *, population: str, seed: int) -> Algorithm:
+        return make_algorithm(
+            self._setup.populations[population],
+            observation_size=self._layouts[population].size,
+            num_actions=self.num_actions[population],
+            hyperparameters=trainee.hyperparameters,
+            device=self._device,
+            precision=self._setup.precision,
+            seed=seed,
+            launch_directory=self._setup.launch_directory,
+        )
+
+    def publish(self, trainee: Trainee, algorithm: Algorithm, *, agent_steps: int) -> Published:
+        """Publish a policy's new checkpoint and keep the algorithm as that checkpoint has it.
+
+        Args:
+            trainee: The policy as the assignment named it.
+            algorithm: Its live state.
+            agent_steps: Decisions that it trained on in this assignment.
+
+        Raises:
+            AssignmentFault: If a weight is not finite.
+            CheckpointError: If the disk refuses.
+        """
+        population = self._setup.populations[population_of(trainee.policy)]
+        weights, optimizer = algorithm.weights(), algorithm.optimizer_state()
+        with naming_policy(trainee.policy):
+            reference = publish_policy(
+                self._root,
+                weights=weights,
+                optimizer_state=optimizer,
+                policy=trainee.policy,
+                generation=trainee.generation,
+                agent_steps=trainee.agent_steps + agent_steps,
+                learner_updates=algorithm.learner_updates,
+                hyperparameters=trainee.hyperparameters,
+                parent=None if trainee.checkpoint is None else trainee.checkpoint.digest,
+                donor=trainee.donor,
+                environment_digest=self._environment_digest,
+                population_agents=population.agents,
+                network=population.network,
+            )
+        # What a checkpoint does not hold must not live on: another learner would not have it.
+        algorithm.load(weights, optimizer, learner_updates=algorithm.learner_updates)
+        self._keep(trainee, reference, algorithm)
+        return Published(policy=trainee.policy, checkpoint=reference)
+
+    def _keep(self, trainee: Trainee, reference: CheckpointRef, algorithm: Algorithm) -> None:
+        live = _Live(hyperparameters=dict(trainee.hyperparameters), algorithm=algorithm)
+        self._live.put((trainee.policy, reference.digest), live)
+
+    def _check(self, manifest: Manifest, *, population: str) -> None:
+        check_manifest(
+            manifest,
+            environment_digest=self._environment_digest,
+            setup=self._setup.populations[population],
+        )
+
+
+def check_manifest(manifest: Manifest, *, environment_digest: str, setup: PopulationSetup) -> None:
+    """Refuse a checkpoint of another environment, architecture or population.
+
+    Raises:
+        CheckpointCorrupt: Saying what differs.
+    """
+    expected = {
+        "environment_digest": environment_digest,
+        "network": setup.network,
+        "population_agents": setup.agents,
+    }
+    for name, value in expected.items():
+        found = getattr(manifest, name)
+        if found != value:
+            raise CheckpointCorrupt(
+                f"checkpoint of {manifest.policy} at {manifest.agent_steps} agent steps: its "
+                f"{name} is {found}, this population's is {value}"
+            )
+
+
+def frozen_entrant(player: Player) -> Entrant:
+    """The name of a frozen player in tallies: its weights digest, or the bot's id."""
+    return Entrant(player.player if player.weights is None else player.weights.digest)

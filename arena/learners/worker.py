@@ -1,0 +1,137 @@
+"""Carries out assignments, one after the other, in one thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import torch
+
+from arena.config import LearnerSetup
+from arena.envs.base import BatchedEnv
+from arena.envs.make import make_batched_env
+from arena.errors import EnvironmentFault
+from arena.learners.evaluation import evaluate
+from arena.learners.faults import AssignmentFault
+from arena.learners.players import Players
+from arena.learners.training import train
+from arena.matches.match import Progress
+from arena.wire.messages import Evaluate, Failed, Finished, Train
+
+logger = logging.getLogger(__name__)
+
+
+class Worker:
+    """Turns an assignment into its result.
+
+    The result is a function of the message and the checkpoints that it names. What a worker keeps
+    from one assignment to the next are caches: environments (reset each time), frozen players by
+    digest, and algorithms that are bit-equal to the checkpoint they have just published.
+
+    Owned by one thread, which is the only one that calls anything here.
+
+    Args:
+        setup: What the learner was told about the run.
+        progress: Told of every step, for heartbeats.
+        should_stop: Whether the learner was told to stop.
+    """
+
+    def __init__(
+        self, setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
+    ) -> None:
+        self._setup = setup
+        self._progress = progress
+        self._should_stop = should_stop
+        self.device = resolve_device(setup.device)
+        """Where networks and environments compute."""
+        self._players = Players(setup, device=self.device)
+        self._env: BatchedEnv | None = None
+
+    def carry_out(self, assignment: Train | Evaluate) -> Finished | Failed:
+        """Do an assignment. Whatever goes wrong in it becomes a `Failed`.
+
+        A train assignment publishes the checkpoints of all its trainees, or none is recorded.
+        """
+        try:
+            return self._carry_out(assignment)
+        except AssignmentFault as fault:
+            failed = self._failed(assignment, fault)
+        except EnvironmentFault as error:
+            # Environments that broke once are not trusted again.
+            self._close_env()
+            failed = self._failed(assignment, AssignmentFault("environment", str(error)))
+        except Exception as error:
+            # The boundary of the worker: environments, bots and algorithms are users' code and may
+            # raise anything, and the controller decides what a failure means.
+            self._close_env()
+            logger.exception("assignment %d failed", assignment.assignment_id)
+            reason = f"{type(error).__name__}: {error}"
+            failed = self._failed(assignment, AssignmentFault("error", reason))
+        return failed
+
+    def _carry_out(self, assignment: Train | Evaluate) -> Finished:
+        if isinstance(assignment, Train):
+            return train(
+                assignment,
+                setup=self._setup,
+                env=self._environments,
+                players=self._players,
+                device=self.device,
+                progress=self._progress,
+                should_stop=self._should_stop,
+            )
+        return evaluate(
+            assignment,
+            setup=self._setup,
+            env=self._environments,
+            players=self._players,
+            device=self.device,
+            progress=self._progress,
+            should_stop=self._should_stop,
+        )
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._close_env()
+
+    def _environments(self) -> BatchedEnv:
+        if self._env is None:
+            setup = self._setup
+            self._env = make_batched_env(
+                setup.environment,
+                spec=setup.spec,
+                sides=setup.sides,
+                populations={name: value.agents for name, value in setup.populations.items()},
+                num_envs=setup.environment.num_envs,
+                launch_directory=setup.launch_directory,
+                device=self.device,
+            )
+        return self._env
+
+    def _close_env(self) -> None:
+        env, self._env = self._env, None
+        if env is None:
+            return
+        try:
+            env.close()
+        except Exception:
+            # Broken environments may not close either; a new batch is made all the same.
+            logger.exception("closing the environments failed")
+
+    @staticmethod
+    def _failed(assignment: Train | Evaluate, fault: AssignmentFault) -> Failed:
+        return Failed(
+            assignment_id=assignment.assignment_id,
+            attempt=assignment.attempt,
+            kind=fault.kind,
+            reason=fault.reason,
+            policy=fault.policy,
+            key=fault.key,
+        )
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device that ``device:`` of the configuration names; ``auto``: a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)

@@ -1,0 +1,108 @@
+"""Running mean and variance, as buffers that are part of a policy's weights.
+
+Batches are merged as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+computing sample variances" (1979). Shapes: N rows, F features (F is 1 for returns).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+EPSILON = 1e-8
+"""Added to the variance, so that a constant feature becomes 0 and not NaN."""
+
+MAX_COUNT = float(2**24)
+"""Integers are exact in float32 up to here. Then the count stays and old rows slowly fade."""
+
+CHUNK_ROWS = 512
+"""Rows summed in float32 before they are added up in float64; fits a core's cache."""
+
+
+class RunningNormalizer(nn.Module):
+    """Statistics of everything it was updated with; changes in `update` and nowhere else.
+
+    Owned by the network it is part of. Frozen by construction: ``normalize`` never updates, so a
+    ghost, a match or an evaluation moves nothing.
+    """
+
+    mean: torch.Tensor
+    variance: torch.Tensor
+    count: torch.Tensor
+
+    def __init__(self, size: int, *, clip: float | None = None) -> None:
+        """Start as the identity.
+
+        Args:
+            size: F.
+            clip: Normalized values are cut to [-clip, clip]; None: not at all.
+        """
+        super().__init__()
+        self._clip = clip
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("variance", torch.ones(size))
+        self.register_buffer("count", torch.zeros(1))
+
+    @property
+    def deviation(self) -> torch.Tensor:
+        """What normalizing divides by. float32 [F]."""
+        return (self.variance + EPSILON).sqrt()
+
+    def normalize(self, values: torch.Tensor) -> torch.Tensor:
+        """Subtract the mean, divide by the deviation, clip. [N, F] to [N, F]."""
+        normalized = (values - self.mean) / self.deviation
+        return normalized if self._clip is None else normalized.clamp(-self._clip, self._clip)
+
+    def denormalize(self, values: torch.Tensor) -> torch.Tensor:
+        """Undo `normalize` (but its clipping). [N, F] to [N, F]."""
+        return values * self.deviation + self.mean
+
+    @torch.no_grad()
+    def update(self, values: torch.Tensor) -> bool:
+        """Merge a batch.
+
+        Args:
+            values: float32 [N, F]. N may be 0 or 1.
+
+        Returns:
+            False if the batch was ignored, because it (or its square) is not finite in float32.
+        """
+        num_rows = values.shape[0]
+        if num_rows == 0:
+            return True
+        batch_mean, batch_variance = _moments(values)
+        count = self.count.double()
+        share = num_rows / (count + num_rows)
+        delta = batch_mean - self.mean
+        # With n the batch's share of all rows: m' = m + n d, v' = (1 - n) v + n vb + n (1 - n) d^2
+        mean = self.mean + share * delta
+        variance = (1.0 - share) * self.variance
+        variance += share * batch_variance + share * (1.0 - share) * delta.square()
+        mean, variance = mean.float(), variance.float()
+        if not bool((mean.isfinite() & variance.isfinite()).all()):
+            return False
+        self.mean.copy_(mean)
+        self.variance.copy_(variance)
+        self.count.copy_((count + num_rows).clamp(max=MAX_COUNT))
+        return True
+
+
+def _moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Mean and biased variance over rows. float32 [N, F] to float64 [F] and [F].
+
+    The second pass works around the first's mean: the sums stay small and so float32 exact enough.
+    """
+    rough = _mean_over_rows(values, square=False).float()
+    shifted = values - rough
+    shift = _mean_over_rows(shifted, square=False)
+    variance = _mean_over_rows(shifted, square=True) - shift.square()
+    return rough.double() + shift, variance.clamp(min=0.0)
+
+
+def _mean_over_rows(values: torch.Tensor, *, square: bool) -> torch.Tensor:
+    """Mean of the values or of their squares. float32 [N, F] to float64 [F]."""
+    sums = [
+        (chunk.square() if square else chunk).sum(dim=0)
+        for chunk in torch.split(values, CHUNK_ROWS)
+    ]
+    return torch.stack(sums).double().sum(dim=0) / values.shape[0]

@@ -1,0 +1,73 @@
+"""Adam whose state is tensors with stable names.
+
+Kingma and Ba, "Adam: A Method for Stochastic Optimization" (2015), https://arxiv.org/abs/1412.6980.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+EPSILON = 1e-5
+"""Larger than usual: keeps the first steps, whose gradients are tiny, from being full-sized."""
+
+BETA2 = 0.999
+
+STATE = ("exp_avg", "exp_avg_sq", "step")
+
+
+class NamedAdam:
+    """Fused Adam over a module's parameters, with its state there from the start.
+
+    The state holds no hyperparameters, so that restoring it can never overwrite a mutated one.
+    """
+
+    def __init__(self, module: nn.Module, *, learning_rate: float, beta1: float) -> None:
+        self._parameters = dict(module.named_parameters())
+        self._adam = torch.optim.Adam(
+            self._parameters.values(),
+            lr=learning_rate,
+            betas=(beta1, BETA2),
+            eps=EPSILON,
+            fused=True,
+        )
+        for parameter in self._parameters.values():
+            self._adam.state[parameter] = {
+                "step": torch.zeros((), device=parameter.device),
+                "exp_avg": torch.zeros_like(parameter, requires_grad=False),
+                "exp_avg_sq": torch.zeros_like(parameter, requires_grad=False),
+            }
+
+    @property
+    def learning_rate(self) -> float:
+        """As the optimizer has it."""
+        return float(self._adam.param_groups[0]["lr"])
+
+    def apply(self, *, learning_rate: float, beta1: float) -> None:
+        """Set the hyperparameters."""
+        for group in self._adam.param_groups:
+            group["lr"] = learning_rate
+            group["betas"] = (beta1, BETA2)
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The live state: ``exp_avg.<parameter>``, ``exp_avg_sq.<parameter>``, ``step.<...>``."""
+        return {
+            f"{kind}.{name}": self._adam.state[parameter][kind]
+            for kind in STATE
+            for name, parameter in self._parameters.items()
+        }
+
+    def reset(self) -> None:
+        """Forget all gradients, as if fresh."""
+        for tensor in self.tensors().values():
+            tensor.zero_()
+
+    def compute_gradients(self, loss: torch.Tensor, *, max_norm: float) -> torch.Tensor:
+        """Backpropagate and scale down to ``max_norm``. Returns the norm before. Scalar."""
+        self._adam.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        return nn.utils.clip_grad_norm_(self._parameters.values(), max_norm)
+
+    def step(self) -> None:
+        """Follow the gradients."""
+        self._adam.step()

@@ -1,0 +1,303 @@
+"""Matches between frozen players, each environment a number of them that is fixed beforehand.
+
+Counting "the first N to finish" would favour short games: here every match that starts is played to
+its end and counts. Shapes: B environments, A agents, M matches of an environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from arena.core import Actor
+from arena.envs.base import BatchedEnv, Group, Turn
+from arena.matches.seated import SeatedPlayers, block_of_envs, decide
+from arena.matches.seating import is_cooperation
+from arena.matches.tally import TallyBook, TallySums, mean_of_agents
+from arena.types import Entrant, Seat, Tally
+
+
+class Progress(Protocol):
+    """What a loop tells that it goes on."""
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Count one turn of the loop."""
+        ...
+
+
+class Stopped(Exception):
+    """Play was told to stop before its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Environments in which the same players sit.
+
+    Attributes:
+        entrants: The names in the tally, one per seat.
+        actors: Who plays, one per seat.
+        num_envs: How many environments.
+        num_matches: That each of them plays.
+    """
+
+    entrants: tuple[Entrant, ...]
+    actors: tuple[Actor, ...]
+    num_envs: int
+    num_matches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Environments that a pairing gets.
+
+    Attributes:
+        pairing: Its index.
+        num_envs: How many environments.
+        num_matches: That each of them plays.
+    """
+
+    pairing: int
+    num_envs: int
+    num_matches: int
+
+
+def share_envs(num_matches: Sequence[int], *, num_envs: int) -> tuple[tuple[Share, ...], ...]:
+    """Divide environments among pairings, in proportion to their matches.
+
+    A pairing's matches are split over its environments as evenly as they go, so that each
+    environment's number is fixed and the pairing's total exact.
+
+    Args:
+        num_matches: Of each pairing.
+        num_envs: That step as one batch.
+
+    Returns:
+        Waves that are played one after the other; there is more than one if there are more
+        pairings than environments.
+    """
+    waves = []
+    for start in range(0, len(num_matches), num_envs):
+        wave = range(start, min(start + num_envs, len(num_matches)))
+        counts = [num_matches[pairing] for pairing in wave]
+        longest = _fewest_rounds(counts, num_envs=num_envs)
+        shares: list[Share] = []
+        for pairing, count in zip(wave, counts, strict=True):
+            shares.extend(_split(pairing, count=count, longest=longest))
+        waves.append(tuple(shares))
+    return tuple(waves)
+
+
+def _fewest_rounds(counts: Sequence[int], *, num_envs: int) -> int:
+    """The smallest M for which environments of at most M matches each suffice."""
+    rounds = max(1, -(-sum(counts) // num_envs))
+    while sum(-(-count // rounds) for count in counts) > num_envs:
+        rounds += 1
+    return rounds
+
+
+def _split(pairing: int, *, count: int, longest: int) -> list[Share]:
+    if count == 0:
+        return []
+    num_envs = -(-count // longest)
+    fewer, num_more = divmod(count, num_envs)
+    shares = [
+        Share(pairing=pairing, num_envs=num_more, num_matches=fewer + 1),
+        Share(pairing=pairing, num_envs=num_envs - num_more, num_matches=fewer),
+    ]
+    return [share for share in shares if share.num_envs]
+
+
+def play_matches(
+    env: BatchedEnv,
+    *,
+    blocks: Sequence[Block],
+    seats: tuple[Seat, ...],
+    sides: Mapping[str, tuple[str, ...]],
+    seeds: Sequence[int],
+    generator: torch.Generator,
+    progress: Progress | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> tuple[Tally, ...]:
+    """Play every block's matches to their ends.
+
+    Actors sample with ``generator``. In cooperation the home players play their episodes, then the
+    away players the same seeded ones, and of each pair the higher return wins.
+
+    Args:
+        env: Steps the environments; the first blocks have the first ones. It is reset here.
+        blocks: Who plays where. Environments beyond their sum stand still.
+        seats: The environment's seats.
+        sides: Agents that share one score, by side.
+        seeds: One per environment.
+        generator: Of all actions, on the environment's device.
+        progress: Told of every step.
+        should_stop: Asked before every step.
+
+    Returns:
+        One tally per distinct tuple of entrants.
+
+    Raises:
+        ValueError: If the blocks need more environments than there are.
+        Stopped: If ``should_stop`` said so.
+        EnvironmentFault: If an environment broke its contract.
+    """
+    spare = env.num_envs - sum(block.num_envs for block in blocks)
+    if spare < 0:
+        raise ValueError(f"the blocks need {env.num_envs - spare} environments of {env.num_envs}")
+    if not blocks:
+        return ()
+    device = generator.device
+    # Spare environments count to the last block and are never active.
+    sizes = [block.num_envs for block in blocks]
+    block_of_env = block_of_envs([*sizes[:-1], sizes[-1] + spare], device=device)
+    matches_of_block = torch.tensor([block.num_matches for block in blocks], device=device)
+    num_matches = matches_of_block[block_of_env]
+    num_matches[env.num_envs - spare :] = 0
+    play = _Play(
+        env,
+        num_matches=num_matches,
+        seeds=seeds,
+        generator=generator,
+        progress=progress,
+        should_stop=should_stop,
+    )
+    if is_cooperation(sides):
+        return _compare_returns(play, blocks=blocks, block_of_env=block_of_env, seats=seats)
+    book = TallyBook(
+        [block.entrants for block in blocks],
+        block_of_env=block_of_env,
+        agents=env.agents,
+        sides=tuple(sides),
+        seats=seats,
+    )
+    seated = SeatedPlayers(
+        [block.actors for block in blocks],
+        block_of_env=block_of_env,
+        seats=seats,
+        agents=env.agents,
+    )
+    play.run(seated, record=book.record)
+    return book.tallies()
+
+
+def _compare_returns(
+    play: _Play, *, blocks: Sequence[Block], block_of_env: torch.Tensor, seats: tuple[Seat, ...]
+) -> tuple[Tally, ...]:
+    logs = []
+    for index, seat in enumerate(seats):
+        log = _EpisodeLog(play.num_matches, agents=play.agents, seat=seat)
+        seated = SeatedPlayers(
+            [(block.actors[index],) for block in blocks],
+            block_of_env=block_of_env,
+            seats=(seat,),
+            agents=play.agents,
+        )
+        play.run(seated, record=log.record)
+        logs.append(log)
+    distinct = tuple(dict.fromkeys(block.entrants for block in blocks))
+    row_of_block = torch.tensor([distinct.index(block.entrants) for block in blocks])
+    row_of_env = row_of_block[block_of_env.cpu()]
+    # Episode k of an environment has the same seed in every log: row by row they are pairs.
+    seat_return = torch.stack([log.returns for log in logs], dim=1)
+    sums = TallySums(distinct, seats=seats, compare=True)
+    sums.add(
+        torch.repeat_interleave(row_of_env, play.num_matches.cpu()),
+        seat_return=seat_return,
+        seat_score=seat_return,
+        length=torch.stack([log.lengths for log in logs]).sum(dim=0),
+    )
+    return sums.tallies()
+
+
+class _EpisodeLog:
+    """Return and length of every episode of one seat, by environment, then episode."""
+
+    def __init__(self, num_matches: torch.Tensor, *, agents: tuple[str, ...], seat: Seat) -> None:
+        counts = num_matches.cpu()
+        self._next = counts.cumsum(0) - counts
+        self._mean = mean_of_agents((seat,), agents=agents)[:, 0]
+        self._return = torch.zeros(len(counts), dtype=torch.float64)
+        self._length = torch.zeros(len(counts), dtype=torch.int64)
+        self.returns = torch.zeros(int(counts.sum()), dtype=torch.float64)
+        self.lengths = torch.zeros(int(counts.sum()), dtype=torch.int64)
+
+    def record(self, turn: Turn) -> None:
+        self._return += turn.reward.cpu().double() @ self._mean
+        self._length += 1
+        over = turn.episode_over.cpu()
+        places = self._next[over]
+        self.returns[places] = self._return[over]
+        self.lengths[places] = self._length[over]
+        self._next[over] += 1
+        self._return[over] = 0.0
+        self._length[over] = 0
+
+
+class _Play:
+    """Runs environments until each has ended its number of matches."""
+
+    def __init__(
+        self,
+        env: BatchedEnv,
+        *,
+        num_matches: torch.Tensor,
+        seeds: Sequence[int],
+        generator: torch.Generator,
+        progress: Progress | None,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self._env = env
+        self._seeds = seeds
+        self._generator = generator
+        self._progress = progress
+        self._should_stop = should_stop
+        self.num_matches = num_matches
+        self.agents = env.agents
+
+    def run(self, seated: SeatedPlayers[Actor], *, record: Callable[[Turn], None]) -> None:
+        """Play once from the start; ``record`` sees every turn."""
+        turn = self._env.reset(self._seeds)
+        remaining = self.num_matches.clone()
+        active = remaining > 0
+        if not bool(active.all()):
+            self._env.halt(~active)
+        while bool(active.any()):
+            if self._should_stop():
+                raise Stopped("told to stop during matches")
+            turn = self._env.step(self._actions(turn, seated=seated, active=active))
+            record(turn)
+            if self._progress is not None:
+                self._progress.advance()
+            remaining -= turn.episode_over.long()
+            done = active & (remaining <= 0)
+            if bool(done.any()):
+                self._env.halt(done)
+                active = active & ~done
+
+    def _actions(
+        self, turn: Turn, *, seated: SeatedPlayers[Actor], active: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        return {
+            population: self._group_actions(group, seated=seated, active=active)
+            for population, group in turn.groups.items()
+        }
+
+    def _group_actions(
+        self, group: Group, *, seated: SeatedPlayers[Actor], active: torch.Tensor
+    ) -> torch.Tensor:
+        owner = seated.owners(group.agent_index, active=active)
+        action = torch.zeros_like(owner)
+        with torch.no_grad():
+            for index, actor in enumerate(seated.players):
+                decide(
+                    actor,
+                    group,
+                    where=owner == index,
+                    action=action,
+                    agents=self.agents,
+                    generator=self._generator,
+                )
+        return action

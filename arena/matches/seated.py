@@ -1,0 +1,189 @@
+"""Who decides where: routes the decisions of B environments to the players that have the seats.
+
+One mechanism for matches and for training. A player is whatever the caller seats: an Actor, or a
+policy that learns. Shapes: B environments, A agents, S decisions of a population at once, N rows of
+a flattened group (B * S), F features, n actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+import torch
+
+from arena.core import Actor
+from arena.envs.base import Group
+from arena.networks.frozen import FrozenPolicy
+from arena.types import Seat
+
+PlayerT = TypeVar("PlayerT")
+
+NOBODY = -1
+"""In a table of owners: no decision is asked for here."""
+
+
+def block_of_envs(sizes: Sequence[int], *, device: torch.device | str = "cpu") -> torch.Tensor:
+    """Index of the block of each environment, blocks one after the other. int64 [sum(sizes)]."""
+    counts = torch.tensor(sizes, dtype=torch.int64, device=device)
+    return torch.repeat_interleave(torch.arange(len(sizes), device=device), counts)
+
+
+def equal_blocks(
+    num_blocks: int, *, num_envs: int, device: torch.device | str = "cpu"
+) -> torch.Tensor:
+    """Index of the block of each environment, in blocks whose sizes differ by at most one.
+
+    Environment b belongs to block b * K // B. int64 [B].
+
+    Raises:
+        ValueError: If there are more blocks than environments.
+    """
+    if not 1 <= num_blocks <= num_envs:
+        raise ValueError(f"1 to {num_envs} blocks fit {num_envs} environments, got {num_blocks}")
+    return torch.arange(num_envs, device=device) * num_blocks // num_envs
+
+
+class SeatedPlayers(Generic[PlayerT]):
+    """The players of B environments in their seats, which they keep.
+
+    Args:
+        blocks: For each block of environments one player per seat; the same object is one player
+            wherever it sits.
+        block_of_env: The block of each environment. int64 [B].
+        seats: The seats that are filled; together they have every agent once.
+        agents: The environment's agents in order.
+
+    Raises:
+        ValueError: If a block does not fill every seat, or the seats do not partition the agents.
+    """
+
+    def __init__(
+        self,
+        blocks: Sequence[Sequence[PlayerT]],
+        *,
+        block_of_env: torch.Tensor,
+        seats: Sequence[Seat],
+        agents: tuple[str, ...],
+    ) -> None:
+        seated = sorted(agent for seat in seats for agent in seat.agents)
+        if seated != sorted(agents):
+            raise ValueError(f"seats must have every agent once, they have {seated} of {agents}")
+        index_of: dict[int, int] = {}
+        players: list[PlayerT] = []
+        table = torch.full((len(blocks), len(agents)), NOBODY, dtype=torch.int64)
+        for row, block in enumerate(blocks):
+            if len(block) != len(seats):
+                raise ValueError(f"block {row} has {len(block)} players for {len(seats)} seats")
+            for seat, player in zip(seats, block, strict=True):
+                if id(player) not in index_of:
+                    index_of[id(player)] = len(players)
+                    players.append(player)
+                for agent in seat.agents:
+                    table[row, agents.index(agent)] = index_of[id(player)]
+        self.players = tuple(players)
+        self.table = table.to(block_of_env.device)[block_of_env]
+
+    def owners(self, agent_index: torch.Tensor, *, active: torch.Tensor | None) -> torch.Tensor:
+        """Index in ``players`` of who makes each decision, NOBODY where there is none.
+
+        Args:
+            agent_index: Which agent decides, -1 for no decision. int64 [B, S].
+            active: Environments that still play; None: all. bool [B].
+
+        Returns:
+            int64 [B, S].
+        """
+        owner = self.table.gather(1, agent_index.clamp(min=0))
+        nobody = agent_index < 0
+        if active is not None:
+            nobody = nobody | ~active[:, None]
+        return owner.masked_fill(nobody, NOBODY)
+
+
+class Rows:
+    """The rows of a flattened group that one player decides.
+
+    Args:
+        group: The decisions that are asked for.
+        where: Which of them. bool [B, S].
+    """
+
+    def __init__(self, group: Group, *, where: torch.Tensor) -> None:
+        self._group = group
+        self.index = where.flatten().nonzero().squeeze(1)
+        """Positions in the flattened group. int64 [rows]."""
+        # Mirror self-play in a game without pauses: everything is taken, nothing is gathered.
+        self._all = len(self.index) == where.numel()
+
+    def __len__(self) -> int:
+        """How many decisions."""
+        return len(self.index)
+
+    def take(self, per_decision: torch.Tensor) -> torch.Tensor:
+        """The rows of a tensor [B, S, ...]. Shape [rows, ...]."""
+        flat = per_decision.flatten(0, 1)
+        return flat if self._all else flat[self.index]
+
+    @property
+    def observation(self) -> torch.Tensor:
+        """float32 [rows, F]."""
+        return self.take(self._group.observation)
+
+    @property
+    def action_mask(self) -> torch.Tensor | None:
+        """Legal actions, bool [rows, n], or None without masks."""
+        mask = self._group.action_mask
+        return None if mask is None else self.take(mask)
+
+    def put(self, per_decision: torch.Tensor, values: torch.Tensor) -> None:
+        """Write values [rows] into a contiguous tensor [B, S]."""
+        if self._all:
+            per_decision.view(-1).copy_(values)
+        else:
+            per_decision.view(-1)[self.index] = values.to(per_decision.dtype)
+
+
+def decide(
+    actor: Actor,
+    group: Group,
+    *,
+    where: torch.Tensor,
+    action: torch.Tensor,
+    agents: tuple[str, ...],
+    generator: torch.Generator,
+) -> int:
+    """Let an actor make decisions and write them into ``action``.
+
+    `Actor.act` names a single agent, so an actor is asked once per agent on turn. A frozen policy,
+    and any other actor whose attribute ``reads_agent`` is False, gets all its rows in one call.
+
+    Args:
+        actor: Who decides.
+        group: The decisions that are asked for.
+        where: Those that are the actor's. bool [B, S].
+        action: Where they are written. int64 [B, S].
+        agents: Names of the agents.
+        generator: The only source of randomness.
+
+    Returns:
+        How many decisions were made.
+    """
+    rows = Rows(group, where=where)
+    if not len(rows):
+        return 0
+    if not getattr(actor, "reads_agent", not isinstance(actor, FrozenPolicy)):
+        mask = rows.action_mask
+        rows.put(action, actor.act(rows.observation, mask, agent="", generator=generator))
+        return len(rows)
+    for agent, mine in _by_agent(group, where=where, agents=agents):
+        chosen = actor.act(mine.observation, mine.action_mask, agent=agent, generator=generator)
+        mine.put(action, chosen)
+    return len(rows)
+
+
+def _by_agent(
+    group: Group, *, where: torch.Tensor, agents: tuple[str, ...]
+) -> Iterator[tuple[str, Rows]]:
+    for index in sorted(set(group.agent_index[where].tolist())):
+        yield agents[index], Rows(group, where=where & (group.agent_index == index))

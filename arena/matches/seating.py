@@ -1,0 +1,164 @@
+"""Seats of an environment, and seatings in which everyone plays every seat equally often.
+
+Torch-free: the controller decides who sits where, the learner carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from arena.errors import ConfigError
+from arena.types import Player, Seat, Seating
+
+HOME, AWAY = "home", "away"
+
+
+def is_cooperation(sides: Mapping[str, tuple[str, ...]]) -> bool:
+    """Whether all agents win or lose together, so that players are compared by their returns."""
+    return len(sides) == 1
+
+
+def make_seats(
+    *,
+    agents: tuple[str, ...],
+    sides: Mapping[str, tuple[str, ...]],
+    populations: Mapping[str, tuple[str, ...]],
+) -> tuple[Seat, ...]:
+    """List the seats: sides in their order, populations in theirs within a side.
+
+    Args:
+        agents: All agents, in the environment's order.
+        sides: Agents that share one score, by side.
+        populations: Agents that the policies of a population play, by population.
+
+    Raises:
+        ConfigError: If an agent is on no side or on two, likewise for populations; if a side or
+            population has an agent that the environment lacks; or if one side has several
+            populations and there is no other side.
+    """
+    _check_partition("environment.sides", groups=sides, agents=agents)
+    _check_partition("populations", groups=populations, agents=agents)
+    if is_cooperation(sides):
+        return _cooperation_seats(agents, side=next(iter(sides)), populations=tuple(populations))
+    seats = []
+    for side, side_agents in sides.items():
+        shared = {
+            population: tuple(a for a in agents if a in side_agents and a in population_agents)
+            for population, population_agents in populations.items()
+        }
+        present = {population: members for population, members in shared.items() if members}
+        for population, members in present.items():
+            name = side if len(present) == 1 else f"{side}/{population}"
+            seats.append(Seat(name=name, side=side, population=population, agents=members))
+    return tuple(seats)
+
+
+def _cooperation_seats(
+    agents: tuple[str, ...], *, side: str, populations: tuple[str, ...]
+) -> tuple[Seat, ...]:
+    if len(populations) != 1:
+        raise ConfigError(
+            "environment.sides: cooperation (one side) is supported for one population, got "
+            f"{len(populations)}: {', '.join(populations)}"
+        )
+    return tuple(
+        Seat(name=name, side=side, population=populations[0], agents=agents)
+        for name in (HOME, AWAY)
+    )
+
+
+def _check_partition(
+    key: str, *, groups: Mapping[str, tuple[str, ...]], agents: tuple[str, ...]
+) -> None:
+    listed = [agent for members in groups.values() for agent in members]
+    for agent in listed:
+        if agent not in agents:
+            raise ConfigError(f"{key}: there is no agent {agent!r}; agents: {', '.join(agents)}")
+    for agent in agents:
+        if listed.count(agent) != 1:
+            raise ConfigError(
+                f"{key}: every agent must be in exactly one, {agent!r} is in {listed.count(agent)}"
+            )
+
+
+def seatings_for(
+    trainee: Player,
+    *,
+    seats: tuple[Seat, ...],
+    population: str,
+    opponents: Mapping[str, Sequence[Player]],
+    num_mirrors: int = 0,
+) -> tuple[Seating, ...]:
+    """List seatings in which the trainee meets each opponent in each of its seats equally often.
+
+    Mirror self-play comes first: the trainee has every seat of its population. Then, for each
+    opponent of the trainee's own population, one seating per seat that the trainee can have. A
+    population with a single seat has no opponents of its own; then there is one seating for each
+    player in the longest list of the other populations. Seats of other populations are filled from
+    their lists in turn. In cooperation the trainee has all agents, and there is one seating.
+
+    Args:
+        trainee: Who learns.
+        seats: The environment's seats.
+        population: The trainee's population.
+        opponents: Frozen players by population. Populations with seats other than the trainee's
+            need at least one.
+        num_mirrors: How many mirror seatings to list.
+
+    Raises:
+        ValueError: If the population has no seat, or another population no player for its seats.
+    """
+    own = [index for index, seat in enumerate(seats) if seat.population == population]
+    if not own:
+        raise ValueError(f"population {population!r} has no seat")
+    if len({seat.side for seat in seats}) == 1:
+        return (Seating(players=(trainee,) * len(seats)),)
+    for seat in seats:
+        if seat.population != population and not opponents.get(seat.population):
+            raise ValueError(f"no player of population {seat.population!r} for seat {seat.name!r}")
+
+    def seating(turn: int, *, rival: Player, trainee_seats: Sequence[int]) -> Seating:
+        players = []
+        for index, seat in enumerate(seats):
+            if seat.population == population:
+                players.append(trainee if index in trainee_seats else rival)
+            else:
+                candidates = opponents[seat.population]
+                players.append(candidates[turn % len(candidates)])
+        return Seating(players=tuple(players))
+
+    rivals = opponents.get(population, ())
+    if len(own) == 1:
+        num_turns = max((len(players) for players in opponents.values()), default=0)
+        return tuple(seating(t, rival=trainee, trainee_seats=own) for t in range(num_turns))
+    mirrors = [seating(t, rival=trainee, trainee_seats=own) for t in range(num_mirrors)]
+    against = [
+        seating(turn, rival=rival, trainee_seats=[index])
+        for turn, rival in enumerate(rivals)
+        for index in own
+    ]
+    return (*mirrors, *against)
+
+
+def pair_seatings(home: Player, away: Player, *, seats: tuple[Seat, ...]) -> tuple[Seating, ...]:
+    """List seatings between two players so that each has every seat equally often.
+
+    Args:
+        home: A player who can sit in every seat.
+        away: Another one.
+        seats: The environment's seats.
+
+    Returns:
+        ``home`` as each single side against ``away`` as all others, and the reverse, without
+        repetition. With two sides: the two orders. In cooperation: one seating, because both play
+        the same episodes.
+    """
+    sides = tuple(dict.fromkeys(seat.side for seat in seats))
+    if len(sides) == 1:
+        return (Seating(players=(home, away)),)
+    seatings = [
+        Seating(players=tuple(single if seat.side == side else rest for seat in seats))
+        for single, rest in ((home, away), (away, home))
+        for side in sides
+    ]
+    return tuple(dict.fromkeys(seatings))

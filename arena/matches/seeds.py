@@ -1,0 +1,49 @@
+"""Everything random in an assignment or tournament, derived from its one seed."""
+
+from __future__ import annotations
+
+import random
+from enum import IntEnum
+
+import numpy as np
+import torch
+
+
+class Stream(IntEnum):
+    """What a derived seed is for; streams of one seed are independent."""
+
+    ENVIRONMENTS = 0
+    ACTIONS = 1
+    WEIGHTS = 2
+    BLOCKS = 3
+
+
+def derived_seed(seed: int, stream: Stream, *index: int) -> int:
+    """A seed in [0, 2**63) for one purpose."""
+    return _seeds(seed, stream, *index, count=1)[0]
+
+
+def environment_seeds(seed: int, *, num_envs: int, wave: int = 0) -> list[int]:
+    """One seed per environment, a function of (seed, wave, environment index) alone.
+
+    Args:
+        seed: Of the assignment.
+        num_envs: How many.
+        wave: Which reset of the environments it is.
+    """
+    return _seeds(seed, Stream.ENVIRONMENTS, wave, count=num_envs)
+
+
+def seed_everything(seed: int, *, device: torch.device) -> torch.Generator:
+    """Seed the global generators, which user code may draw from, and make the one for actions."""
+    derived = derived_seed(seed, Stream.ACTIONS)
+    torch.manual_seed(derived)
+    np.random.seed(derived % 2**32)
+    random.seed(derived)
+    return torch.Generator(device).manual_seed(derived)
+
+
+def _seeds(seed: int, *key: int, count: int) -> list[int]:
+    # The first words of a SeedSequence do not depend on how many are asked for.
+    state = np.random.SeedSequence((seed, *key)).generate_state(count, np.uint64)
+    return [int(word) for word in state >> np.uint64(1)]

@@ -1,0 +1,208 @@
+"""Counting matches while environments run: returns, lengths and results per tuple of entrants.
+
+B environments, A agents, Q seats, N finished episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+
+import torch
+
+from arena.envs.base import Turn
+from arena.types import Entrant, PairScore, Seat, Tally
+
+
+class TallySums:
+    """Sums of results, one row per distinct tuple of entrants.
+
+    They are kept on the CPU, where adding floats has one order and so one result.
+
+    Args:
+        entrants: Distinct tuples, one entrant per seat.
+        seats: The environment's seats.
+        compare: Whether seats are compared in pairs.
+    """
+
+    def __init__(
+        self,
+        entrants: Sequence[tuple[Entrant, ...]],
+        *,
+        seats: tuple[Seat, ...],
+        compare: bool,
+    ) -> None:
+        self._entrants = tuple(entrants)
+        self._pairs = _rival_seats(seats) if compare else ()
+        rows, num_seats = len(self._entrants), len(seats)
+        self._matches = torch.zeros(rows, dtype=torch.int64)
+        self._length = torch.zeros(rows, dtype=torch.int64)
+        self._returns = torch.zeros(rows, num_seats, dtype=torch.float64)
+        self._squares = torch.zeros(rows, num_seats, dtype=torch.float64)
+        # Columns: wins, draws, losses of the pair's first seat.
+        self._results = torch.zeros(rows, len(self._pairs), 3, dtype=torch.int64)
+
+    def add(
+        self,
+        row: torch.Tensor,
+        *,
+        seat_return: torch.Tensor,
+        seat_score: torch.Tensor,
+        length: torch.Tensor,
+    ) -> None:
+        """Add N matches. The tensors are on the CPU.
+
+        Args:
+            row: Index of each match's tuple of entrants. int64 [N].
+            seat_return: Mean undiscounted return of the seat's agents. float64 [N, Q].
+            seat_score: Of two seats on different sides the one with the higher score wins.
+                [N, Q].
+            length: Calls of ``step``. int64 [N].
+        """
+        self._matches.index_add_(0, row, torch.ones_like(row))
+        self._length.index_add_(0, row, length)
+        self._returns.index_add_(0, row, seat_return)
+        self._squares.index_add_(0, row, seat_return.square())
+        for column, (first, second) in enumerate(self._pairs):
+            mine, theirs = seat_score[:, first], seat_score[:, second]
+            result = torch.stack((mine > theirs, mine == theirs, mine < theirs), dim=1)
+            self._results[:, column].index_add_(0, row, result.long())
+
+    def tallies(self) -> tuple[Tally, ...]:
+        """One per tuple of entrants that played; those without a match are left out."""
+        matches, lengths = self._matches.tolist(), self._length.tolist()
+        returns, squares = self._returns.tolist(), self._squares.tolist()
+        results = self._results.tolist()
+        return tuple(
+            Tally(
+                entrants=entrants,
+                matches=matches[row],
+                pairs=tuple(
+                    PairScore(first=first, second=second, wins=wins, draws=draws, losses=losses)
+                    for (first, second), (wins, draws, losses) in zip(
+                        self._pairs, results[row], strict=True
+                    )
+                ),
+                return_sum=tuple(returns[row]),
+                return_sum_of_squares=tuple(squares[row]),
+                length_sum=lengths[row],
+            )
+            for row, entrants in enumerate(self._entrants)
+            if matches[row]
+        )
+
+
+class TallyBook:
+    """Follows B environments turn by turn and sums up their episodes.
+
+    Owned by whoever steps the environments, who calls `record` after every step.
+
+    Args:
+        entrants: Of each block, one entrant per seat. Blocks with equal entrants are merged.
+        block_of_env: The block of each environment. int64 [B].
+        agents: The columns of ``Turn.reward``.
+        sides: The columns of ``Turn.score``.
+        seats: The environment's seats.
+    """
+
+    def __init__(
+        self,
+        entrants: Sequence[tuple[Entrant, ...]],
+        *,
+        block_of_env: torch.Tensor,
+        agents: tuple[str, ...],
+        sides: Sequence[str],
+        seats: tuple[Seat, ...],
+    ) -> None:
+        device = block_of_env.device
+        distinct = tuple(dict.fromkeys(entrants))
+        row_of_block = torch.tensor([distinct.index(names) for names in entrants], device=device)
+        self._row = row_of_block[block_of_env]
+        self._mean_of_agents = mean_of_agents(seats, agents=agents)
+        self._side_of_seat = torch.tensor([list(sides).index(seat.side) for seat in seats])
+        compare = len(sides) > 1
+        self._matches = TallySums(distinct, seats=seats, compare=compare)
+        self._void_sums = TallySums(distinct, seats=seats, compare=compare)
+        num_envs = len(block_of_env)
+        self._return = torch.zeros(num_envs, len(agents), dtype=torch.float64, device=device)
+        self._length = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self._void = torch.zeros(num_envs, dtype=torch.bool, device=device)
+
+    def void(self, environments: torch.Tensor) -> None:
+        """Let the current episodes of some environments be no matches. bool [B]."""
+        self._void |= environments
+
+    def record(self, turn: Turn) -> None:
+        """Take in what a step brought."""
+        self._return += turn.reward
+        self._length += 1
+        if not bool(turn.episode_over.any()):
+            return
+        self._add(turn, environments=turn.episode_over & ~self._void, sums=self._matches)
+        if bool(self._void.any()):
+            self._add(turn, environments=turn.episode_over & self._void, sums=self._void_sums)
+        self._return[turn.episode_over] = 0.0
+        self._length[turn.episode_over] = 0
+        self._void &= ~turn.episode_over
+
+    def _add(self, turn: Turn, *, environments: torch.Tensor, sums: TallySums) -> None:
+        over = environments.nonzero().squeeze(1)
+        sums.add(
+            self._row[over].cpu(),
+            seat_return=self._return[over].cpu() @ self._mean_of_agents,
+            seat_score=turn.score[over].cpu()[:, self._side_of_seat],
+            length=self._length[over].cpu(),
+        )
+
+    def tallies(self) -> tuple[Tally, ...]:
+        """The matches so far, one tally per distinct tuple of entrants."""
+        return self._matches.tallies()
+
+    def episodes(self) -> tuple[Tally, ...]:
+        """Like `tallies`, with the episodes that are no matches; for statistics only."""
+        return merge_tallies((*self._matches.tallies(), *self._void_sums.tallies()))
+
+
+def mean_of_agents(seats: tuple[Seat, ...], *, agents: tuple[str, ...]) -> torch.Tensor:
+    """The matrix that turns returns per agent into mean returns per seat. float64 [A, Q]."""
+    matrix = torch.zeros(len(agents), len(seats), dtype=torch.float64)
+    for column, seat in enumerate(seats):
+        for agent in seat.agents:
+            matrix[agents.index(agent), column] = 1.0 / len(seat.agents)
+    return matrix
+
+
+def merge_tallies(tallies: Sequence[Tally]) -> tuple[Tally, ...]:
+    """Add up tallies of the same entrants; the order of first appearance stays."""
+    merged: dict[tuple[Entrant, ...], Tally] = {}
+    for tally in tallies:
+        known = merged.get(tally.entrants)
+        merged[tally.entrants] = tally if known is None else _sum(known, tally)
+    return tuple(merged.values())
+
+
+def _sum(one: Tally, other: Tally) -> Tally:
+    return replace(
+        one,
+        matches=one.matches + other.matches,
+        pairs=tuple(
+            replace(a, wins=a.wins + b.wins, draws=a.draws + b.draws, losses=a.losses + b.losses)
+            for a, b in zip(one.pairs, other.pairs, strict=True)
+        ),
+        return_sum=tuple(map(sum, zip(one.return_sum, other.return_sum, strict=True))),
+        return_sum_of_squares=tuple(
+            map(sum, zip(one.return_sum_of_squares, other.return_sum_of_squares, strict=True))
+        ),
+        length_sum=one.length_sum + other.length_sum,
+    )
+
+
+def _rival_seats(seats: tuple[Seat, ...]) -> tuple[tuple[int, int], ...]:
+    """Pairs of seats that are compared: on different sides, or home and away in cooperation."""
+    cooperation = len({seat.side for seat in seats}) == 1
+    return tuple(
+        (first, second)
+        for first, second in combinations(range(len(seats)), 2)
+        if cooperation or seats[first].side != seats[second].side
+    )

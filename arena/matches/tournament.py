@@ -1,0 +1,265 @@
+"""A tournament: every ordered pair of contenders plays the same number of matches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+import torch
+
+from arena.core import Actor
+from arena.envs.base import BatchedEnv
+from arena.errors import ConfigError
+from arena.matches.match import Block, Progress, play_matches, share_envs
+from arena.matches.seating import is_cooperation
+from arena.matches.seeds import environment_seeds
+from arena.matches.tally import merge_tallies
+from arena.types import Entrant, Seat, Tally
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contender:
+    """Who takes part.
+
+    Attributes:
+        name: In results; distinct.
+        actors: What plays for it in the seats of a population. Several populations: a contender
+            may have an actor for one of them only.
+    """
+
+    name: str
+    actors: Mapping[str, Actor]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairResult:
+    """Results of one ordered pair, seen from ``home``.
+
+    With more than two sides ``home`` is each of them equally often, and is compared with every
+    other side: ``wins + draws + losses`` is a multiple of ``matches``.
+
+    Attributes:
+        home: A contender's name.
+        away: Another's.
+        seats: Who had which seat, by seat name; with more than two sides, in the first rotation.
+        matches: Played to their ends.
+        wins: Comparisons that home won.
+        draws: That were equal.
+        losses: That home lost.
+        mean_return: Home's mean undiscounted return.
+    """
+
+    home: str
+    away: str
+    seats: Mapping[str, str]
+    matches: int
+    wins: int
+    draws: int
+    losses: int
+    mean_return: float
+
+    @property
+    def score(self) -> float:
+        """Mean result of home, in [0, 1]."""
+        comparisons = self.wins + self.draws + self.losses
+        return (self.wins + self.draws / 2) / comparisons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TournamentResult:
+    """What a tournament found.
+
+    Attributes:
+        pairs: One per ordered pair.
+        tallies: The same matches by who had which seat; entrants are contenders' names.
+    """
+
+    pairs: tuple[PairResult, ...]
+    tallies: tuple[Tally, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pairing:
+    """``home`` has the seats of one team, ``away`` all others.
+
+    Attributes:
+        teams: The team of each seat: its side, or in cooperation the seat itself.
+    """
+
+    home: Contender
+    away: Contender
+    teams: tuple[str, ...]
+    home_team: str
+    num_matches: int
+
+    @property
+    def seated(self) -> tuple[Contender, ...]:
+        """One contender per seat."""
+        return tuple(self.home if team == self.home_team else self.away for team in self.teams)
+
+    @property
+    def entrants(self) -> tuple[Entrant, ...]:
+        """Their names."""
+        return tuple(Entrant(contender.name) for contender in self.seated)
+
+
+def play_tournament(
+    env: BatchedEnv,
+    *,
+    contenders: Sequence[Contender],
+    num_matches: int,
+    seats: tuple[Seat, ...],
+    sides: Mapping[str, tuple[str, ...]],
+    seed: int,
+    generator: torch.Generator,
+    progress: Progress | None = None,
+) -> TournamentResult:
+    """Let every ordered pair of contenders play, so that each has every seat.
+
+    Home is the first side (with more than two sides each in turn), away the others. Where seats
+    belong to several populations, pairs that lack an actor for one of their seats are left out.
+
+    Args:
+        env: Steps the environments; reset here.
+        contenders: Who takes part, with distinct names.
+        num_matches: Per ordered pair, at least 1.
+        seats: The environment's seats.
+        sides: Agents that share one score, by side.
+        seed: Of the episodes.
+        generator: Of the actions, on the environment's device.
+        progress: Told of every step.
+
+    Raises:
+        ValueError: If names are not distinct or there is nothing to play.
+        ConfigError: If no pair of contenders can fill the seats.
+    """
+    names = [contender.name for contender in contenders]
+    if len(names) < 2 or len(set(names)) != len(names):
+        raise ValueError(f"a tournament needs two or more distinct names, got {names}")
+    if num_matches < 1:
+        raise ValueError(f"num_matches must be at least 1, got {num_matches}")
+    pairings = _pairings(
+        contenders, num_matches=num_matches, seats=seats, cooperation=is_cooperation(sides)
+    )
+    if not pairings:
+        needed = ", ".join(dict.fromkeys(seat.population for seat in seats))
+        raise ConfigError(f"no two of {', '.join(names)} can fill the seats of {needed}")
+    tallies: list[Tally] = []
+    waves = share_envs([pairing.num_matches for pairing in pairings], num_envs=env.num_envs)
+    for wave, shares in enumerate(waves):
+        blocks = [
+            _block(
+                pairings[share.pairing],
+                seats=seats,
+                num_envs=share.num_envs,
+                num_matches=share.num_matches,
+            )
+            for share in shares
+        ]
+        tallies += play_matches(
+            env,
+            blocks=blocks,
+            seats=seats,
+            sides=sides,
+            seeds=environment_seeds(seed, num_envs=env.num_envs, wave=wave),
+            generator=generator,
+            progress=progress,
+        )
+    merged = merge_tallies(tallies)
+    return TournamentResult(pairs=_results(pairings, tallies=merged, seats=seats), tallies=merged)
+
+
+def _pairings(
+    contenders: Sequence[Contender],
+    *,
+    num_matches: int,
+    seats: tuple[Seat, ...],
+    cooperation: bool,
+) -> list[_Pairing]:
+    teams = tuple(seat.name if cooperation else seat.side for seat in seats)
+    distinct = tuple(dict.fromkeys(teams))
+    # With two teams the reverse pair is the other rotation.
+    home_teams = distinct if len(distinct) > 2 else distinct[:1]
+    pairings: list[_Pairing] = []
+    for home, away in permutations(contenders, 2):
+        rotations = [
+            _Pairing(home=home, away=away, teams=teams, home_team=team, num_matches=0)
+            for team in home_teams
+        ]
+        playable = [rotation for rotation in rotations if _can_fill(rotation, seats=seats)]
+        for position, rotation in enumerate(playable):
+            fewer, num_more = divmod(num_matches, len(playable))
+            count = fewer + (position < num_more)
+            if count:
+                pairings.append(replace(rotation, num_matches=count))
+    return pairings
+
+
+def _can_fill(pairing: _Pairing, *, seats: tuple[Seat, ...]) -> bool:
+    return all(
+        seat.population in contender.actors
+        for seat, contender in zip(seats, pairing.seated, strict=True)
+    )
+
+
+def _block(pairing: _Pairing, *, seats: tuple[Seat, ...], num_envs: int, num_matches: int) -> Block:
+    return Block(
+        entrants=pairing.entrants,
+        actors=tuple(
+            contender.actors[seat.population]
+            for contender, seat in zip(pairing.seated, seats, strict=True)
+        ),
+        num_envs=num_envs,
+        num_matches=num_matches,
+    )
+
+
+def _results(
+    pairings: Sequence[_Pairing], *, tallies: Sequence[Tally], seats: tuple[Seat, ...]
+) -> tuple[PairResult, ...]:
+    by_entrants = {tally.entrants: tally for tally in tallies}
+    rotations: dict[tuple[str, str], list[_Pairing]] = {}
+    for pairing in pairings:
+        rotations.setdefault((pairing.home.name, pairing.away.name), []).append(pairing)
+    return tuple(
+        _pair_result(group, by_entrants=by_entrants, seats=seats) for group in rotations.values()
+    )
+
+
+def _pair_result(
+    rotations: Sequence[_Pairing],
+    *,
+    by_entrants: Mapping[tuple[Entrant, ...], Tally],
+    seats: tuple[Seat, ...],
+) -> PairResult:
+    matches = wins = draws = losses = 0
+    return_sum = 0.0
+    for pairing in rotations:
+        tally = by_entrants[pairing.entrants]
+        home_seat = pairing.teams.index(pairing.home_team)
+        # A side shares one score: its first seat stands for it.
+        rivals = {pairing.teams.index(team) for team in pairing.teams} - {home_seat}
+        matches += tally.matches
+        return_sum += tally.return_sum[home_seat]
+        for pair in tally.pairs:
+            if pair.first == home_seat and pair.second in rivals:
+                wins, losses = wins + pair.wins, losses + pair.losses
+            elif pair.second == home_seat and pair.first in rivals:
+                wins, losses = wins + pair.losses, losses + pair.wins
+            else:
+                continue
+            draws += pair.draws
+    first = rotations[0]
+    return PairResult(
+        home=first.home.name,
+        away=first.away.name,
+        seats={
+            seat.name: contender.name for seat, contender in zip(seats, first.seated, strict=True)
+        },
+        matches=matches,
+        wins=wins,
+        draws=draws,
+        losses=losses,
+        mean_return=return_sum / matches,
+    )

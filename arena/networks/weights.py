@@ -1,0 +1,49 @@
+"""Named tensors in and out of live ones, strictly and without aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+from arena.errors import CheckpointCorrupt
+
+
+def copy_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """float32 CPU copies that share no memory with anything."""
+    return {
+        name: tensor.detach().to("cpu", torch.float32, copy=True).contiguous()
+        for name, tensor in tensors.items()
+    }
+
+
+@torch.no_grad()
+def load_tensors(
+    live: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor], *, what: str
+) -> None:
+    """Copy saved values into live tensors, all of them or none.
+
+    Args:
+        live: What is overwritten in place.
+        saved: float32, the same names and shapes.
+        what: For the error: ``weights`` or ``optimizer``.
+
+    Raises:
+        CheckpointCorrupt: If names, shapes or dtypes differ or a number is not finite.
+    """
+    if live.keys() != saved.keys():
+        raise CheckpointCorrupt(
+            f"{what} must have the names of this architecture: missing "
+            f"{sorted(live.keys() - saved.keys())}, unknown {sorted(saved.keys() - live.keys())}"
+        )
+    for name, tensor in saved.items():
+        if tensor.shape != live[name].shape:
+            raise CheckpointCorrupt(
+                f"{what}: {name} must have shape {list(live[name].shape)}, got {list(tensor.shape)}"
+            )
+        if tensor.dtype != torch.float32:
+            raise CheckpointCorrupt(f"{what}: {name} must be float32, got {tensor.dtype}")
+        if not bool(tensor.isfinite().all()):
+            raise CheckpointCorrupt(f"{what}: {name} must be finite")
+    for name, tensor in saved.items():
+        live[name].copy_(tensor)

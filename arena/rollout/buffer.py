@@ -1,0 +1,242 @@
+"""The decisions of one policy in T steps of B environments, and what becomes of them.
+
+Shapes: T calls of step, B environments, S decisions of the population at once, A agents, P agents
+of the population, F features of a flattened observation, n actions, D decisions to train on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from arena.envs.base import Group, Turn
+from arena.learning.advantages import Decisions, own_decision_advantages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollout:
+    """What an Algorithm learns from: decisions in the order of time, environment, slot.
+
+    The tensors are the receiver's own.
+
+    Attributes:
+        observation: float32 [D, F].
+        action_mask: True for legal actions. bool [D, n], or None without masks.
+        action: int64 [D].
+        log_prob: Of the action when it was chosen. float32 [D].
+        value: Predicted when the action was chosen, in units of reward. float32 [D].
+        advantage: float32 [D].
+        return_: Target of the value, advantage + value. float32 [D].
+        agent_steps: Decisions of this policy in the rollout. At least D: an agent's last decision
+            is left out where its successor is not known yet.
+    """
+
+    observation: torch.Tensor
+    action_mask: torch.Tensor | None
+    action: torch.Tensor
+    log_prob: torch.Tensor
+    value: torch.Tensor
+    advantage: torch.Tensor
+    return_: torch.Tensor
+    agent_steps: int
+
+    def __len__(self) -> int:
+        """D."""
+        return len(self.action)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Storage:
+    """Preallocated tensors of a rollout.
+
+    Attributes:
+        agent_index: int64 [T, B, S].
+        observation: float32 [T, B, S, F].
+        action_mask: bool [T, B, S, n], or None.
+        action: int64 [T, B, S].
+        log_prob: float32 [T, B, S].
+        value: float32 [T, B, S].
+        trained: bool [T, B, S].
+        reward: float32 [T, B, P].
+        ended: bool [T, B, P].
+        end_value: float32 [T, B, P].
+    """
+
+    agent_index: torch.Tensor
+    observation: torch.Tensor
+    action_mask: torch.Tensor | None
+    action: torch.Tensor
+    log_prob: torch.Tensor
+    value: torch.Tensor
+    trained: torch.Tensor
+    reward: torch.Tensor
+    ended: torch.Tensor
+    end_value: torch.Tensor
+
+
+class RolloutBuffer:
+    """Fills up with T steps, is finished, and fills up again; owned by one collector.
+
+    The loop that uses it::
+
+        for t in range(T):
+            buffer.store(t, group, ...)             # what was decided
+            turn = env.step(actions)
+            buffer.store_result(t, turn, ...)       # what came of it
+        rollout = buffer.finish(...)
+
+    Memory is allocated by the first ``store``, which shows all shapes, and then kept.
+    """
+
+    def __init__(self, *, length: int, agents: torch.Tensor) -> None:
+        """Prepare for one population.
+
+        Args:
+            length: T.
+            agents: Columns of the population's agents in ``Turn.reward``. int64 [P], on the
+                environments' device.
+        """
+        self._length = length
+        self._agents = agents
+        # From an agent's index to its position in the population. Index -1, no decision, finds the
+        # last entry: position P, a column that is thrown away.
+        positions = torch.full((int(agents.max()) + 2,), len(agents), device=agents.device)
+        positions[agents] = torch.arange(len(agents), device=agents.device)
+        self._positions = positions
+        self._storage: _Storage | None = None
+
+    def store(
+        self,
+        t: int,
+        group: Group,
+        *,
+        action: torch.Tensor,
+        log_prob: torch.Tensor,
+        value: torch.Tensor,
+        trained: torch.Tensor,
+    ) -> None:
+        """Copy the decisions before step t.
+
+        Args:
+            t: In [0, T).
+            group: What was asked.
+            action: int64 [B, S].
+            log_prob: float32 [B, S]; anything where not ``trained``.
+            value: In units of reward. float32 [B, S]; anything where not ``trained``.
+            trained: The policy chose this action and learns from it. False for other players' and
+                random decisions, and where there is none. bool [B, S].
+        """
+        storage = self._storage
+        if storage is None:
+            storage = self._storage = self._allocate(group)
+        storage.agent_index[t] = group.agent_index
+        storage.observation[t] = group.observation
+        if storage.action_mask is not None:
+            if group.action_mask is None:
+                raise ValueError("a population has action masks always or never")
+            storage.action_mask[t] = group.action_mask
+        storage.action[t] = action
+        storage.log_prob[t] = log_prob
+        storage.value[t] = value
+        storage.trained[t] = trained & (group.agent_index >= 0)
+
+    def store_result(self, t: int, turn: Turn, *, final_value: torch.Tensor) -> None:
+        """Copy what step t brought.
+
+        Args:
+            t: In [0, T).
+            turn: What ``step`` returned.
+            final_value: Value of the final observation of truncated agents, in units of reward.
+                float32 [B, P]; anything elsewhere.
+        """
+        storage = self._stored()
+        terminated, truncated = turn.terminated[:, self._agents], turn.truncated[:, self._agents]
+        storage.reward[t] = turn.reward[:, self._agents]
+        storage.ended[t] = terminated | truncated | turn.episode_over[:, None]
+        storage.end_value[t] = torch.where(truncated & ~terminated, final_value, 0.0)
+
+    def finish(
+        self, *, group: Group, value: torch.Tensor, gamma: float, gae_lambda: float
+    ) -> Rollout:
+        """Compute advantages and hand out the decisions to train on.
+
+        Args:
+            group: The decisions asked for after the last step; they belong to the next rollout.
+            value: Their values in units of reward. float32 [B, S]; anything where the policy does
+                not decide.
+            gamma: Discount per own decision.
+            gae_lambda: Of the advantages.
+        """
+        storage = self._stored()
+        position = self._positions[storage.agent_index]
+        decisions = Decisions(
+            decided=self._by_agent(storage.agent_index >= 0, position),
+            trained=self._by_agent(storage.trained, position),
+            value=self._by_agent(storage.value, position),
+            reward=storage.reward,
+            ended=storage.ended,
+            end_value=storage.end_value,
+            next_decided=self._by_agent(group.agent_index >= 0, self._positions[group.agent_index]),
+            next_value=self._by_agent(value, self._positions[group.agent_index]),
+        )
+        by_agent, defined = own_decision_advantages(decisions, gamma=gamma, gae_lambda=gae_lambda)
+        advantage = _by_slot(by_agent, position)
+        index = (storage.trained & _by_slot(defined, position)).flatten().nonzero().squeeze(1)
+        return self._rollout(storage, index=index, advantage=advantage)
+
+    def _rollout(
+        self, storage: _Storage, *, index: torch.Tensor, advantage: torch.Tensor
+    ) -> Rollout:
+        def rows(stored: torch.Tensor) -> torch.Tensor:
+            return stored.flatten(0, 2).index_select(0, index)
+
+        value, chosen_advantage = rows(storage.value), rows(advantage)
+        return Rollout(
+            observation=rows(storage.observation),
+            action_mask=None if storage.action_mask is None else rows(storage.action_mask),
+            action=rows(storage.action),
+            log_prob=rows(storage.log_prob),
+            value=value,
+            advantage=chosen_advantage,
+            return_=chosen_advantage + value,
+            agent_steps=int(storage.trained.sum()),
+        )
+
+    def _by_agent(self, slots: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """[..., S] by slot to [..., P] by agent; zero for agents without a slot."""
+        agents = slots.new_zeros((*slots.shape[:-1], len(self._agents) + 1))
+        return agents.scatter_(-1, position, slots)[..., :-1]
+
+    def _stored(self) -> _Storage:
+        if self._storage is None:
+            raise ValueError("the rollout buffer is empty: store decisions first")
+        return self._storage
+
+    def _allocate(self, group: Group) -> _Storage:
+        num_envs, num_slots = group.agent_index.shape
+        device, mask = group.agent_index.device, group.action_mask
+        slots = (self._length, num_envs, num_slots)
+        agents = (self._length, num_envs, len(self._agents))
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        return _Storage(
+            agent_index=zeros(*slots, dtype=torch.int64),
+            observation=zeros(*slots, *group.observation.shape[2:]),
+            action_mask=None if mask is None else zeros(*slots, mask.shape[2], dtype=torch.bool),
+            action=zeros(*slots, dtype=torch.int64),
+            log_prob=zeros(*slots),
+            value=zeros(*slots),
+            trained=zeros(*slots, dtype=torch.bool),
+            reward=zeros(*agents),
+            ended=zeros(*agents, dtype=torch.bool),
+            end_value=zeros(*agents),
+        )
+
+
+def _by_slot(agents: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+    """[..., P] by agent to [..., S] by slot; zero where there is no decision."""
+    padding = agents.new_zeros((*agents.shape[:-1], 1))
+    return torch.cat([agents, padding], dim=-1).gather(-1, position)

@@ -1,0 +1,1 @@
+"""Presets for ``arena launch``: data only, installed as ``populations.presets``."""

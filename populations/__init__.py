@@ -1,0 +1,1 @@
+"""The controller's half of Arena: who trains, against whom, and how. Never imports torch."""

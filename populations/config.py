@@ -1,0 +1,323 @@
+"""The configuration of a run: one YAML document, checked once, frozen from then on.
+
+`load_config` reads what a user wrote, `resolve_config` fills in what depends on the environment.
+Defaults are those of ``configs/default.yaml``, which explains each key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from arena.config import EnvironmentConfig, Model
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
+from arena.learning.hyperparameters import coerce_hyperparameters, hyperparameter_model
+from arena.matches.seating import make_seats
+from populations.documents import nearest, read_document
+from populations.overrides import apply_overrides
+from populations.resolution import (
+    POPULATION_NAME,
+    check_equal_spaces,
+    check_outcome,
+    check_partition,
+    expand_agents,
+    group_agents,
+    resolve_sides,
+)
+from populations.sections import (
+    IMPORT_PATH,
+    AssignmentConfig,
+    CheckpointsConfig,
+    Count,
+    EvaluationConfig,
+    GhostsConfig,
+    MatchmakingConfig,
+    MetricsConfig,
+    PayoffsConfig,
+    PbtConfig,
+    PopulationConfig,
+    StopConfig,
+)
+from populations.validation import Hints, validate_document
+
+PRESETS = "populations.presets"
+DETERMINISTIC_ROLLOUTS = 4
+"""Rollouts in an assignment of a deterministic run that does not fix its budget."""
+
+
+class RunConfig(Model):
+    """Everything about a run that a user can set. Only ``environment.id`` is required."""
+
+    environment: EnvironmentConfig
+    """Which environment, and how a match in it is scored."""
+
+    populations: dict[str, PopulationConfig] = Field(default_factory=dict)
+    """By name; default: agents with equal spaces form one, named by their common prefix."""
+
+    matchmaking: MatchmakingConfig = MatchmakingConfig()
+    """Against whom a policy trains."""
+
+    payoffs: PayoffsConfig = PayoffsConfig()
+    """The table of results that matchmaking reads."""
+
+    ghosts: GhostsConfig = GhostsConfig()
+    """Frozen copies of policies, kept as opponents."""
+
+    pbt: PbtConfig = PbtConfig()
+    """Population-based training."""
+
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """Matches between frozen players."""
+
+    assignment: AssignmentConfig = AssignmentConfig()
+    """How much a learner does at a time."""
+
+    checkpoints: CheckpointsConfig = CheckpointsConfig()
+    """Which checkpoints stay on disk."""
+
+    launcher: Literal["inline", "local"] = "local"
+    """``local``: learner processes on this machine; ``inline``: one in the controller's own."""
+
+    learners: Count | dict[str, Count] | None = None
+    """Learner processes, or so many for each population; default: cores, at most policies."""
+
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:1``."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the products in training; ``auto``: bfloat16 where the hardware has it."""
+
+    metrics: MetricsConfig = MetricsConfig()
+    """Where figures about learning go."""
+
+    hooks: tuple[str, ...] = ()
+    """Reserved: must be empty in this release."""
+
+    stop: StopConfig = StopConfig()
+    """When the run is finished."""
+
+    deterministic: bool = False
+    """Same config and seed: same decisions, results and weights, kills and resumes included."""
+
+    seed: int = Field(1, ge=0, lt=2**63)
+    """Everything random derives from it."""
+
+    @field_validator("populations")
+    @classmethod
+    def _valid_names(cls, populations: dict[str, PopulationConfig]) -> dict[str, PopulationConfig]:
+        for name in populations:
+            if not POPULATION_NAME.fullmatch(name):
+                raise ValueError(f"a name must match ^[a-z][a-z0-9_]{{0,31}}$, not {name!r}")
+        return populations
+
+    @field_validator("hooks")
+    @classmethod
+    def _no_hooks(cls, hooks: tuple[str, ...]) -> tuple[str, ...]:
+        if hooks:
+            raise ValueError("must be empty: this release has no hooks yet")
+        return hooks
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.deterministic and self.stop.duration_s is not None:
+            raise ConfigError(
+                "stop.duration_s must be null where deterministic is true (a clock decides "
+                f"nothing there), got {self.stop.duration_s!r}"
+            )
+        if self.launcher == "inline" and self.learners not in (None, 1):
+            raise ConfigError(f"learners must be 1 where launcher is inline, got {self.learners!r}")
+        outcome = self.environment.outcome
+        if isinstance(outcome, str) and outcome != "return" and not IMPORT_PATH.fullmatch(outcome):
+            raise ConfigError(
+                f"environment.outcome must be {HINTS['environment.outcome']}, got {outcome!r}"
+            )
+        return self
+
+
+HINTS: Hints = {
+    "environment.outcome": (
+        "return, {threshold: NUMBER, side: SIDE}, {info: KEY} or package.module:function"
+    ),
+    "learners": "null, a count, or a count for each population",
+}
+
+
+def load_config(source: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a configuration.
+
+    Args:
+        source: A preset's name (``connect_four``) or the path of a YAML file.
+        overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML; of a repeated KEY the last
+            counts.
+
+    Raises:
+        ConfigError: If it cannot be read, or has an unknown key or a value that breaks a rule.
+    """
+    document = apply_overrides(read_document(_config_text(source), name=str(source)), overrides)
+    return validate_config(document)
+
+
+def validate_config(document: object) -> RunConfig:
+    """Check plain data against the configuration's rules.
+
+    Raises:
+        ConfigError: Names the key, the rule and the value.
+    """
+    return validate_document(RunConfig, document, hints=HINTS)
+
+
+def preset_names() -> list[str]:
+    """Names that ``arena launch`` takes."""
+    entries = resources.files(PRESETS).iterdir()
+    return sorted(Path(entry.name).stem for entry in entries if entry.name.endswith(".yaml"))
+
+
+def _config_text(source: str | Path) -> bytes:
+    path = Path(source)
+    if isinstance(source, Path) or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            raise ConfigError(f"cannot read {source}: {error.strerror}") from error
+    try:
+        names = preset_names()
+    except ModuleNotFoundError as error:
+        raise ConfigError("the presets are not installed; run: pip install -e .") from error
+    if source not in names:
+        raise ConfigError(
+            f"there is no preset {source!r}{nearest(source, names)}; presets: {', '.join(names)}; "
+            "a file's name must end in .yaml"
+        )
+    return (resources.files(PRESETS) / f"{source}.yaml").read_bytes()
+
+
+def resolve_config(
+    config: RunConfig,
+    spec: EnvironmentSpec,
+    *,
+    launch_directory: str = "",
+    num_cores: int | None = None,
+) -> RunConfig:
+    """Fill in what depends on the environment; resolving twice changes nothing.
+
+    Args:
+        config: As loaded.
+        spec: The environment's facts.
+        launch_directory: Where user code is looked for first.
+        num_cores: Bounds the default of ``learners``; None: those this process may use.
+
+    Raises:
+        ConfigError: If configuration and environment do not fit.
+    """
+    environment = config.environment
+    sides = resolve_sides(environment.sides, agents=spec.agents)
+    check_outcome(environment.outcome, sides=sides)
+    populations = {
+        name: _resolve_population(name, population, launch_directory=launch_directory)
+        for name, population in _assign_agents(config.populations, spec).items()
+    }
+    make_seats(
+        agents=spec.agents,
+        sides={side: tuple(agents) for side, agents in sides.items()},
+        populations={name: population.agents or () for name, population in populations.items()},
+    )
+    resolved = config.model_copy(
+        update={
+            "environment": environment.model_copy(update={"sides": sides}),
+            "populations": populations,
+        }
+    )
+    return resolved.model_copy(
+        update={
+            "learners": _resolve_learners(resolved, num_cores=num_cores),
+            "assignment": _resolve_assignment(resolved),
+        }
+    )
+
+
+def _assign_agents(
+    populations: dict[str, PopulationConfig], spec: EnvironmentSpec
+) -> dict[str, PopulationConfig]:
+    defaults = group_agents(spec)
+    if not populations:
+        return {name: PopulationConfig(agents=agents) for name, agents in defaults.items()}
+    resolved = {}
+    for name, population in populations.items():
+        if population.agents is None and name not in defaults:
+            raise ConfigError(
+                f"populations.{name}: must say its agents, or be named as a default population: "
+                f"{', '.join(defaults)}{nearest(name, defaults)}"
+            )
+        agents = (
+            defaults[name]
+            if population.agents is None
+            else expand_agents(
+                population.agents, agents=spec.agents, key=f"populations.{name}.agents"
+            )
+        )
+        resolved[name] = population.model_copy(update={"agents": agents})
+    groups = {name: population.agents or () for name, population in resolved.items()}
+    check_partition(groups, agents=spec.agents, key="populations")
+    for name, agents in groups.items():
+        check_equal_spaces(name, agents=agents, spec=spec)
+    return resolved
+
+
+def _resolve_population(
+    name: str, population: PopulationConfig, *, launch_directory: str
+) -> PopulationConfig:
+    model = hyperparameter_model(population.algorithm, launch_directory=launch_directory)
+    space = population.search_space
+    if "search_space" not in population.model_fields_set:
+        space = {key: value for key, value in space.items() if key in model.model_fields}
+    try:
+        values = coerce_hyperparameters(model, population.hyperparameters)
+    except ConfigError as error:
+        raise ConfigError(f"populations.{name}.{error}") from error
+    return population.model_copy(update={"hyperparameters": values, "search_space": space})
+
+
+def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict[str, int]:
+    learners = config.learners
+    if isinstance(learners, dict):
+        for name in learners:
+            if name not in config.populations:
+                raise ConfigError(
+                    f"learners.{name}: there is no population {name!r}"
+                    f"{nearest(name, config.populations)}"
+                )
+        missing = [name for name in config.populations if name not in learners]
+        if missing:
+            raise ConfigError(f"learners must name every population, {missing[0]!r} is missing")
+        return learners
+    if learners is not None:
+        return learners
+    if config.launcher == "inline":
+        return 1
+    cores = _usable_cores() if num_cores is None else num_cores
+    return max(1, min(cores, sum(p.size for p in config.populations.values())))
+
+
+def _resolve_assignment(config: RunConfig) -> AssignmentConfig:
+    assignment = config.assignment
+    if not config.deterministic or assignment.agent_steps is not None:
+        return assignment
+    rollout_length = max(
+        int(population.hyperparameters.get("rollout_length", 1))
+        for population in config.populations.values()
+    )
+    agent_steps = DETERMINISTIC_ROLLOUTS * rollout_length * config.environment.num_envs
+    return assignment.model_copy(update={"agent_steps": agent_steps})
+
+
+def _usable_cores() -> int:
+    # Not every system can say which cores a process may use.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,249 @@
+"""What the next free learner does: train whom, against whom, for how long; or evaluate whom."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from arena.types import AssignmentId, LearnerId
+from arena.wire.messages import Evaluate, Train, Trainee
+from populations.controller.budgets import budget
+from populations.controller.commands import SendMessage
+from populations.controller.learners import Held, Learner
+from populations.controller.opponents import draw_seatings
+from populations.controller.pairings import draw_pairings, stalest, unfinished
+from populations.controller.transaction import Transaction
+from populations.league.standings import Ratings
+from populations.types import AssignmentRow, PolicyRow
+
+if TYPE_CHECKING:
+    from populations.controller.state import ControllerState
+
+QUEUED_PER_LEARNER = 1
+DEADLINE_S = 600.0
+
+
+def fill(state: ControllerState, tx: Transaction) -> None:
+    """Give every learner with credit something to do, as long as there is something."""
+    if state.phase not in ("training", "evaluating"):
+        return
+    if state.config.deterministic and (state.fitting or state.ratings_are_stale()):
+        return
+    idle: set[LearnerId] = set()
+    while (learner_id := _next_learner(state, idle)) is not None:
+        row = _redo(state, learner_id) or _decide(state, tx, state.learners[learner_id])
+        if row is None:
+            idle.add(learner_id)
+        else:
+            _give(state, tx, learner_id, row)
+
+
+def _next_learner(state: ControllerState, idle: set[LearnerId]) -> LearnerId | None:
+    """The learner with the most credit: at most its slots running and one queued.
+
+    In deterministic mode one assignment is open at a time, so that each decision knows the results
+    of all earlier ones.
+    """
+    if state.config.deterministic and state.held():
+        return None
+    free = [
+        (len(learner.held), learner_id)
+        for learner_id, learner in state.learners.items()
+        if learner_id not in idle and len(learner.held) < learner.hello.slots + QUEUED_PER_LEARNER
+    ]
+    return min(free)[1] if free else None
+
+
+def _redo(state: ControllerState, learner_id: LearnerId) -> AssignmentRow | None:
+    """The oldest open assignment that nobody has and this learner may do."""
+    held = state.held()
+    learner = state.learners[learner_id]
+    for assignment_id in sorted(state.tables.assignments):
+        row = state.tables.assignments[assignment_id]
+        if assignment_id not in held and _may_do(state, learner, row):
+            return row
+    return None
+
+
+def _may_do(state: ControllerState, learner: Learner, row: AssignmentRow) -> bool:
+    if not isinstance(row.message, Train):
+        return True
+    return all(
+        learner.may_train(state.tables.policies[trainee.policy].population)
+        for trainee in row.message.trainees
+    )
+
+
+def _give(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, row: AssignmentRow
+) -> None:
+    attempt = row.attempt + 1
+    message = replace(row.message, attempt=attempt)
+    tx.put_assignment(replace(row, attempt=attempt, message=message))
+    held = Held(assignment_id=row.assignment_id, attempt=attempt, deadline_s=message.deadline_s)
+    state.learners[learner_id].held.append(held)
+    tx.commands.append(SendMessage(learner=learner_id, message=message))
+    _explain(state, tx, learner_id, message)
+
+
+def _explain(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, message: Train | Evaluate
+) -> None:
+    slot = state.learners[learner_id].slot
+    who = {"learner": learner_id, "slot": slot, "attempt": message.attempt}
+    if isinstance(message, Train):
+        tx.add_event(
+            "train_assigned",
+            str(message.assignment_id),
+            **who,
+            policies=[trainee.policy for trainee in message.trainees],
+            generation=[trainee.generation for trainee in message.trainees],
+            agent_steps=message.agent_steps,
+            opponents=[
+                [player.player for player in seating.players] for seating in message.opponents
+            ],
+        )
+    else:
+        tx.add_event(
+            "evaluation_assigned",
+            str(message.assignment_id),
+            **who,
+            pairings=[
+                [player.player for player in pairing.seating.players]
+                for pairing in message.pairings
+            ],
+            matches=sum(pairing.num_matches for pairing in message.pairings),
+        )
+
+
+def _decide(state: ControllerState, tx: Transaction, learner: Learner) -> AssignmentRow | None:
+    """A new assignment for a learner, or None if there is nothing for it to do now."""
+    if state.phase == "evaluating":
+        focus = next(iter(final_evaluations(state)), None)
+        return _evaluate(state, tx, focus) if focus is not None else None
+    if _evaluation_is_due(state):
+        focus = stalest(state)
+        if focus is not None:
+            return _evaluate(state, tx, focus)
+    policy = _due_policy(state, learner)
+    return _train(state, tx, policy) if policy is not None else None
+
+
+def _due_policy(state: ControllerState, learner: Learner) -> PolicyRow | None:
+    """The policy that has trained least, of those free to train on this learner.
+
+    Every policy gets its initial checkpoint before any is trained, so that there is always a frozen
+    player for each population.
+    """
+    leased = {
+        trainee.policy
+        for row in state.tables.assignments.values()
+        if isinstance(row.message, Train)
+        for trainee in row.message.trainees
+    }
+    policies = state.tables.policies.values()
+    starting = any(row.checkpoint is None for row in policies)
+    limit = state.config.stop.agent_steps_per_policy
+    due = [
+        row
+        for row in policies
+        if row.state == "active"
+        and row.policy not in leased
+        and (row.checkpoint is None) == starting
+        and (limit is None or row.agent_steps < limit)
+        and (starting or learner.may_train(row.population))
+    ]
+    return min(due, key=lambda row: (row.agent_steps, row.population, row.index), default=None)
+
+
+def assignment_seed(state: ControllerState, assignment_id: int) -> int:
+    """Everything random in an assignment derives from the run's seed and its number."""
+    words = np.random.SeedSequence([state.config.seed, 1, assignment_id]).generate_state(2)
+    return int(words[0]) << 31 ^ int(words[1])
+
+
+def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate) -> AssignmentRow:
+    run = state.tables.run
+    tx.put(replace(run, next_assignment=run.next_assignment + 1))
+    row = AssignmentRow(
+        assignment_id=message.assignment_id,
+        kind="train" if isinstance(message, Train) else "evaluate",
+        message=message,
+        metrics={},
+    )
+    tx.put_assignment(row)
+    return row
+
+
+def _train(state: ControllerState, tx: Transaction, policy: PolicyRow) -> AssignmentRow:
+    tables = state.tables
+    checkpoint = tables.checkpoints[policy.checkpoint] if policy.checkpoint is not None else None
+    trainee = Trainee(
+        policy=policy.policy,
+        generation=policy.generation,
+        agent_steps=policy.agent_steps,
+        learner_updates=policy.learner_updates,
+        checkpoint=checkpoint.ref if checkpoint is not None else None,
+        donor=(
+            checkpoint.policy
+            if checkpoint is not None and checkpoint.policy != policy.policy
+            else None
+        ),
+        initial_weights=state.initial_weights.get(policy.population),
+        hyperparameters=dict(policy.hyperparameters),
+    )
+    assignment_id = AssignmentId(tables.run.next_assignment)
+    starting = checkpoint is None
+    message = Train(
+        assignment_id=assignment_id,
+        attempt=0,
+        trainees=(trainee,),
+        opponents=() if starting else draw_seatings(state, tx, policy),
+        agent_steps=0 if starting else budget(state, tx, policy),
+        deadline_s=DEADLINE_S,
+        seed=assignment_seed(state, assignment_id),
+        may_stop_early=not state.config.deterministic,
+    )
+    return _new_row(state, tx, message)
+
+
+def _evaluation_is_due(state: ControllerState) -> bool:
+    """Whether evaluation has had less than its share.
+
+    Of learner seconds; of assignments in deterministic mode, where seconds decide nothing.
+    """
+    run = state.tables.run
+    share = state.config.evaluation.share
+    is_open = any(row.kind == "evaluate" for row in state.tables.assignments.values())
+    if is_open or share <= 0.0 or run.training_assignments == 0:
+        return False
+    if state.config.deterministic:
+        total = run.training_assignments + run.evaluation_assignments
+        return run.evaluation_assignments < share * total
+    return run.evaluation_s < share * (run.training_s + run.evaluation_s)
+
+
+def _evaluate(state: ControllerState, tx: Transaction, focus: PolicyRow) -> AssignmentRow:
+    assignment_id = AssignmentId(state.tables.run.next_assignment)
+    message = Evaluate(
+        assignment_id=assignment_id,
+        attempt=0,
+        pairings=draw_pairings(state, tx, focus),
+        deadline_s=DEADLINE_S,
+        seed=assignment_seed(state, assignment_id),
+    )
+    return _new_row(state, tx, message)
+
+
+def final_evaluations(state: ControllerState) -> list[PolicyRow]:
+    """Policies whose last checkpoint has yet to play its final matches, and is not at it."""
+    return unfinished(state)
+
+
+def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
+    """Lower end of the interval of a policy's rating."""
+    digest = state.league.standing_weights(policy, state.tables)
+    interval = Ratings(state.tables.ratings.get(policy.population)).interval(digest)
+    return interval[1] if interval is not None else None

@@ -1,0 +1,65 @@
+"""For how many agent steps an assignment trains."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from populations.controller.transaction import Transaction
+from populations.types import PolicyRow
+
+if TYPE_CHECKING:
+    from populations.controller.state import ControllerState
+
+FIXED_AGENT_STEPS = 16384
+MIN_EPISODES_PER_ENVIRONMENT = 2.0
+
+
+def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
+    """The smallest of what the target time allows and the steps to the policy's next mark.
+
+    At least two mean episodes per environment, so that every assignment plays matches to their
+    ends. Fixed in deterministic mode, where measured speed must decide nothing. The learner does
+    whole rollouts, so it may do a little more.
+    """
+    fixed = state.config.assignment.agent_steps
+    if state.config.deterministic:
+        return fixed or FIXED_AGENT_STEPS
+    if fixed is None:
+        seconds = state.config.assignment.target_s
+        if state.config.stop.duration_s is not None:
+            left_s = state.config.stop.duration_s - state.elapsed_s(tx.now)
+            seconds = max(min(seconds, left_s), 0.0)
+        fixed = int(_speed(state, policy) * seconds)
+    marks = [
+        policy.ghost_at + state.config.ghosts.every_agent_steps,
+        policy.ready_at + state.config.pbt.ready_agent_steps,
+    ]
+    if state.config.stop.agent_steps_per_policy is not None:
+        marks.append(state.config.stop.agent_steps_per_policy)
+    ahead = [mark - policy.agent_steps for mark in marks if mark > policy.agent_steps]
+    floor = int(
+        MIN_EPISODES_PER_ENVIRONMENT
+        * policy.episode_length
+        * state.config.environment.num_envs
+        * _decisions_per_step(state, policy)
+    )
+    return max(min([fixed, *ahead]), floor, 1)
+
+
+def _speed(state: ControllerState, policy: PolicyRow) -> float:
+    """Agent steps per second: the policy's own, else its population's mean, else one rollout's."""
+    if policy.speed > 0.0:
+        return policy.speed
+    speeds = [
+        row.speed
+        for row in state.tables.policies.values()
+        if row.population == policy.population and row.speed > 0.0
+    ]
+    return sum(speeds) / len(speeds) if speeds else 0.0
+
+
+def _decisions_per_step(state: ControllerState, policy: PolicyRow) -> float:
+    """Trainee decisions per step of one environment: all its agents at once, or one in turn."""
+    if state.setup.spec.api == "aec":
+        return 1.0
+    return float(len(state.setup.populations[policy.population].agents))

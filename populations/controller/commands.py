@@ -1,0 +1,82 @@
+"""What the controller wants done. The server carries commands out in order, after the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from arena.types import LearnerId, PolicyId
+from arena.wire.messages import FromController
+from populations.ratings.fit import FitInput
+from populations.types import GhostRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage:
+    """Send to a learner; a message that cannot be delivered is not sent again."""
+
+    learner: LearnerId
+    message: FromController
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartLearner:
+    """Start a learner process in a slot of the launcher."""
+
+    slot: int
+    populations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillLearner:
+    """End the process in a slot: at once, or (``gently``) by SIGTERM."""
+
+    slot: int
+    gently: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRatings:
+    """Fit ratings on the worker thread; the answer is `RatingsFitted`."""
+
+    fit: FitInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkGhosts:
+    """Make the directories of ghosts; the answer is `GhostsLinked`. Idempotent."""
+
+    ghosts: tuple[GhostRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveCheckpoints:
+    """Remove directories; the answer is `CheckpointsRemoved`. Idempotent."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteMetrics:
+    """Hand the metrics of a committed assignment to the sinks."""
+
+    policy: PolicyId
+    agent_steps: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRun:
+    """Leave the loop: nothing is open any more, or it does not matter."""
+
+
+Command = (
+    SendMessage
+    | StartLearner
+    | KillLearner
+    | FitRatings
+    | LinkGhosts
+    | RemoveCheckpoints
+    | WriteMetrics
+    | EndRun
+)

@@ -1,0 +1,87 @@
+"""When a run ends, and in which order: no more training, final matches, ratings, goodbye."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from populations.controller import assigning
+from populations.controller.commands import EndRun, KillLearner
+from populations.controller.transaction import Transaction
+from populations.types import RunState
+
+if TYPE_CHECKING:
+    from populations.controller.state import ControllerState
+
+
+def advance(state: ControllerState, tx: Transaction) -> None:
+    """Move on to the next phase of the run where it is time."""
+    if state.phase == "training":
+        reason = stop_reason(state, tx)
+        if reason is not None:
+            state.phase = "evaluating"
+            state.reason = reason
+            tx.add_event("training_stopped", reason=reason)
+    if state.phase == "evaluating" and _is_evaluated(state):
+        state.stop(tx, reason=state.reason, interrupted=False)
+    if state.phase == "stopping":
+        _end(state, tx)
+
+
+def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
+    """Which stop condition holds, in words. Fails the run if no policy is left to train."""
+    if all(row.state != "active" for row in state.tables.policies.values()):
+        state.fail(tx, reason="no active policy is left: all are quarantined")
+        return None
+    return limit_reached(state, elapsed_s=state.elapsed_s(tx.now))
+
+
+def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
+    """Which limit of ``stop`` the run has reached, in words; None if it may go on."""
+    stop = state.config.stop
+    run = state.tables.run
+    if stop.agent_steps is not None and run.agent_steps >= stop.agent_steps:
+        return f"stop.agent_steps: the run has done {run.agent_steps} of {stop.agent_steps}"
+    if stop.duration_s is not None and elapsed_s >= stop.duration_s:
+        return f"stop.duration_s: the run has taken {elapsed_s:.1f} of {stop.duration_s:g} s"
+    if stop.rating is not None and _reached_rating(state, stop.rating):
+        return f"stop.rating: every population has a policy whose lower bound is {stop.rating:g}"
+    active = [row for row in state.tables.policies.values() if row.state == "active"]
+    limit = stop.agent_steps_per_policy
+    if limit is not None and all(row.agent_steps >= limit for row in active):
+        return f"stop.agent_steps_per_policy: every active policy has done {limit}"
+    return None
+
+
+def _reached_rating(state: ControllerState, rating: float) -> bool:
+    reached: set[str] = set()
+    for row in state.tables.policies.values():
+        bound = assigning.lower_bound(state, row)
+        if bound is not None and bound >= rating:
+            reached.add(row.population)
+    return reached == set(state.setup.populations)
+
+
+def _is_evaluated(state: ControllerState) -> bool:
+    nothing_open = not state.tables.assignments
+    return (
+        nothing_open
+        and not assigning.final_evaluations(state)
+        and not state.fitting
+        and not state.ratings_are_stale()
+    )
+
+
+def _end(state: ControllerState, tx: Transaction) -> None:
+    """End once learners are gone, or their grace is over."""
+    waited_s = tx.now.monotonic_s - state.stopping_s
+    if (state.learners or state.fitting) and waited_s <= state.patience.grace_s:
+        return
+    for index, slot in enumerate(state.slots):
+        if slot.started_s is not None:
+            tx.commands.append(KillLearner(slot=index))
+    state.phase = "over"
+    ended: RunState = "failed" if state.failed else "stopped" if state.interrupted else "finished"
+    tx.put(replace(state.tables.run, state=ended, reason=state.reason))
+    tx.add_event(f"run_{ended}", reason=state.reason)
+    tx.commands.append(EndRun())

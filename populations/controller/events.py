@@ -1,0 +1,147 @@
+"""What the controller is told: past tense, plain data. Every event comes with its time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from arena.checkpoints.manifest import Manifest
+from arena.types import LearnerId, PlayerId
+from arena.wire.messages import Failed, Finished, Heartbeat, Hello
+from populations.types import RatingsRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """When an event happened.
+
+    Attributes:
+        monotonic_s: The controller's own monotonic clock: every duration and deadline.
+        utc: ISO 8601, for people and records; never compared.
+    """
+
+    monotonic_s: float
+    utc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStarted:
+    """The journal is loaded, recovery is done, the socket is bound. First event of an epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerJoined:
+    """A learner said Hello (again, if it was not sure that it was heard).
+
+    Attributes:
+        learner: Its id.
+        hello: What it said.
+        slot: Of the launcher, if the launcher started this process.
+    """
+
+    learner: LearnerId
+    hello: Hello
+    slot: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReceived:
+    """A learner is alive."""
+
+    learner: LearnerId
+    heartbeat: Heartbeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentFinished:
+    """A learner finished, and its checkpoints were read back and verified.
+
+    Attributes:
+        learner: Who.
+        finished: The message.
+        manifests: By checkpoint key, verified against every byte on disk.
+    """
+
+    learner: LearnerId
+    finished: Finished
+    manifests: dict[str, Manifest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentFailed:
+    """A learner failed, or what it published did not verify."""
+
+    learner: LearnerId
+    failed: Failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerLeft:
+    """A learner said Goodbye."""
+
+    learner: LearnerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerExited:
+    """A process that the launcher started has ended."""
+
+    slot: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrangerSpoke:
+    """A message came from a learner that is not (or no longer) part of this epoch."""
+
+    learner: LearnerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingsFitted:
+    """The worker thread has fitted ratings."""
+
+    rows: tuple[RatingsRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GhostsLinked:
+    """The directories of ghosts are there."""
+
+    players: tuple[PlayerId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsRemoved:
+    """The directories of doomed checkpoints are gone."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """Somebody wants the run to stop with everything saved."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time has passed."""
+
+
+Event = (
+    ControllerStarted
+    | LearnerJoined
+    | HeartbeatReceived
+    | AssignmentFinished
+    | AssignmentFailed
+    | LearnerLeft
+    | LearnerExited
+    | StrangerSpoke
+    | RatingsFitted
+    | GhostsLinked
+    | CheckpointsRemoved
+    | StopRequested
+    | Ticked
+)

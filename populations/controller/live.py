@@ -1,0 +1,66 @@
+"""The live figures of a run, as `status.json` has them: who does what now, and how fast."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from typing import TYPE_CHECKING
+
+from populations.types import Json
+
+if TYPE_CHECKING:
+    from populations.controller.state import ControllerState
+
+WINDOW_S = 30.0
+SAMPLE_S = 0.5
+
+
+class LiveFigures:
+    """Remembers the last half minute's counts. Nothing here is durable or decides anything."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def note(self, state: ControllerState, *, now_s: float) -> None:
+        """Take a sample of the run's agent steps, those of running assignments included."""
+        if self._samples and now_s - self._samples[-1][0] < SAMPLE_S:
+            return
+        running = sum(learner.agent_steps for learner in state.learners.values())
+        self._samples.append((now_s, state.tables.run.agent_steps + running))
+        while now_s - self._samples[0][0] > WINDOW_S:
+            self._samples.popleft()
+
+    @property
+    def agent_steps_per_s(self) -> float:
+        """Over the last 30 s, or as long as there is."""
+        if len(self._samples) < 2:
+            return 0.0
+        (first_s, first), (last_s, last) = self._samples[0], self._samples[-1]
+        return max(last - first, 0) / (last_s - first_s)
+
+    def document(self, state: ControllerState, *, now_s: float, endpoint: str) -> dict[str, Json]:
+        """What `status.json` holds."""
+        learners: list[Json] = [
+            {
+                "learner": learner_id,
+                "pid": learner.hello.pid,
+                "slot": learner.slot,
+                "state": "working" if learner.held else "idle",
+                "assignment": learner.held[0].assignment_id if learner.held else None,
+                "progress": learner.progress,
+                "agent_steps": learner.agent_steps,
+                "agent_steps_per_s": round(learner.rate, 1) if learner.held else 0.0,
+                "rss_bytes": learner.rss_bytes,
+                "silent_s": round(now_s - learner.last_heard_s, 2),
+            }
+            for learner_id, learner in state.learners.items()
+        ]
+        return {
+            "run": state.tables.run.run,
+            "pid": os.getpid(),
+            "epoch": state.tables.run.epoch,
+            "endpoint": endpoint,
+            "phase": state.phase,
+            "agent_steps_per_s": round(self.agent_steps_per_s, 1),
+            "learners": learners,
+        }

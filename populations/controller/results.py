@@ -1,0 +1,328 @@
+"""What follows from the end of an assignment, all of it in one transaction."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from arena.checkpoints.manifest import Manifest, ghost_key
+from arena.types import AssignmentId, LearnerId, PolicyId, ghost_id
+from arena.wire.messages import Acknowledge, Failed, Finished, Published, Train, Trainee
+from populations.controller import evolving, staffing
+from populations.controller.commands import (
+    LinkGhosts,
+    RemoveCheckpoints,
+    SendMessage,
+    WriteMetrics,
+)
+from populations.controller.events import AssignmentFailed, AssignmentFinished
+from populations.controller.transaction import Transaction
+from populations.storage.store import retained
+from populations.types import AssignmentRow, CheckpointRow, GhostRow, PolicyRow, TallyRow
+
+if TYPE_CHECKING:
+    from populations.controller.state import ControllerState
+
+MAX_FAILURES = 3
+SMOOTHING = 0.5
+
+
+def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -> None:
+    """Commit what a learner did, and the decisions that follow from it."""
+    finished = event.finished
+    row = _open_row(state, tx, event.learner, finished.assignment_id, finished.attempt)
+    if row is None:
+        return
+    problem = _problem(row, finished, event.manifests)
+    if problem is not None:
+        failed = Failed(
+            assignment_id=finished.assignment_id,
+            attempt=finished.attempt,
+            kind="error",
+            reason=f"what the learner sent does not fit its assignment: {problem}",
+        )
+        _fail_row(state, tx, row, failed)
+        return
+    staffing.settle(state, event.learner)
+    trained = sum(
+        event.manifests[published.checkpoint.key].agent_steps - trainee.agent_steps
+        for trainee, published in _trainees(row, finished)
+    )
+    matches = sum(tally.matches for tally in finished.tallies)
+    for tally in finished.tallies:
+        sequence = len(state.tables.tallies) + 1
+        tally_row = TallyRow(
+            sequence=sequence, assignment_id=row.assignment_id, kind=row.kind, tally=tally
+        )
+        tx.add_tally(tally_row)
+        state.league.add_tally(tally_row)
+    tx.put_assignment(
+        replace(
+            row,
+            status="finished",
+            learner=event.learner,
+            agent_steps=trained,
+            matches=matches,
+            duration_s=finished.duration_s,
+            metrics=finished.metrics,
+        )
+    )
+    tx.count(agent_steps=trained, matches=matches, assignments_finished=1)
+    if row.kind == "train":
+        if trained:
+            tx.count(training_s=finished.duration_s, training_assignments=1)
+        for trainee, published in _trainees(row, finished):
+            manifest = event.manifests[published.checkpoint.key]
+            _advance_policy(state, tx, row, finished, trainee, published.checkpoint.key, manifest)
+    else:
+        tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
+        state.refit(tx)
+    doom(state, tx)
+
+
+def _open_row(
+    state: ControllerState,
+    tx: Transaction,
+    learner: LearnerId,
+    assignment_id: AssignmentId,
+    attempt: int,
+) -> AssignmentRow | None:
+    """The open assignment that a learner ends; None for a duplicate or an older attempt.
+
+    Acknowledged either way: the command goes out after the commit.
+    """
+    answer = Acknowledge(assignment_id=assignment_id, attempt=attempt)
+    tx.commands.append(SendMessage(learner=learner, message=answer))
+    known = state.learners.get(learner)
+    held = known is not None and any(
+        (held.assignment_id, held.attempt) == (assignment_id, attempt) for held in known.held
+    )
+    if known is not None:
+        known.release(assignment_id, now_s=tx.now.monotonic_s)
+    row = state.tables.assignments.get(assignment_id)
+    if row is None or not held or row.attempt != attempt:
+        return None
+    return row
+
+
+def _trainees(row: AssignmentRow, finished: Finished) -> list[tuple[Trainee, Published]]:
+    message = row.message
+    if not isinstance(message, Train):
+        return []
+    by_policy = {published.policy: published for published in finished.checkpoints}
+    return [(trainee, by_policy[trainee.policy]) for trainee in message.trainees]
+
+
+def _problem(row: AssignmentRow, finished: Finished, manifests: dict[str, Manifest]) -> str | None:
+    """Why a Finished cannot be believed, or None."""
+    expected = (
+        [trainee.policy for trainee in row.message.trainees]
+        if isinstance(row.message, Train)
+        else []
+    )
+    if sorted(published.policy for published in finished.checkpoints) != sorted(expected):
+        return f"it has checkpoints of {[p.policy for p in finished.checkpoints]}, not {expected}"
+    for trainee, published in _trainees(row, finished):
+        manifest = manifests[published.checkpoint.key]
+        facts = (manifest.policy, manifest.generation)
+        if facts != (trainee.policy, trainee.generation):
+            return f"the checkpoint {published.checkpoint.key} says it is {facts}"
+        if (
+            manifest.agent_steps < trainee.agent_steps
+            or manifest.learner_updates < trainee.learner_updates
+        ):
+            return f"the counters of {published.checkpoint.key} fell"
+    return None
+
+
+def _advance_policy(
+    state: ControllerState,
+    tx: Transaction,
+    row: AssignmentRow,
+    finished: Finished,
+    trainee: Trainee,
+    key: str,
+    manifest: Manifest,
+) -> None:
+    """Record a trainee's checkpoint and take the decisions that it makes due."""
+    parent = (
+        state.tables.checkpoints[trainee.checkpoint.key].weights_digest
+        if trainee.checkpoint is not None
+        else None
+    )
+    checkpoint = CheckpointRow(
+        key=key,
+        digest=manifest.digest,
+        weights_digest=manifest.weights_digest,
+        policy=trainee.policy,
+        generation=trainee.generation,
+        agent_steps=manifest.agent_steps,
+        learner_updates=manifest.learner_updates,
+        parent=parent,
+        assignment_id=row.assignment_id,
+    )
+    tx.put(checkpoint)
+    state.league.add_checkpoint(checkpoint)
+    policy = state.tables.policies[trainee.policy]
+    speed = finished.metrics.get("throughput/agent_steps_per_s", 0.0)
+    length = finished.metrics.get("episode/length_mean", 0.0)
+    policy = replace(
+        policy,
+        agent_steps=manifest.agent_steps,
+        learner_updates=manifest.learner_updates,
+        checkpoint=key,
+        failures=0,
+        speed=_smooth(policy.speed, speed),
+        episode_length=_smooth(policy.episode_length, length),
+    )
+    tx.put(policy)
+    tx.commands.append(
+        WriteMetrics(policy=policy.policy, agent_steps=policy.agent_steps, metrics=finished.metrics)
+    )
+    if policy.state == "active":
+        _snapshot(state, tx, policy, checkpoint)
+        evolving.evolve(state, tx, policy)
+
+
+def _smooth(old: float, new: float) -> float:
+    return new if old == 0.0 else old + SMOOTHING * (new - old) if new > 0.0 else old
+
+
+def _snapshot(
+    state: ControllerState, tx: Transaction, policy: PolicyRow, checkpoint: CheckpointRow
+) -> None:
+    """Freeze a ghost at step 0 and then every so many steps."""
+    every = state.config.ghosts.every_agent_steps
+    if policy.ghost_at >= 0 and policy.agent_steps < policy.ghost_at + every:
+        return
+    player = ghost_id(policy.policy, agent_steps=policy.agent_steps)
+    ghost = GhostRow(
+        player=player,
+        policy=policy.policy,
+        population=policy.population,
+        agent_steps=policy.agent_steps,
+        generation=policy.generation,
+        weights_digest=checkpoint.weights_digest,
+        key=ghost_key(policy.policy, agent_steps=policy.agent_steps, digest=checkpoint.digest),
+        checkpoint=checkpoint.key,
+    )
+    tx.put(ghost)
+    tx.put(replace(state.tables.policies[policy.policy], ghost_at=policy.agent_steps))
+    tx.add_event(
+        "ghost_created",
+        player,
+        policy=policy.policy,
+        agent_steps=policy.agent_steps,
+        weights=checkpoint.weights_digest,
+        every_agent_steps=every,
+    )
+    tx.commands.append(LinkGhosts(ghosts=(ghost,)))
+
+
+def doom(state: ControllerState, tx: Transaction) -> None:
+    """Decide which checkpoints nobody needs any more; their directories go after the commit."""
+    tables = state.tables
+    standing = {
+        state.league.checkpoints[digest].key
+        for policy in tables.policies.values()
+        if (digest := state.league.standing_weights(policy, tables)) is not None
+    }
+    keys = retained(
+        policies=tables.policies,
+        checkpoints=tables.checkpoints,
+        ghosts=tables.ghosts,
+        assignments=tables.assignments,
+        keep=state.config.checkpoints.keep,
+        milestones_every_agent_steps=state.config.checkpoints.milestones_every_agent_steps,
+        pinned=standing,
+    )
+    for key in keys:
+        tx.put(replace(tables.checkpoints[key], state="doomed"))
+    if keys:
+        tx.commands.append(RemoveCheckpoints(keys=tuple(keys)))
+
+
+def fail(state: ControllerState, tx: Transaction, event: AssignmentFailed) -> None:
+    """Take in that an assignment failed."""
+    failed = event.failed
+    row = _open_row(state, tx, event.learner, failed.assignment_id, failed.attempt)
+    if row is not None:
+        _fail_row(state, tx, row, failed)
+
+
+def _fail_row(state: ControllerState, tx: Transaction, row: AssignmentRow, failed: Failed) -> None:
+    """Give the assignment out again, or end it where that cannot help."""
+    if failed.kind == "stopped":
+        return
+    tx.add_event(
+        "assignment_failed",
+        str(row.assignment_id),
+        attempt=failed.attempt,
+        failure=failed.kind,
+        reason=failed.reason,
+        policy=failed.policy,
+    )
+    if failed.kind == "checkpoint" and failed.key is not None:
+        close(tx, row, failed.reason)
+        set_aside(state, tx, failed.key, reason=failed.reason)
+        return
+    if not isinstance(row.message, Train):
+        if failed.attempt >= MAX_FAILURES:
+            close(tx, row, failed.reason)
+            state.fail(tx, reason=f"evaluation failed {failed.attempt} times: {failed.reason}")
+        return
+    for trainee in row.message.trainees:
+        if failed.kind == "non_finite":
+            evolving.quarantine(state, tx, trainee.policy, reason=failed.reason)
+        else:
+            blame(state, tx, trainee.policy, reason=failed.reason)
+
+
+def blame(state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str) -> None:
+    """Count a failed or lost assignment against a policy; three in a row quarantine it."""
+    policy = state.tables.policies[policy_id]
+    policy = replace(policy, failures=policy.failures + 1)
+    tx.put(policy)
+    if policy.failures >= MAX_FAILURES:
+        text = (
+            f"{policy.failures} assignments in a row failed on one checkpoint; the last: {reason}"
+        )
+        evolving.quarantine(state, tx, policy_id, reason=text)
+
+
+def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
+    """End an assignment as failed: it will not be given out again."""
+    tx.put_assignment(replace(row, status="failed", reason=reason))
+
+
+def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
+    """A checkpoint or ghost is corrupt: nobody uses it any more; its policy falls back."""
+    for ghost in list(state.tables.ghosts.values()):
+        if ghost.key == key and not ghost.corrupt:
+            tx.put(replace(ghost, corrupt=True))
+            tx.add_event("ghost_corrupt", ghost.player, key=key, reason=reason)
+    row = state.tables.checkpoints.get(key)
+    if row is None or row.state == "corrupt":
+        return
+    tx.put(replace(row, state="corrupt"))
+    tx.add_event("checkpoint_corrupt", row.policy, key=key, reason=reason)
+    for policy in list(state.tables.policies.values()):
+        if policy.checkpoint == key:
+            fall_back(state, tx, policy)
+
+
+def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
+    """Put a policy on its newest older checkpoint that is still there, or quarantine it."""
+    candidates = [
+        row
+        for row in state.tables.checkpoints.values()
+        if row.policy == policy.policy and row.state == "present"
+    ]
+    if not candidates:
+        tx.put(replace(policy, state="quarantined"))
+        reason = "no checkpoint of it is left that verifies"
+        tx.add_event("quarantined", policy.policy, reason=reason)
+        return
+    newest = max(candidates, key=lambda row: row.agent_steps)
+    tx.put(replace(policy, checkpoint=newest.key))
+    tx.add_event("fell_back", policy.policy, checkpoint=newest.key, agent_steps=newest.agent_steps)

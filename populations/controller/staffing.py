@@ -1,0 +1,169 @@
+"""Learners come, go, fall silent and are replaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from arena.types import LearnerId
+from arena.wire.messages import Refuse, Stop, Train, Welcome
+from populations.controller import results
+from populations.controller.commands import KillLearner, SendMessage, StartLearner
+from populations.controller.events import LearnerJoined
+from populations.controller.learners import Learner, forgive, overdue
+from populations.controller.transaction import Transaction
+
+if TYPE_CHECKING:
+    from populations.controller.state import ControllerState
+
+
+def staff(state: ControllerState, tx: Transaction) -> None:
+    """Start the processes that are due."""
+    if state.phase not in ("training", "evaluating"):
+        return
+    for index, slot in enumerate(state.slots):
+        if slot.started_s is None and tx.now.monotonic_s >= slot.start_at_s:
+            slot.started_s = tx.now.monotonic_s
+            tx.commands.append(StartLearner(slot=index, populations=slot.populations))
+
+
+def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
+    """Take a learner in, or say why not."""
+    now_s = tx.now.monotonic_s
+    known = state.learners.get(event.learner)
+    if known is None:
+        refusal = _refusal(state, event)
+        if refusal is not None:
+            tx.add_event("learner_refused", event.learner, reason=refusal)
+            tx.commands.append(SendMessage(learner=event.learner, message=Refuse(reason=refusal)))
+            return
+        state.learners[event.learner] = Learner(
+            hello=event.hello, slot=event.slot, last_heard_s=now_s
+        )
+        state.failed_starts = 0
+        if event.slot is not None:
+            state.slots[event.slot].learner = event.learner
+        tx.add_event(
+            "learner_joined",
+            event.learner,
+            pid=event.hello.pid,
+            host=event.hello.host,
+            device=event.hello.device,
+            populations=list(event.hello.populations),
+        )
+    else:
+        known.last_heard_s = now_s
+    message = Welcome(heartbeat_s=state.patience.heartbeat_s)
+    tx.commands.append(SendMessage(learner=event.learner, message=message))
+    if state.phase == "stopping":
+        stop = Stop(grace_s=state.patience.grace_s)
+        tx.commands.append(SendMessage(learner=event.learner, message=stop))
+
+
+def _refusal(state: ControllerState, event: LearnerJoined) -> str | None:
+    if event.hello.environment_digest != state.setup.spec.digest:
+        return (
+            f"environment differs: the run's has digest {state.setup.spec.digest[:8]}, "
+            f"the learner's {event.hello.environment_digest[:8]}"
+        )
+    if event.hello.config_digest != state.setup.digest:
+        return (
+            f"configuration differs: the run's has digest {state.setup.digest[:8]}, "
+            f"the learner's {event.hello.config_digest[:8]}"
+        )
+    unknown = set(event.hello.populations) - set(state.setup.populations)
+    if unknown:
+        return (
+            f"unknown populations {sorted(unknown)}: the run has {sorted(state.setup.populations)}"
+        )
+    return None
+
+
+def lose(
+    state: ControllerState,
+    tx: Transaction,
+    learner_id: LearnerId,
+    *,
+    reason: str,
+    crash: bool = False,
+) -> None:
+    """Give a learner up: what it holds is given out again with the next attempt number."""
+    learner = state.learners.pop(learner_id, None)
+    if learner is None:
+        return
+    tx.add_event(
+        "learner_lost" if crash else "learner_left",
+        learner_id,
+        reason=reason,
+        assignments=[held.assignment_id for held in learner.held],
+    )
+    if crash and learner.held:
+        assignment = state.tables.assignments.get(learner.held[0].assignment_id)
+        if assignment is not None and isinstance(assignment.message, Train):
+            for trainee in assignment.message.trainees:
+                results.blame(state, tx, trainee.policy, reason=f"its learner was lost: {reason}")
+    if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
+        if crash:
+            tx.commands.append(KillLearner(slot=learner.slot))
+        _plan_restart(state, tx, learner.slot)
+
+
+def exit_slot(state: ControllerState, tx: Transaction, *, slot_index: int, code: int) -> None:
+    """Note that the process in a slot has ended."""
+    slot = state.slots[slot_index]
+    if slot.learner is not None:
+        how = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        lose(state, tx, slot.learner, reason=how, crash=True)
+    elif slot.started_s is not None:
+        _count_failed_start(
+            state, tx, slot_index, reason=f"ended with code {code} before its Hello"
+        )
+
+
+def check(state: ControllerState, tx: Transaction) -> None:
+    """Judge by the clock who is lost, stuck, or never came."""
+    now_s = tx.now.monotonic_s
+    gap_s = now_s - state.last_tick_s
+    state.last_tick_s = now_s
+    if gap_s > state.patience.liveness_s / 2:
+        forgive(state.learners.values(), state.slots, gap_s=gap_s)
+    for learner_id, learner in list(state.learners.items()):
+        reason = overdue(learner, now_s=now_s, patience=state.patience)
+        if reason is not None:
+            lose(state, tx, learner_id, reason=reason, crash=True)
+    for index, slot in enumerate(state.slots):
+        waits = slot.learner is None and slot.started_s is not None
+        if waits and now_s - (slot.started_s or 0.0) > state.patience.start_s:
+            tx.commands.append(KillLearner(slot=index))
+            reason = f"no Hello within {state.patience.start_s:.0f} s"
+            _count_failed_start(state, tx, index, reason=reason)
+
+
+def _count_failed_start(
+    state: ControllerState, tx: Transaction, slot_index: int, *, reason: str
+) -> None:
+    state.failed_starts += 1
+    tx.add_event("learner_start_failed", f"slot-{slot_index}", reason=reason)
+    _plan_restart(state, tx, slot_index)
+    if state.failed_starts >= state.patience.max_failed_starts:
+        state.fail(
+            tx,
+            reason=f"{state.failed_starts} learner processes in a row ended before they could "
+            f"work; the last one {reason}. Their output is in the run's logs directory.",
+        )
+
+
+def _plan_restart(state: ControllerState, tx: Transaction, slot_index: int) -> None:
+    # The jitter only spreads restarts in time; it decides nothing, so it takes no decision number.
+    seed = np.random.SeedSequence([state.config.seed, 2, state.tables.num_events, slot_index])
+    jitter = float(np.random.default_rng(seed).random())
+    slot = state.slots[slot_index]
+    slot.backoff(now_s=tx.now.monotonic_s, patience=state.patience, jitter=jitter)
+
+
+def settle(state: ControllerState, learner_id: LearnerId) -> None:
+    """A learner did its work: its slot's crashes are no longer in a row."""
+    learner = state.learners[learner_id]
+    if learner.slot is not None:
+        state.slots[learner.slot].crashes = 0

@@ -1,0 +1,87 @@
+"""What one event changes: rows for the journal, visible in memory at once, and commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from populations.controller.commands import Command
+from populations.controller.events import Now
+from populations.storage.tables import Tables
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    EventRow,
+    GhostRow,
+    Json,
+    PolicyRow,
+    RatingsRow,
+    Row,
+    RunRow,
+    TallyRow,
+)
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Collects the changes of one event.
+
+    A row that is put is at once part of ``tables``, so later decisions of the same event see it. If
+    the commit fails the process ends without having acknowledged or sent anything.
+
+    Attributes:
+        tables: The state in memory.
+        now: When the event happened.
+        rows: To commit, in order.
+        commands: To carry out after the commit, in order.
+    """
+
+    tables: Tables
+    now: Now
+    rows: list[Row] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+
+    def put(self, row: PolicyRow | CheckpointRow | GhostRow | RatingsRow | RunRow) -> None:
+        """Add or replace a row."""
+        match row:
+            case RunRow():
+                self.tables.run = row
+            case PolicyRow():
+                self.tables.policies[row.policy] = row
+            case CheckpointRow():
+                self.tables.checkpoints[row.key] = row
+            case GhostRow():
+                self.tables.ghosts[row.player] = row
+            case RatingsRow():
+                self.tables.ratings[row.population] = row
+        self.rows.append(row)
+
+    def put_assignment(self, row: AssignmentRow) -> None:
+        """Add or replace an assignment; only open ones stay in memory."""
+        if row.status == "queued":
+            self.tables.assignments[row.assignment_id] = row
+        else:
+            self.tables.assignments.pop(row.assignment_id, None)
+        self.rows.append(row)
+
+    def add_tally(self, row: TallyRow) -> None:
+        """Append a tally."""
+        self.tables.tallies.append(row)
+        self.rows.append(row)
+
+    def add_event(self, kind: str, subject: str = "", **data: Json) -> None:
+        """Say why something was decided, with the numbers."""
+        self.tables.num_events += 1
+        self.rows.append(
+            EventRow(
+                sequence=self.tables.num_events,
+                time=self.now.utc,
+                kind=kind,
+                subject=subject,
+                data=data,
+            )
+        )
+
+    def count(self, **changes: float) -> None:
+        """Raise counters of the run."""
+        run = self.tables.run
+        self.put(replace(run, **{name: getattr(run, name) + by for name, by in changes.items()}))

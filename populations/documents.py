@@ -1,0 +1,154 @@
+"""YAML documents: a strict reader and an atomic writer.
+
+The reader takes a safe subset: no anchors, aliases or tags, no duplicate keys, scalars as in
+YAML 1.2 (``1e-4`` is a number, ``no`` and ``010`` are not what YAML 1.1 makes of them).
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import os
+import re
+from collections.abc import Hashable, Iterable
+from pathlib import Path
+
+import yaml
+
+from arena.errors import ConfigError
+
+MAX_BYTES = 1_000_000
+MAX_DEPTH = 20
+
+_INT = re.compile(r"[-+]?[0-9][0-9_]*(?:[eE]\+?[0-9]{1,2})?\Z")
+_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
+_SCALARS = {
+    "tag:yaml.org,2002:null": (re.compile(r"(?:~|null|Null|NULL|)\Z"), ["~", "n", "N", ""]),
+    "tag:yaml.org,2002:bool": (re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), "tTfF"),
+    "tag:yaml.org,2002:int": (_INT, "-+0123456789"),
+    "tag:yaml.org,2002:float": (_FLOAT, "-+.0123456789"),
+}
+_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str")} | {
+    "tag:yaml.org,2002:map",
+    "tag:yaml.org,2002:seq",
+}
+
+
+class _Reader(yaml.SafeLoader):
+    """A `yaml.SafeLoader` that refuses what a configuration does not need."""
+
+    yaml_implicit_resolvers = {}  # noqa: RUF012  (a class attribute of the library's)
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise yaml.MarkedYAMLError(
+                None, None, "anchors and aliases are not allowed", event.start_mark
+            )
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(
+                None, None, f"nested deeper than {MAX_DEPTH} levels", event.start_mark
+            )
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        if node is not None and node.tag not in _TAGS:
+            raise yaml.MarkedYAMLError(
+                None, None, f"the tag {node.tag} is not allowed", node.start_mark
+            )
+        return node
+
+    def construct_mapping(
+        self, node: yaml.MappingNode, deep: bool = False
+    ) -> dict[Hashable, object]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:str":
+                raise yaml.MarkedYAMLError(None, None, "a key must be text", key.start_mark)
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    None, None, f"the key {key.value!r} is there twice", key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep=deep)
+
+    def construct_number(self, node: yaml.ScalarNode) -> int | float:
+        text = str(self.construct_scalar(node))
+        if node.tag.endswith("int") and text.lower().count("e") == 0:
+            return int(text)
+        value = float(text)
+        if not math.isfinite(value):
+            raise ValueError(f"{text} is not finite")
+        # 5e6 is how people write counts; 5.0e6 stays a float.
+        return int(value) if node.tag.endswith("int") else value
+
+
+class _Writer(yaml.SafeDumper):
+    """Quotes text that either version of YAML would read as something else."""
+
+
+for _tag, (_pattern, _first) in _SCALARS.items():
+    _Reader.add_implicit_resolver(_tag, _pattern, list(_first))
+    _Writer.add_implicit_resolver(_tag, _pattern, list(_first))
+for _kind in ("int", "float"):
+    _Reader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Reader.construct_number)
+
+
+def read_document(data: bytes | str, *, name: str) -> object:
+    """Read one YAML document.
+
+    Args:
+        data: The text, UTF-8.
+        name: Where it is from, for messages.
+
+    Raises:
+        ConfigError: If it is too large, no YAML, or uses what is not allowed.
+    """
+    if len(data) > MAX_BYTES:
+        raise ConfigError(f"{name}: must have at most {MAX_BYTES} bytes, got {len(data)}")
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+        reader = _Reader(text)
+        try:
+            value: object = reader.get_single_data()
+        finally:
+            reader.dispose()
+    except yaml.MarkedYAMLError as error:
+        where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ConfigError(f"{name}{where}: {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}: {' '.join(str(error).split())}") from error
+    return value
+
+
+def write_document(value: object, path: Path) -> None:
+    """Write plain data as YAML so that a reader finds the old file or the new one, whole.
+
+    Raises:
+        OSError: If the disk is full or read-only.
+    """
+    text = yaml.dump(value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=100)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with unfinished.open("w", encoding="utf8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?`` for the known name that resembles ``name`` most, or nothing."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
+    return f"; did you mean {matches[0]!r}?" if matches else ""

@@ -1,0 +1,43 @@
+"""The exceptions of the controller's half.
+
+ArenaError
+└── PopulationError
+    ├── RunInUse          another controller has the run directory (exit 4)
+    ├── RunFailed         no active policy is left, or learners cannot be started (exit 3)
+    ├── StorageError      full, read-only or unreadable (exit 5)
+    │   └── JournalCorrupt
+    └── ResumeRefused     the configuration differs from the run's (exit 2)
+"""
+
+from __future__ import annotations
+
+from arena.errors import ArenaError
+
+
+class PopulationError(ArenaError):
+    """Root of what the controller's half raises."""
+
+
+class RunInUse(PopulationError):
+    """Another controller has the run directory."""
+
+    def __init__(self, path: str, pid: int | None) -> None:
+        """Name the run directory and, where it is known, the owner's process id."""
+        super().__init__(f"{path} is in use by process {pid if pid is not None else 'unknown'}")
+        self.pid = pid
+
+
+class RunFailed(PopulationError):
+    """The run cannot go on."""
+
+
+class StorageError(PopulationError):
+    """The disk is full, read-only or unreadable."""
+
+
+class JournalCorrupt(StorageError):
+    """The journal is no journal of this release, or is damaged."""
+
+
+class ResumeRefused(PopulationError):
+    """A resumed run's configuration holds; something else was asked for."""

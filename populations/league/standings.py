@@ -1,0 +1,198 @@
+"""Who stands where, who is champion, how a run is doing: pure functions of the journal's rows.
+
+A policy's standing is that of its latest evaluated checkpoint; a ghost's is its own. Intervals are
+95%; on each scale ``bot:random`` is at 0.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from arena.types import Digest, Entrant, PlayerId, is_bot
+from populations.league.league import League
+from populations.storage.tables import Tables
+from populations.types import GhostRow, PolicyRow, RatingsRow
+
+Z95 = 1.959963984540054
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One line of the standings; the JSON of ``arena league RUN standings`` has the same keys.
+
+    Attributes:
+        key: Directory of the weights that the standing is about, relative to the run; None for
+            bots and for policies that have no checkpoint.
+    """
+
+    player: PlayerId
+    kind: Literal["policy", "ghost", "bot"]
+    role: str
+    generation: int
+    agent_steps: int
+    evaluated_agent_steps: int | None
+    rating: float | None
+    rating_low: float | None
+    rating_high: float | None
+    matches: int
+    wins: int
+    draws: int
+    losses: int
+    mean_return: float | None
+    checkpoint: Digest | None
+    weights: Digest | None
+    parent: str | None
+    hyperparameters: dict[str, float]
+    state: str
+    key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ratings:
+    """A population's ratings, by entrant."""
+
+    row: RatingsRow | None
+
+    def index(self, entrant: str | None) -> int | None:
+        """Where an entrant is, if it is rated."""
+        if self.row is None or entrant is None or entrant not in self.row.entrants:
+            return None
+        return self.row.entrants.index(Entrant(entrant))
+
+    def interval(self, entrant: str | None) -> tuple[float, float, float] | None:
+        """Rating and the ends of its 95% interval, in Elo; None if unrated."""
+        i = self.index(entrant)
+        if i is None or self.row is None:
+            return None
+        half = Z95 * math.sqrt(max(self.row.covariance[i * len(self.row.entrants) + i], 0.0))
+        return self.row.ratings[i], self.row.ratings[i] - half, self.row.ratings[i] + half
+
+    def difference(self, first: str, second: str) -> tuple[float, float] | None:
+        """Mean and standard deviation of how much better ``first`` is; None if unrated."""
+        i, j = self.index(first), self.index(second)
+        if i is None or j is None or self.row is None:
+            return None
+        n, covariance = len(self.row.entrants), self.row.covariance
+        variance = covariance[i * n + i] + covariance[j * n + j] - 2.0 * covariance[i * n + j]
+        return self.row.ratings[i] - self.row.ratings[j], math.sqrt(max(variance, 0.0))
+
+
+def standings(tables: Tables, league: League) -> dict[str, list[Standing]]:
+    """All players by population: best rating first, unrated ones last."""
+    populations = dict.fromkeys(seat.population for seat in league.seats)
+    return {population: _standings(tables, league, population) for population in populations}
+
+
+def _standings(tables: Tables, league: League, population: str) -> list[Standing]:
+    ratings = Ratings(tables.ratings.get(population))
+    lines = [
+        _policy_standing(tables, league, ratings, row)
+        for row in tables.policies.values()
+        if row.population == population
+    ]
+    lines += [
+        _ghost_standing(tables, league, ratings, row)
+        for row in tables.ghosts.values()
+        if row.population == population and not row.corrupt
+    ]
+    lines += [
+        _bot_standing(league, ratings, population, entrant)
+        for name, entrant in league.records
+        if name == population and is_bot(entrant)
+    ]
+    return sorted(lines, key=lambda line: (line.rating is None, -(line.rating or 0.0), line.player))
+
+
+def _results(
+    league: League, ratings: Ratings, population: str, entrant: str | None
+) -> dict[str, float | int | None]:
+    record = league.record(population, entrant or "")
+    rating, low, high = ratings.interval(entrant) or (None, None, None)
+    return {
+        "rating": rating,
+        "rating_low": low,
+        "rating_high": high,
+        "matches": record.matches,
+        "wins": record.wins,
+        "draws": record.draws,
+        "losses": record.losses,
+        "mean_return": record.return_sum / record.matches if record.matches else None,
+    }
+
+
+def _policy_standing(tables: Tables, league: League, ratings: Ratings, row: PolicyRow) -> Standing:
+    digest = league.standing_weights(row, tables)
+    current = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
+    evaluated = league.checkpoints[digest] if digest is not None else None
+    shown = evaluated or current
+    return Standing(
+        player=PlayerId(row.policy),
+        kind="policy",
+        role=row.role,
+        generation=row.generation,
+        agent_steps=row.agent_steps,
+        evaluated_agent_steps=evaluated.agent_steps if evaluated is not None else None,
+        checkpoint=shown.digest if shown is not None else None,
+        weights=shown.weights_digest if shown is not None else None,
+        parent=row.parent,
+        hyperparameters=dict(row.hyperparameters),
+        state=row.state,
+        key=shown.key if shown is not None else None,
+        **_results(league, ratings, row.population, digest),  # type: ignore[arg-type]
+    )
+
+
+def _ghost_standing(tables: Tables, league: League, ratings: Ratings, row: GhostRow) -> Standing:
+    source = tables.checkpoints[row.checkpoint]
+    return Standing(
+        player=row.player,
+        kind="ghost",
+        role="main",
+        generation=row.generation,
+        agent_steps=row.agent_steps,
+        evaluated_agent_steps=row.agent_steps,
+        checkpoint=source.digest,
+        weights=row.weights_digest,
+        parent=row.policy,
+        hyperparameters={},
+        state="active",
+        key=row.key,
+        **_results(league, ratings, row.population, row.weights_digest),  # type: ignore[arg-type]
+    )
+
+
+def _bot_standing(league: League, ratings: Ratings, population: str, entrant: Entrant) -> Standing:
+    return Standing(
+        player=PlayerId(entrant),
+        kind="bot",
+        role="main",
+        generation=0,
+        agent_steps=0,
+        evaluated_agent_steps=None,
+        checkpoint=None,
+        weights=None,
+        parent=None,
+        hyperparameters={},
+        state="active",
+        key=None,
+        **_results(league, ratings, population, entrant),  # type: ignore[arg-type]
+    )
+
+
+def champion(lines: list[Standing]) -> Standing | None:
+    """The player with the best lower confidence bound: a rated ghost or active policy.
+
+    A policy goes before a ghost with the same weights. None before anybody is rated.
+    """
+    eligible = [
+        line
+        for line in lines
+        if line.kind != "bot" and line.state == "active" and line.rating_low is not None
+    ]
+    return max(
+        eligible,
+        key=lambda line: (line.rating_low, line.kind == "policy", line.agent_steps),
+        default=None,
+    )

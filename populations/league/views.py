@@ -1,0 +1,259 @@
+"""The views of ``arena league``: documents of plain data from a run directory.
+
+Inspection never talks to the controller: it reads the journal through a read-only connection and
+`status.json`. It works while the run goes on, after a SIGKILL, and after the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from arena.types import Digest, is_bot
+from populations.league.league import League
+from populations.league.standings import Standing, champion, standings
+from populations.run_file import RunFile, learner_setup
+from populations.storage.journal import JournalReader
+from populations.storage.lock import lock_holder
+from populations.storage.status import read_status
+from populations.storage.tables import Tables
+from populations.types import Json
+
+Document = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A run as it is in its directory at one moment."""
+
+    run_dir: Path
+    run_file: RunFile
+    reader: JournalReader
+    tables: Tables
+    league: League
+
+    @classmethod
+    def open(cls, run_dir: Path) -> Inspection:
+        """Read a run directory.
+
+        Raises:
+            ConfigError: If there is no run in it.
+            StorageError: If its journal cannot be read.
+        """
+        run_file = RunFile.load(run_dir / "run.yaml")
+        reader = JournalReader(run_dir / "journal.db")
+        tables = reader.load()
+        setup = learner_setup(run_file, root=run_dir)
+        half_life = run_file.config.payoffs.half_life_matches
+        league = League.fold(tables, seats=setup.seats, half_life_matches=half_life)
+        return cls(run_dir, run_file, reader, tables, league)
+
+    def close(self) -> None:
+        """Close the journal's reader."""
+        self.reader.close()
+
+    def standings(self, population: str | None = None) -> dict[str, list[Standing]]:
+        """Standings of all populations, or of one."""
+        found = standings(self.tables, self.league)
+        return {name: found[name] for name in found if population in (None, name)}
+
+
+def standings_view(run: Inspection, population: str | None) -> Document:
+    """Who stands where."""
+    return {
+        "run": run.tables.run.run,
+        "populations": {
+            name: [_standing_json(line) for line in lines]
+            for name, lines in run.standings(population).items()
+        },
+    }
+
+
+def _standing_json(line: Standing) -> Document:
+    document: Document = asdict(line)
+    del document["key"]
+    return document
+
+
+def payoff_view(run: Inspection, population: str | None) -> Document:
+    """Scores between the players of the standings, from evaluation matches, over all seats."""
+    totals: dict[tuple[str, str, str, str], list[float]] = {}
+    for ((own, first), (other, second), _), (wins, draws, losses) in run.league.results.items():
+        matches = wins + draws + losses
+        score = wins + draws / 2
+        for key, gained in (
+            ((own, first, other, second), score),
+            ((other, second, own, first), matches - score),
+        ):
+            cell = totals.setdefault(key, [0.0, 0.0])
+            cell[0] += gained
+            cell[1] += matches
+    names: dict[tuple[str, str], str] = {
+        (name, line.weights or line.player): line.player
+        for name, lines in run.standings().items()
+        for line in reversed(lines)
+    }
+    cells: list[Json] = [
+        {
+            "population": own,
+            "player": names[(own, first)],
+            "opponent_population": other,
+            "opponent": names[(other, second)],
+            "matches": int(matches),
+            "score": gained / matches,
+        }
+        for (own, first, other, second), (gained, matches) in sorted(totals.items())
+        if (own, first) in names and (other, second) in names and population in (None, own)
+    ]
+    return {"run": run.tables.run.run, "payoff": cells}
+
+
+def lineage_view(run: Inspection, population: str | None) -> Document:
+    """Where each policy's weights come from: exploits, and the chain of generations."""
+    policies: list[Json] = [
+        {
+            "policy": row.policy,
+            "generation": row.generation,
+            "parent": row.parent,
+            "agent_steps": row.agent_steps,
+            "state": row.state,
+        }
+        for row in run.tables.policies.values()
+        if population in (None, row.population)
+    ]
+    exploits = _events(run, population, kinds=("exploited",))
+    return {"run": run.tables.run.run, "policies": policies, "exploits": exploits}
+
+
+def hyperparameters_view(run: Inspection, population: str | None) -> Document:
+    """What each policy trains with now, and every change."""
+    now: Document = {
+        row.policy: dict(row.hyperparameters)
+        for row in run.tables.policies.values()
+        if population in (None, row.population)
+    }
+    kinds = ("policy_created", "exploited", "explored", "learning_rate_halved")
+    return {
+        "run": run.tables.run.run,
+        "policies": now,
+        "changes": _events(run, population, kinds=kinds),
+    }
+
+
+def matches_view(run: Inspection, population: str | None) -> Document:
+    """Every committed tally: who played whom, in which assignment, with which results."""
+    seats = run.league.seats
+    rows: list[Json] = [
+        {
+            "sequence": row.sequence,
+            "assignment": row.assignment_id,
+            "kind": row.kind,
+            "seats": {
+                seat.name: _name(run, entrant)
+                for seat, entrant in zip(seats, row.tally.entrants, strict=True)
+            },
+            "matches": row.tally.matches,
+            "pairs": [asdict(pair) for pair in row.tally.pairs],
+            "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
+            "mean_length": row.tally.length_sum / row.tally.matches,
+        }
+        for row in run.tables.tallies
+        if population is None or population in {seat.population for seat in seats}
+    ]
+    return {"run": run.tables.run.run, "tallies": rows}
+
+
+def _name(run: Inspection, entrant: str) -> str:
+    """A readable name for a tally's entrant: weights digests as policy@agent_steps."""
+    origin = run.league.checkpoints.get(Digest(entrant))
+    if is_bot(entrant) or origin is None:
+        return entrant
+    return f"{origin.policy}@{origin.agent_steps:012d}"
+
+
+def checkpoints_view(run: Inspection, population: str | None) -> Document:
+    """Every recorded checkpoint and ghost."""
+    checkpoints: list[Json] = [
+        asdict(row)
+        for row in run.tables.checkpoints.values()
+        if population in (None, row.policy.split("/")[0])
+    ]
+    ghosts: list[Json] = [
+        asdict(row) for row in run.tables.ghosts.values() if population in (None, row.population)
+    ]
+    return {"run": run.tables.run.run, "checkpoints": checkpoints, "ghosts": ghosts}
+
+
+def events_view(run: Inspection, population: str | None) -> Document:
+    """Every decision with its reason and numbers, oldest first."""
+    return {"run": run.tables.run.run, "events": _events(run, population, kinds=None)}
+
+
+def _events(
+    run: Inspection, population: str | None, *, kinds: tuple[str, ...] | None
+) -> list[Json]:
+    return [
+        {
+            "sequence": row.sequence,
+            "time": row.time,
+            "kind": row.kind,
+            "subject": row.subject,
+            **row.data,
+        }
+        for row in run.reader.events(kinds=kinds)
+        if population is None or row.subject.split("/")[0] in (population, "")
+    ]
+
+
+def status_view(run: Inspection, population: str | None) -> Document:
+    """How the run is doing: committed counts, and live figures while it runs."""
+    tables, row = run.tables, run.tables.run
+    holder = lock_holder(run.run_dir)
+    state: str = row.state
+    if row.state == "running" and holder is None:
+        state = "crashed"
+    live = (read_status(run.run_dir) or {}) if state == "running" else {}
+    champions: Document = {}
+    for name, lines in run.standings(population).items():
+        best = champion(lines)
+        if best is not None:
+            champions[name] = {
+                "player": best.player,
+                "checkpoint": best.checkpoint,
+                "rating": best.rating,
+                "rating_low": best.rating_low,
+                "rating_high": best.rating_high,
+            }
+    return {
+        "run": row.run,
+        "state": state,
+        "reason": row.reason,
+        "pid": holder,
+        "epoch": row.epoch,
+        "endpoint": live.get("endpoint"),
+        "phase": live.get("phase"),
+        "elapsed_s": row.elapsed_s,
+        "agent_steps": row.agent_steps,
+        "matches": row.matches,
+        "assignments_finished": row.assignments_finished,
+        "checkpoints": sum(1 for c in tables.checkpoints.values() if c.state == "present"),
+        "ghosts": len(tables.ghosts),
+        "exploits": row.exploits,
+        "quarantined": [p.policy for p in tables.policies.values() if p.state == "quarantined"],
+        "agent_steps_per_s": live.get("agent_steps_per_s"),
+        "learners": live.get("learners", []),
+        "champion": champions,
+    }
+
+
+VIEWS: dict[str, Callable[[Inspection, str | None], Document]] = {
+    "standings": standings_view,
+    "payoff": payoff_view,
+    "lineage": lineage_view,
+    "hyperparameters": hyperparameters_view,
+    "matches": matches_view,
+    "checkpoints": checkpoints_view,
+    "events": events_view,
+    "status": status_view,
+}

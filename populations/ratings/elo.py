@@ -1,0 +1,102 @@
+"""Elo ratings, game after game: for comparison, and where only the order of games is known.
+
+Source: Elo, "The rating of chessplayers, past and present" (1978). More than two players: every
+pair with the ratings before the game, changes divided by the number of opponents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+from populations.core import E
+
+INITIAL = 1200.0
+K_FACTOR = 32.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Game(Generic[E]):
+    """One game.
+
+    Attributes:
+        players: Two or more, all different.
+        scores: Of each player against the one in its column, in [0, 1]; ``scores[i][j]`` and
+            ``scores[j][i]`` sum to 1, the diagonal is ignored.
+    """
+
+    players: tuple[E, ...]
+    scores: tuple[tuple[float, ...], ...]
+
+    @classmethod
+    def of_two(cls, first: E, second: E, *, score: float) -> Game[E]:
+        """A game of two; ``score`` is that of ``first``."""
+        return cls(players=(first, second), scores=((0.5, score), (1.0 - score, 0.5)))
+
+    @classmethod
+    def of_ranking(cls, players: Sequence[E], *, results: Sequence[float]) -> Game[E]:
+        """A game in which the higher result wins each pair and equal ones draw."""
+        scores = tuple(tuple(0.5 * (1 + (a > b) - (a < b)) for b in results) for a in results)
+        return cls(players=tuple(players), scores=scores)
+
+
+def expected_score(rating: float, opponent: float) -> float:
+    """Score that a rating promises against another, in (0, 1); 400 points are 10:1 odds."""
+    # A bounded exponent cannot overflow; beyond it the score is 0 or 1 to the last bit.
+    exponent = min(max((opponent - rating) / 400.0, -300.0), 300.0)
+    return float(1.0 / (1.0 + 10.0**exponent))
+
+
+def elo_ratings(
+    games: Iterable[Game[E]],
+    *,
+    k_factor: float = K_FACTOR,
+    initial: float = INITIAL,
+    start: Mapping[E, float] | None = None,
+    frozen: Collection[E] = (),
+) -> dict[E, float]:
+    """Rate players by their games, in the order given.
+
+    Without frozen players every game is zero-sum: the mean rating stays.
+
+    Args:
+        games: In the order in which they were played.
+        k_factor: Points between expecting to lose and winning.
+        initial: Rating of a player before its first game.
+        start: Ratings of those who already have one.
+        frozen: Players whose rating never moves (snapshots); their opponents' ratings do.
+
+    Raises:
+        ValueError: If a game's players or scores are not as `Game` says.
+    """
+    ratings = dict(start or {})
+    for game in games:
+        _check(game)
+        before = [ratings.setdefault(player, initial) for player in game.players]
+        for i, player in enumerate(game.players):
+            if player in frozen:
+                continue
+            surplus = sum(
+                game.scores[i][j] - expected_score(before[i], before[j])
+                for j in range(len(before))
+                if j != i
+            )
+            ratings[player] = before[i] + k_factor * surplus / (len(before) - 1)
+    return ratings
+
+
+def _check(game: Game[E]) -> None:
+    size = len(game.players)
+    if size < 2 or len(set(game.players)) != size:
+        raise ValueError(f"a game needs two or more different players, got {game.players!r}")
+    if len(game.scores) != size or any(len(row) != size for row in game.scores):
+        raise ValueError(f"scores must be {size} by {size}, got {game.scores!r}")
+    for i in range(size):
+        for j in range(i):
+            score, opposite = game.scores[i][j], game.scores[j][i]
+            if not 0.0 <= score <= 1.0 or abs(score + opposite - 1.0) > 1e-9:
+                raise ValueError(
+                    "scores must be in [0, 1] and those of a pair sum to 1, "
+                    f"got {score!r} and {opposite!r}"
+                )

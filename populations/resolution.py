@@ -1,0 +1,147 @@
+"""Filling in what depends on the environment: who plays what, and who wins together.
+
+Pure functions of plain data; `populations.config.resolve_config` puts them together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import takewhile
+
+from arena.config import InfoOutcome, Outcome, ThresholdOutcome
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
+from arena.types import canonical_digest
+from populations.documents import nearest
+
+POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+"""What a population may be called."""
+
+FALLBACK_NAME = "population"
+
+
+def expand_agents(patterns: Sequence[str], *, agents: tuple[str, ...], key: str) -> tuple[str, ...]:
+    """List the agents that names or globs stand for, in the environment's order.
+
+    Args:
+        patterns: Agent names, or globs as in ``adversary_*``.
+        agents: All agents.
+        key: The dotted key the patterns are from, for messages.
+
+    Raises:
+        ConfigError: If a pattern stands for no agent.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(agent, pattern) for agent in agents):
+            raise ConfigError(
+                f"{key}: there is no agent {pattern!r}{nearest(pattern, agents)}; agents: "
+                f"{', '.join(agents)}"
+            )
+    return tuple(a for a in agents if any(fnmatchcase(a, pattern) for pattern in patterns))
+
+
+def resolve_sides(
+    sides: Mapping[str, Sequence[str]] | None, *, agents: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """Give each side its agents; by default each agent is a side.
+
+    Raises:
+        ConfigError: If an agent is on no side or on two, or a side has none.
+    """
+    if sides is None:
+        return {agent: [agent] for agent in agents}
+    resolved = {
+        side: list(expand_agents(patterns, agents=agents, key=f"environment.sides.{side}"))
+        for side, patterns in sides.items()
+    }
+    check_partition(resolved, agents=agents, key="environment.sides")
+    return resolved
+
+
+def check_partition(
+    groups: Mapping[str, Sequence[str]], *, agents: tuple[str, ...], key: str
+) -> None:
+    """Check that every agent is in exactly one group, and no group is empty.
+
+    Raises:
+        ConfigError: Names the agent or the group.
+    """
+    for name, members in groups.items():
+        if not members:
+            raise ConfigError(f"{key}.{name}: must have at least one agent, got none")
+    for agent in agents:
+        owners = [name for name, members in groups.items() if agent in members]
+        if len(owners) != 1:
+            where = " and ".join(repr(name) for name in owners) or "none"
+            raise ConfigError(f"{key}: {agent!r} must be in exactly one of them, is in {where}")
+
+
+def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> None:
+    """Check an outcome against the sides that it scores.
+
+    Raises:
+        ConfigError: If it names a side that there is none, or cannot score so many sides.
+    """
+    if isinstance(outcome, ThresholdOutcome):
+        if outcome.side not in sides:
+            raise ConfigError(
+                f"environment.outcome.side: there is no side {outcome.side!r}"
+                f"{nearest(outcome.side, sides)}; sides: {', '.join(sides)}"
+            )
+        if len(sides) != 2:
+            raise ConfigError(
+                "environment.outcome: a threshold decides between two sides, got "
+                f"{len(sides)}: {', '.join(sides)}"
+            )
+    elif isinstance(outcome, InfoOutcome) and not outcome.info:
+        raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
+
+
+def group_agents(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
+    """Put agents with equal spaces into one population, named by their common prefix."""
+    groups: dict[str, list[str]] = {}
+    for agent in spec.agents:
+        groups.setdefault(_spaces(spec, agent), []).append(agent)
+    members = [tuple(group) for group in groups.values()]
+    names = [_common_name(group) for group in members]
+    return {
+        _distinct_name(name, group=group, index=index, taken=names): group
+        for index, (name, group) in enumerate(zip(names, members, strict=True))
+    }
+
+
+def check_equal_spaces(name: str, *, agents: Sequence[str], spec: EnvironmentSpec) -> None:
+    """Check that one policy can play all agents of a population.
+
+    Raises:
+        ConfigError: Names two agents with different spaces.
+    """
+    for agent in agents[1:]:
+        if _spaces(spec, agent) != _spaces(spec, agents[0]):
+            raise ConfigError(
+                f"populations.{name}.agents: must have equal observation and action spaces, but "
+                f"{agents[0]!r} and {agent!r} differ"
+            )
+
+
+def _spaces(spec: EnvironmentSpec, agent: str) -> str:
+    facts = spec.agent_specs[agent]
+    return canonical_digest([facts.observation, facts.action, facts.mask])
+
+
+def _common_name(agents: Sequence[str]) -> str:
+    pairs = zip(min(agents), max(agents), strict=False)
+    prefix = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).lower()
+    name = re.sub(r"[^a-z0-9]+", "_", prefix).strip("_")
+    return re.sub(r"[_0-9]+$", "", name)[:32]
+
+
+def _distinct_name(name: str, *, group: tuple[str, ...], index: int, taken: Sequence[str]) -> str:
+    if POPULATION_NAME.fullmatch(name) and taken.count(name) == 1:
+        return name
+    # Two groups with one prefix: a lone agent's own name tells them apart.
+    if len(group) == 1 and POPULATION_NAME.fullmatch(group[0]) and group[0] not in taken:
+        return group[0]
+    return FALLBACK_NAME if len(taken) == 1 else f"{FALLBACK_NAME}_{index}"

@@ -1,0 +1,250 @@
+"""``run.yaml``: the resolved configuration of a run, the environment's facts, the versions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from arena.config import LearnerSetup, Model, PopulationSetup
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
+from arena.matches.seating import make_seats
+from populations.config import RunConfig, resolve_config, validate_config
+from populations.documents import read_document, write_document
+from populations.errors import ResumeRefused, StorageError
+from populations.overrides import apply_overrides
+from populations.types import Json
+from populations.validation import validate_document
+
+FORMAT_VERSION = 1
+RUN_FILE = "run.yaml"
+RECORDED_PACKAGES = ("arena-league", "torch", "numpy", "pettingzoo", "gymnasium", "optuna", "pyzmq")
+MAY_CHANGE = ("stop", "learners", "device", "evaluation.share", "metrics")
+"""Keys, with all below them, that a resumed run may have otherwise."""
+
+_SPEC = TypeAdapter(EnvironmentSpec)
+
+
+class _Document(Model):
+    """The file's keys."""
+
+    format_version: int
+    run: str
+    name: str
+    created: str
+    launch_directory: str
+    init_from: str | None
+    versions: dict[str, str]
+    config: dict[str, object]
+    spec: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFile:
+    """What a run is, from its first moment on.
+
+    Attributes:
+        run: The run's id, a UUID.
+        name: The preset or file that it was launched with.
+        created: UTC, ISO 8601.
+        launch_directory: First on ``sys.path`` where user code is looked for.
+        init_from: The player that the policies started from.
+        versions: Of the packages that matter, when the run was made.
+        config: Resolved.
+        spec: The environment's facts.
+    """
+
+    run: str
+    name: str
+    created: str
+    launch_directory: str
+    init_from: str | None = None
+    versions: Mapping[str, str]
+    config: RunConfig
+    spec: EnvironmentSpec
+
+    def save(self, path: Path) -> None:
+        """Write the file; a reader finds the old one or the new one, whole.
+
+        Raises:
+            StorageError: If the disk is full or read-only.
+        """
+        document = {
+            "format_version": FORMAT_VERSION,
+            "run": self.run,
+            "name": self.name,
+            "created": self.created,
+            "launch_directory": self.launch_directory,
+            "init_from": self.init_from,
+            "versions": dict(self.versions),
+            "config": self.config.model_dump(mode="json"),
+            "spec": _SPEC.dump_python(self.spec, mode="json"),
+        }
+        try:
+            write_document(document, path)
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> RunFile:
+        """Read the file.
+
+        Raises:
+            ConfigError: If there is none, or it is no run.yaml of this release.
+        """
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"{path.parent} is no run directory: it has no {path.name}"
+            ) from error
+        except OSError as error:
+            raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        content = read_document(data, name=str(path))
+        try:
+            document = validate_document(_Document, content, hints={})
+            if document.format_version != FORMAT_VERSION:
+                raise ConfigError(
+                    f"format_version must be {FORMAT_VERSION}, got {document.format_version}"
+                )
+            return cls(
+                run=document.run,
+                name=document.name,
+                created=document.created,
+                launch_directory=document.launch_directory,
+                init_from=document.init_from,
+                versions=document.versions,
+                config=validate_config(document.config),
+                spec=_SPEC.validate_python(document.spec),
+            )
+        except (ConfigError, ValueError) as error:
+            raise ConfigError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A key that a resume changed; ``before`` and ``after`` are plain data."""
+
+    key: str
+    before: Json
+    after: Json
+
+
+def new_run_file(
+    config: RunConfig,
+    spec: EnvironmentSpec,
+    *,
+    name: str,
+    launch_directory: str,
+    init_from: str | None = None,
+) -> RunFile:
+    """Make the file of a new run, with a new id.
+
+    Args:
+        config: Resolved or not.
+        spec: The environment's facts.
+        name: The preset or file that the run was launched with.
+        launch_directory: Where user code is looked for first.
+        init_from: The player that the policies start from.
+
+    Raises:
+        ConfigError: If configuration and environment do not fit.
+    """
+    return RunFile(
+        run=str(uuid.uuid4()),
+        name=name,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        launch_directory=launch_directory,
+        init_from=init_from,
+        versions=dict(_versions()) | dict(spec.versions),
+        config=resolve_config(config, spec, launch_directory=launch_directory),
+        spec=spec,
+    )
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in RECORDED_PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:
+            continue
+
+
+def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
+    """What a learner needs to know of a run whose store is at ``root``."""
+    config = run_file.config
+    sides = {side: tuple(agents) for side, agents in (config.environment.sides or {}).items()}
+    populations = {
+        name: PopulationSetup(
+            agents=population.agents or (),
+            network=population.network,
+            algorithm=population.algorithm,
+        )
+        for name, population in config.populations.items()
+    }
+    return LearnerSetup(
+        run=run_file.run,
+        root=str(root),
+        launch_directory=run_file.launch_directory,
+        environment=config.environment,
+        spec=run_file.spec,
+        sides=sides,
+        seats=make_seats(
+            agents=run_file.spec.agents,
+            sides=sides,
+            populations={name: setup.agents for name, setup in populations.items()},
+        ),
+        populations=populations,
+        device=config.device,
+        precision=config.precision,
+    )
+
+
+def check_resume(
+    old: RunFile, *, config: RunConfig | None, overrides: Sequence[str] = ()
+) -> tuple[RunConfig, tuple[Change, ...]]:
+    """Say with which configuration a run goes on.
+
+    Args:
+        old: The run's file, which holds.
+        config: What the user gave, as loaded with the overrides in it; None: nothing.
+        overrides: ``KEY=VALUE``, applied to the run's own configuration where ``config`` is None.
+
+    Returns:
+        The resolved configuration, and what it changes.
+
+    Raises:
+        ResumeRefused: If another key than those that may change differs; names it.
+        ConfigError: If an override is wrong in itself.
+    """
+    before = old.config.model_dump(mode="json")
+    if config is None:
+        config = validate_config(apply_overrides(before, overrides))
+    new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
+    changes = tuple(_differences(before, new.model_dump(mode="json"), path=()))
+    for change in changes:
+        if not any(change.key == key or change.key.startswith(f"{key}.") for key in MAY_CHANGE):
+            raise ResumeRefused(
+                f"{change.key} is {change.before!r} in this run and cannot become "
+                f"{change.after!r}: only {', '.join(MAY_CHANGE)} may change at a resume"
+            )
+    return new, changes
+
+
+def with_config(run_file: RunFile, config: RunConfig) -> RunFile:
+    """The same run, going on with another configuration."""
+    return replace(run_file, config=config)
+
+
+def _differences(before: Json, after: Json, *, path: tuple[str, ...]) -> Iterator[Change]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys((*before, *after)):
+            yield from _differences(before.get(key), after.get(key), path=(*path, key))
+    elif before != after:
+        yield Change(key=".".join(path), before=before, after=after)

@@ -1,0 +1,366 @@
+"""The journal: the run's rows in SQLite, written by one connection, read by any number.
+
+Obligations:
+
+- `Journal` is the only writer, and the only connection that checkpoints the WAL. Whoever opens one
+  holds the run's lock (`populations.storage.lock`) and is the only thread that uses it; only
+  `backup` may be called from another.
+- What `commit` has returned from survives SIGKILL and, on a disk that honours fsync, power loss. A
+  commit that raised changed nothing. After each commit ``load()`` equals the rows in memory.
+- A `JournalReader` never writes a row, works while a writer runs, after it was killed and after it
+  is gone, and never makes a writer wait.
+- Every error of SQLite or the disk is a `StorageError`; damaged and foreign files and newer schemas
+  are `JournalCorrupt`, and are not written to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from populations.errors import JournalCorrupt, StorageError
+from populations.storage.database import (
+    APPLICATION_ID,
+    SCHEMA_VERSION,
+    SIDE_FILES,
+    connect,
+    connect_reader,
+    rename_durably,
+    require_journal,
+    require_schema,
+    require_sound,
+    storage_errors,
+    transaction,
+)
+from populations.storage.tables import (
+    ASSIGNMENTS,
+    CHECKPOINTS,
+    EVENTS,
+    GHOSTS,
+    POLICIES,
+    RATINGS,
+    RUN,
+    SCHEMA,
+    TALLIES,
+    RowT,
+    Table,
+    Tables,
+    Value,
+    encode_row,
+)
+from populations.types import AssignmentRow, AssignmentStatus, EventRow, Row, TallyRow
+
+
+class Journal:
+    """The writer; one per run, under the run's lock. Owned by one thread.
+
+    ::
+
+        with Journal.open(path) as journal:
+            tables = journal.load()
+            journal.commit([replace(tables.run, state="running")])
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+        self._inode = path.stat().st_ino
+
+    @classmethod
+    def create(cls, path: Path, rows: Sequence[Row]) -> Journal:
+        """Make a journal with its first rows, complete or not at all, and open it.
+
+        Raises:
+            StorageError: If there is one already, or the disk refuses.
+        """
+        if path.exists():
+            raise StorageError(f"{path}: there is a journal already")
+        statements = [encode_row(row) for row in rows]
+        temporary = path.with_name(f".tmp-{uuid.uuid4().hex}")
+        try:
+            with storage_errors(path):
+                # The WAL of a journal that was deleted would be replayed into the new one.
+                for suffix in SIDE_FILES:
+                    path.with_name(path.name + suffix).unlink(missing_ok=True)
+                with contextlib.closing(connect(temporary, mode="rwc")) as connection:
+                    connection.execute("PRAGMA synchronous = FULL")
+                    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+                    with transaction(connection):
+                        for sql in SCHEMA:
+                            connection.execute(sql)
+                        for sql, values in statements:
+                            connection.execute(sql, values)
+                rename_durably(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path) -> Journal:
+        """Open an existing journal for writing, after a check of its structure.
+
+        Raises:
+            JournalCorrupt: If it is damaged, no journal, or of a newer release.
+            StorageError: If it cannot be opened.
+        """
+        require_journal(path)
+        with storage_errors(path), contextlib.ExitStack() as stack:
+            connection = stack.enter_context(contextlib.closing(connect(path, mode="rw")))
+            require_schema(connection, path)
+            require_sound(connection, path, check="quick_check")
+            (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            if mode != "wal":
+                raise StorageError(f"{path}: the file system cannot hold a WAL (mode {mode!r})")
+            connection.execute("PRAGMA synchronous = FULL")
+            stack.pop_all()
+            return cls(path, connection)
+
+    def commit(self, rows: Sequence[Row]) -> None:
+        """Write rows in the place of those with the same keys: all of them or, on error, none.
+
+        Raises:
+            StorageError: If the disk refuses, or the journal is no longer where it was.
+            ValueError: If a row holds a non-finite number.
+        """
+        statements = [encode_row(row) for row in rows]
+        with storage_errors(self._path):
+            # SQLite would go on writing to a deleted file without a word.
+            if os.stat(self._path).st_ino != self._inode:
+                raise StorageError(f"{self._path}: another file has taken the journal's place")
+            with transaction(self._connection):
+                for sql, values in statements:
+                    self._connection.execute(sql, values)
+
+    def load(self) -> Tables:
+        """All rows that the controller's state consists of.
+
+        Raises:
+            JournalCorrupt: If a row cannot be read.
+        """
+        with storage_errors(self._path):
+            return _load(self._connection, self._path)
+
+    def backup(self, path: Path) -> None:
+        """Write a copy of the last committed state to ``path``, complete or not at all.
+
+        Reads through a connection of its own: may be called from another thread.
+
+        Raises:
+            StorageError: If the disk refuses.
+        """
+        temporary = path.with_name(f".tmp-{uuid.uuid4().hex}")
+        try:
+            with (
+                storage_errors(path),
+                contextlib.closing(connect(self._path, mode="ro")) as source,
+                contextlib.closing(connect(temporary, mode="rwc")) as target,
+            ):
+                source.backup(target)
+                # The copy's header says WAL; a copy should be one file.
+                target.execute("PRAGMA journal_mode = DELETE")
+            with storage_errors(path):
+                rename_durably(temporary, path)
+        finally:
+            for suffix in ("", *SIDE_FILES):
+                temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Move the WAL into the journal and close. Doing it twice does nothing.
+
+        Raises:
+            StorageError: If the disk refuses; nothing that was committed is lost.
+        """
+        with storage_errors(self._path):
+            try:
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            except sqlite3.ProgrammingError:
+                return  # closed before
+            finally:
+                self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class JournalReader:
+    """Reads a journal, whatever its writer does. Owned by one thread; open a new one per look.
+
+    Each call sees one committed state.
+
+    Raises:
+        JournalCorrupt: If it is damaged, no journal, or of a newer release.
+        StorageError: If it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        require_journal(path)
+        self._path = path
+        with storage_errors(path), contextlib.ExitStack() as stack:
+            connection = stack.enter_context(contextlib.closing(connect_reader(path)))
+            connection.execute("PRAGMA query_only = ON")
+            require_schema(connection, path)
+            stack.pop_all()
+            self._connection = connection
+
+    @contextlib.contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """All calls within the block see the same committed state."""
+        with storage_errors(self._path):
+            self._connection.execute("BEGIN")
+        try:
+            yield
+        finally:
+            with storage_errors(self._path):
+                self._connection.execute("ROLLBACK")
+
+    def load(self) -> Tables:
+        """All rows that the controller's state consists of."""
+        with contextlib.ExitStack() as stack:
+            if not self._connection.in_transaction:
+                stack.enter_context(self.snapshot())
+            with storage_errors(self._path):
+                return _load(self._connection, self._path)
+
+    def events(
+        self,
+        *,
+        after: int = 0,
+        kinds: Sequence[str] | None = None,
+        subject: str | None = None,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> list[EventRow]:
+        """Events in order of commit.
+
+        Args:
+            after: Only those with a higher sequence.
+            kinds: Only of these kinds.
+            subject: Only about this policy, ghost, learner or assignment.
+            limit: At most so many.
+            newest: Of more than ``limit``, the last ones instead of the first.
+        """
+        filters: dict[str, Sequence[Value] | None] = {
+            "kind": kinds,
+            "subject": None if subject is None else [subject],
+        }
+        return self._select(EVENTS, "sequence", after, filters, limit=limit, newest=newest)
+
+    def assignments(
+        self,
+        *,
+        after: int = 0,
+        statuses: Sequence[AssignmentStatus] | None = None,
+        kind: Literal["train", "evaluate"] | None = None,
+        limit: int | None = None,
+        newest: bool = False,
+    ) -> list[AssignmentRow]:
+        """Assignments with their metrics, by id; the arguments are those of `events`."""
+        filters: dict[str, Sequence[Value] | None] = {
+            "status": statuses,
+            "kind": None if kind is None else [kind],
+        }
+        return self._select(
+            ASSIGNMENTS, "assignment_id", after, filters, limit=limit, newest=newest
+        )
+
+    def tallies(self, *, after: int = 0, limit: int | None = None) -> list[TallyRow]:
+        """Tallies in order of commit."""
+        return self._select(TALLIES, "sequence", after, {}, limit=limit, newest=False)
+
+    def integrity_check(self) -> None:
+        """Read every page and index.
+
+        Raises:
+            JournalCorrupt: If something is damaged.
+        """
+        with storage_errors(self._path):
+            require_sound(self._connection, self._path, check="integrity_check")
+
+    def close(self) -> None:
+        """Close; doing it twice does nothing."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _select(
+        self,
+        table: Table[RowT],
+        order: str,
+        after: int,
+        filters: dict[str, Sequence[Value] | None],
+        *,
+        limit: int | None,
+        newest: bool,
+    ) -> list[RowT]:
+        where, values = f"{order} > ?", [after]
+        parameters: list[Value] = list(values)
+        for column, allowed in filters.items():
+            if allowed is not None:
+                where += f" AND {column} IN ({', '.join('?' * len(allowed))})"
+                parameters.extend(allowed)
+        direction = "DESC" if newest else "ASC"
+        suffix = f"WHERE {where} ORDER BY {order} {direction} LIMIT ?"
+        parameters.append(-1 if limit is None else limit)
+        with storage_errors(self._path):
+            rows = _rows(self._connection, self._path, table, suffix, parameters)
+        return rows[::-1] if newest else rows
+
+
+def _load(connection: sqlite3.Connection, path: Path) -> Tables:
+    def rows(table: Table[RowT], where: str = "") -> list[RowT]:
+        return _rows(connection, path, table, f"{where} ORDER BY rowid")
+
+    runs = rows(RUN)
+    if len(runs) != 1:
+        raise JournalCorrupt(f"{path}: {len(runs)} rows for the run instead of 1")
+    (num_events,) = connection.execute("SELECT coalesce(max(sequence), 0) FROM events").fetchone()
+    return Tables(
+        run=runs[0],
+        policies={row.policy: row for row in rows(POLICIES)},
+        checkpoints={row.key: row for row in rows(CHECKPOINTS)},
+        ghosts={row.player: row for row in rows(GHOSTS)},
+        assignments={
+            row.assignment_id: row for row in rows(ASSIGNMENTS, "WHERE status = 'queued'")
+        },
+        tallies=rows(TALLIES),
+        ratings={row.population: row for row in rows(RATINGS)},
+        num_events=num_events,
+    )
+
+
+def _rows(
+    connection: sqlite3.Connection,
+    path: Path,
+    table: Table[RowT],
+    suffix: str,
+    parameters: Sequence[Value] = (),
+) -> list[RowT]:
+    cursor = connection.execute(f"{table.select} {suffix}", parameters)
+    try:
+        return [table.decode(values) for values in cursor]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise JournalCorrupt(f"{path}: a row of {table.name} is damaged: {error}") from error

@@ -1,0 +1,120 @@
+"""One controller per run directory.
+
+The lock is the kernel's (``flock``), so it is free at the moment its holder dies, however it dies.
+The process id in the file is for people and for `lock_holder`; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from populations.errors import RunInUse, StorageError
+
+LOCK = "controller.lock"
+
+UNKNOWN_PID = 0
+
+# A `lock_holder` that looks at this very moment holds the lock for some microseconds.
+_PATIENCE_S = 0.25
+_RETRY_S = 0.01
+
+
+class RunLock:
+    """Holds a run directory from its construction to `release` or the end of the process.
+
+    ::
+
+        with RunLock(run_dir):
+            ...  # nobody else writes here
+
+    Raises:
+        RunInUse: If another process, or another RunLock, has it.
+        StorageError: If the lock file cannot be written.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._descriptor = _acquire(run_dir)
+
+    def release(self) -> None:
+        """Let others have the directory; doing it twice does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+def lock_holder(run_dir: Path) -> int | None:
+    """The process that has a run directory, without disturbing it.
+
+    Returns:
+        Its id; `UNKNOWN_PID` if somebody has it who did not write one; None if nobody has it.
+    """
+    try:
+        descriptor = os.open(run_dir / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{run_dir / LOCK}: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _pid(descriptor)
+    else:
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _acquire(run_dir: Path) -> int:
+    path = run_dir / LOCK
+    deadline_s = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StorageError(f"{path}: {error.strerror}") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still_there(path, descriptor):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                return descriptor
+        except BlockingIOError:
+            if time.monotonic() >= deadline_s:
+                pid = _pid(descriptor)
+                os.close(descriptor)
+                raise RunInUse(str(run_dir), pid or None) from None
+            time.sleep(_RETRY_S)
+        except OSError as error:
+            os.close(descriptor)
+            raise StorageError(f"{path}: {error.strerror}") from error
+        os.close(descriptor)
+
+
+def _is_still_there(path: Path, descriptor: int) -> bool:
+    """Whether the locked file is the one that others would lock."""
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    return False
+
+
+def _pid(descriptor: int) -> int:
+    text = os.pread(descriptor, 32, 0).strip()
+    return int(text) if text.isdigit() else UNKNOWN_PID

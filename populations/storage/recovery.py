@@ -1,0 +1,177 @@
+"""What a crash leaves behind, put right at the start of a resumed run, under the run's lock.
+
+Disk work that a committed decision asked for is done again; what was published but never recorded
+goes; every policy's current checkpoint is read back, and a policy whose checkpoint is damaged goes
+on from its newest older one, loudly. None is left: it is quarantined, never started from random
+weights.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+
+from arena.checkpoints.files import DIRECTORY_NAME, list_directories, resolve_key, verify_directory
+from arena.checkpoints.publish import remove_directory, set_aside, sweep_temporary
+from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
+from populations.errors import StorageError
+from populations.storage.store import link_ghosts, named_keys, newest_last, remove_doomed
+from populations.storage.tables import Tables
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    EventRow,
+    GhostRow,
+    Json,
+    PolicyRow,
+    Row,
+)
+
+logger = logging.getLogger(__name__)
+
+Damage = Callable[[CheckpointRow], str | None]
+"""Why a checkpoint cannot be used; None if every byte of it is right."""
+
+
+def recover(root: Path, tables: Tables, *, utc: str | None = None) -> list[Row]:
+    """Put the store right and say which rows change.
+
+    Args:
+        root: The store's root.
+        tables: The journal's rows; not changed. Commit the result and load again.
+        utc: For events; default: now.
+
+    Returns:
+        Rows to commit, in one transaction. Empty after a clean end.
+
+    Raises:
+        StorageError: If the disk refuses. Nothing that is needed was lost.
+    """
+    try:
+        for key in sweep_temporary(root):
+            logger.info("removed the temporary directory %s", key)
+        for key in unrecorded_checkpoints(root, tables):
+            logger.info("removed %s: published, but never recorded", key)
+            remove_directory(root, key)
+        rows: list[Row] = [*_redo_links(root, tables), *_redo_removals(root, tables)]
+        damage = cache(lambda row: _damage(root, row))
+        changes = judge(tables, damage, utc=utc or datetime.now(UTC).isoformat())
+        for row in changes:
+            if isinstance(row, CheckpointRow):
+                set_aside(root, row.key)
+    except CheckpointError as error:
+        raise StorageError(f"recovery: {error}") from error
+    return [*rows, *changes]
+
+
+def unrecorded_checkpoints(root: Path, tables: Tables) -> list[str]:
+    """Checkpoints on disk that the journal has never heard of; other names are left alone."""
+    return [
+        key
+        for key in list_directories(root, "checkpoints")
+        if DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]) and key not in tables.checkpoints
+    ]
+
+
+def judge(tables: Tables, damage: Damage, *, utc: str) -> list[Row]:
+    """Decide what follows from damaged current checkpoints. Pure, but for ``damage``.
+
+    Returns:
+        Checkpoints that are corrupt, policies that fall back or are quarantined, open assignments
+        that named what is corrupt and are failed, and an event for each.
+    """
+    damaged: dict[str, CheckpointRow] = {}
+    rows: list[Row] = []
+    events: list[tuple[str, str, dict[str, Json]]] = []
+
+    def is_damaged(row: CheckpointRow) -> bool:
+        reason = damage(row)
+        if reason is not None and row.key not in damaged:
+            damaged[row.key] = replace(row, state="corrupt")
+            events.append(("checkpoint_corrupt", row.policy, {"key": row.key, "reason": reason}))
+        return reason is not None
+
+    for policy in tables.policies.values():
+        if policy.checkpoint is None:
+            continue
+        current = tables.checkpoints.get(policy.checkpoint)
+        if current is not None and current.state == "present" and not is_damaged(current):
+            continue
+        changed, event = _fall_back(policy, tables, is_damaged)
+        if changed != policy:
+            rows.append(changed)
+            events.append(event)
+    for assignment in tables.assignments.values():
+        names = sorted(damaged.keys() & set(named_keys(assignment.message)))
+        if names:
+            rows.append(_failed(assignment, names))
+            data: dict[str, Json] = {"kind": "checkpoint", "keys": list(names)}
+            events.append(("assignment_failed", str(assignment.assignment_id), data))
+    return [*damaged.values(), *rows, *_event_rows(events, tables, utc=utc)]
+
+
+def _fall_back(
+    policy: PolicyRow, tables: Tables, is_damaged: Callable[[CheckpointRow], bool]
+) -> tuple[PolicyRow, tuple[str, str, dict[str, Json]]]:
+    """The policy on its newest own checkpoint that verifies, or in quarantine where none is left.
+
+    Its counters stay: they count committed work and never fall.
+    """
+    own = [
+        row
+        for row in tables.checkpoints.values()
+        if row.policy == policy.policy and row.state == "present"
+    ]
+    for row in sorted(own, key=newest_last, reverse=True):
+        if not is_damaged(row):
+            data: dict[str, Json] = {
+                "checkpoint": row.key,
+                "agent_steps": row.agent_steps,
+                "instead_of": policy.checkpoint,
+            }
+            return replace(policy, checkpoint=row.key), ("fell_back", policy.policy, data)
+    reason = "no checkpoint of it is left that verifies"
+    return (
+        replace(policy, state="quarantined"),
+        ("quarantined", policy.policy, {"reason": reason}),
+    )
+
+
+def _failed(assignment: AssignmentRow, names: list[str]) -> AssignmentRow:
+    return replace(assignment, status="failed", reason=f"corrupt: {', '.join(names)}")
+
+
+def _event_rows(
+    events: list[tuple[str, str, dict[str, Json]]], tables: Tables, *, utc: str
+) -> list[Row]:
+    rows: list[Row] = []
+    for sequence, (kind, subject, data) in enumerate(events, start=tables.num_events + 1):
+        logger.warning("%s %s: %s", kind, subject, data)
+        rows.append(EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=data))
+    return rows
+
+
+def _redo_links(root: Path, tables: Tables) -> list[GhostRow]:
+    unlinked = [row for row in tables.ghosts.values() if not row.linked and not row.corrupt]
+    return [replace(tables.ghosts[player], linked=True) for player in link_ghosts(root, unlinked)]
+
+
+def _redo_removals(root: Path, tables: Tables) -> list[CheckpointRow]:
+    doomed = [row.key for row in tables.checkpoints.values() if row.state == "doomed"]
+    return [
+        replace(tables.checkpoints[key], state="deleted") for key in remove_doomed(root, doomed)
+    ]
+
+
+def _damage(root: Path, row: CheckpointRow) -> str | None:
+    try:
+        manifest = verify_directory(resolve_key(root, row.key))
+    except (CheckpointCorrupt, CheckpointMissing) as error:
+        return str(error)
+    if (manifest.digest, manifest.weights_digest) != (row.digest, row.weights_digest):
+        return f"{row.key}: digest {manifest.digest} instead of {row.digest}"
+    return None

@@ -1,0 +1,38 @@
+"""``status.json``: live figures of a running controller. Nothing in it is durable or decides."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from populations.errors import StorageError
+from populations.types import Json
+
+STATUS = "status.json"
+
+
+def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
+    """Replace the file; readers see the old one or the new one.
+
+    Raises:
+        StorageError: If the disk refuses.
+        ValueError: If a number is not finite.
+    """
+    text = json.dumps(document, allow_nan=False)
+    temporary = run_dir / f".{STATUS}.tmp"
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, run_dir / STATUS)
+    except OSError as error:
+        raise StorageError(f"{run_dir / STATUS}: {error.strerror}") from error
+
+
+def read_status(run_dir: Path) -> dict[str, Json] | None:
+    """The last figures that were written, or None if there are none that can be read."""
+    try:
+        document = json.loads((run_dir / STATUS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None

@@ -1,0 +1,260 @@
+"""The frozen rows as SQLite tables: one mapper for all of them.
+
+A field of a row is a column: numbers and text natively, a tuple of floats as packed float64 (a
+covariance has many), everything else as JSON text. Rows come back in the order in which their keys
+were first written, as they lie in the controller's dictionaries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+
+from arena.types import AssignmentId, PlayerId, PolicyId
+from populations.storage.plain import (
+    Annotation,
+    Plain,
+    decoder,
+    is_union,
+    origin_of,
+    require_finite,
+    to_json,
+)
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    EventRow,
+    GhostRow,
+    PolicyRow,
+    RatingsRow,
+    Row,
+    RunRow,
+    TallyRow,
+)
+
+RowT = TypeVar("RowT", bound=Row)
+Value = None | int | float | str | bytes
+
+_NATIVE: Mapping[object, str] = {bool: "INTEGER", int: "INTEGER", float: "REAL", str: "TEXT"}
+_MAX_INTEGER = 2**63 - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Tables:
+    """The rows in memory, by key.
+
+    Attributes:
+        run: The run itself.
+        policies: All.
+        checkpoints: All, deleted ones too.
+        ghosts: All.
+        assignments: The open (queued) ones.
+        tallies: All, in order of commit.
+        ratings: The last fit of each population.
+        num_events: How many events there are; the last one's sequence.
+    """
+
+    run: RunRow
+    policies: dict[PolicyId, PolicyRow]
+    checkpoints: dict[str, CheckpointRow]
+    ghosts: dict[PlayerId, GhostRow]
+    assignments: dict[AssignmentId, AssignmentRow]
+    tallies: list[TallyRow]
+    ratings: dict[str, RatingsRow]
+    num_events: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """How one field is stored.
+
+    Attributes:
+        name: Of the field and of the column.
+        declaration: SQL type and constraints.
+        encode: To what SQLite takes; ValueError for what must not be stored.
+        decode: Back, from the stored value and the row's ``kind`` (None for rows without one);
+            ValueError or TypeError for a damaged value.
+    """
+
+    name: str
+    declaration: str
+    encode: Callable[[Plain], Value]
+    decode: Callable[[Plain, Plain], Plain]
+
+
+class Table(typing.Generic[RowT]):
+    """One kind of rows and its SQL. Immutable."""
+
+    def __init__(self, name: str, row_type: type[RowT], *, key: str | None) -> None:
+        self.name = name
+        self.row_type = row_type
+        hints = typing.get_type_hints(row_type)
+        self._columns = tuple(
+            _column(field.name, hints[field.name]) for field in dataclasses.fields(row_type)
+        )
+        names = [column.name for column in self._columns]
+        self._kind = names.index("kind") if "kind" in names else None
+        conflict = key or "singleton"
+        changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != key)
+        listed = ", ".join(f'"{name}"' for name in names)
+        self.create = f"CREATE TABLE {name} ({self._declarations(key)}) STRICT"
+        self.select = f"SELECT {listed} FROM {name}"
+        self.upsert = (
+            f"INSERT INTO {name} ({listed}) VALUES ({', '.join('?' * len(names))}) "
+            f"ON CONFLICT ({conflict}) DO UPDATE SET {changes}"
+        )
+
+    def _declarations(self, key: str | None) -> str:
+        declared = [
+            f'"{column.name}" {column.declaration}' + (" PRIMARY KEY" if column.name == key else "")
+            for column in self._columns
+        ]
+        if key is None:  # one row at most
+            declared.append("singleton INTEGER PRIMARY KEY DEFAULT 1 CHECK (singleton = 1)")
+        return ", ".join(declared)
+
+    def encode(self, row: RowT) -> tuple[Value, ...]:
+        """The row's values in the order of ``upsert``.
+
+        Raises:
+            ValueError: If a number is not finite or does not fit 64 bits.
+        """
+        return tuple(column.encode(getattr(row, column.name)) for column in self._columns)
+
+    def decode(self, values: Sequence[Value]) -> RowT:
+        """The row with these values, in the order of ``select``.
+
+        Raises:
+            ValueError: If a value is damaged.
+            TypeError: If a value is damaged.
+        """
+        kind = None if self._kind is None else values[self._kind]
+        return self.row_type(
+            **{
+                column.name: column.decode(value, kind)
+                for column, value in zip(self._columns, values, strict=True)
+            }
+        )
+
+
+def _column(name: str, annotation: Annotation) -> Column:
+    kind, is_optional = _without_none(annotation)
+    while isinstance(kind, typing.NewType):
+        kind = kind.__supertype__
+    if origin_of(kind) is Literal:
+        check = decoder(kind)
+        return Column(
+            name=name,
+            declaration="TEXT NOT NULL",
+            encode=check,
+            decode=lambda value, _: check(value),
+        )
+    if kind in _NATIVE:
+        return _native_column(name, kind, is_optional=is_optional)
+    if origin_of(kind) is tuple and get_args(kind)[0] is float:
+        return Column(
+            name=name,
+            declaration="BLOB NOT NULL",
+            encode=lambda value: _pack_floats(value, name=name),
+            decode=lambda value, _: _unpack_floats(value),
+        )
+    return Column(
+        name=name,
+        declaration="TEXT NOT NULL",
+        encode=to_json,
+        decode=_json_decode(kind),
+    )
+
+
+def _without_none(annotation: Annotation) -> tuple[Annotation, bool]:
+    """Split ``X | None`` into X and whether None was there."""
+    if is_union(annotation):
+        kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+        if len(kinds) == 1:
+            return kinds[0], True
+    return annotation, False
+
+
+def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
+    def encode(value: Plain) -> Value:
+        if value is None:
+            if is_optional:
+                return None
+            raise ValueError(f"{name} must not be None")
+        if kind is str:
+            return str(value)
+        if kind is float:
+            return require_finite(float(value), name=name)
+        if abs(int(value)) > _MAX_INTEGER:
+            raise ValueError(f"{name} must fit 64 bits, got {value!r}")
+        return int(value)
+
+    return Column(
+        name=name,
+        declaration=_NATIVE[kind] + ("" if is_optional else " NOT NULL"),
+        encode=encode,
+        decode=lambda value, _: None if value is None else kind(value),
+    )
+
+
+def _pack_floats(values: Sequence[float], *, name: str) -> bytes:
+    array = np.asarray(values, dtype="<f8")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+    return array.tobytes()
+
+
+def _unpack_floats(data: bytes) -> tuple[float, ...]:
+    values: list[float] = np.frombuffer(data, dtype="<f8").tolist()
+    return tuple(values)
+
+
+def _json_decode(kind: Annotation) -> Callable[[Plain, Plain], Plain]:
+    """Decode JSON text; a union of dataclasses is told apart by the row's ``kind``."""
+    if is_union(kind):
+        by_kind = {member.__name__.lower(): decoder(member) for member in get_args(kind)}
+
+        def decode(text: str, tag: Plain) -> Plain:
+            if tag not in by_kind:
+                raise ValueError(f"kind must be one of {sorted(by_kind)}, got {tag!r}")
+            return by_kind[tag](json.loads(text))
+
+        return decode
+    item = decoder(kind)
+    return lambda text, _: item(json.loads(text))
+
+
+RUN = Table("run", RunRow, key=None)
+POLICIES = Table("policies", PolicyRow, key="policy")
+CHECKPOINTS = Table("checkpoints", CheckpointRow, key="key")
+GHOSTS = Table("ghosts", GhostRow, key="player")
+ASSIGNMENTS = Table("assignments", AssignmentRow, key="assignment_id")
+TALLIES = Table("tallies", TallyRow, key="sequence")
+RATINGS = Table("ratings", RatingsRow, key="population")
+EVENTS = Table("events", EventRow, key="sequence")
+
+_BY_TYPE: dict[type, Table[Any]] = {
+    table.row_type: table
+    for table in (RUN, POLICIES, CHECKPOINTS, GHOSTS, ASSIGNMENTS, TALLIES, RATINGS, EVENTS)
+}
+
+SCHEMA = (
+    *(table.create for table in _BY_TYPE.values()),
+    "CREATE INDEX assignments_status ON assignments (status)",
+)
+
+
+def encode_row(row: Row) -> tuple[str, tuple[Value, ...]]:
+    """The SQL statement that writes a row, and its values.
+
+    Raises:
+        ValueError: If a number is not finite or does not fit 64 bits.
+    """
+    table = _BY_TYPE[type(row)]
+    return table.upsert, table.encode(row)

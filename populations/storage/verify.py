@@ -1,0 +1,308 @@
+"""Every invariant that a run directory can show, checked without changing it.
+
+Faults are broken promises. Notes are what a run may show while it goes on or after a crash, and
+what the next resume puts right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from arena.checkpoints.files import (
+    TEMPORARY,
+    list_directories,
+    resolve_key,
+    verify_directory,
+)
+from arena.checkpoints.manifest import OPTIMIZER
+from arena.errors import CheckpointError, ConfigError
+from arena.types import PolicyId, Tally, ghost_id
+from arena.wire.messages import Train
+from populations.documents import read_document
+from populations.errors import StorageError
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+from populations.storage.lock import lock_holder
+from populations.storage.recovery import unrecorded_checkpoints
+from populations.storage.tables import Tables
+from populations.types import AssignmentRow, CheckpointRow, EventRow, GhostRow, PolicyRow
+
+RUN_FILE = "run.yaml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a check found.
+
+    Attributes:
+        faults: Broken invariants; empty for a sound run.
+        notes: Worth knowing, nothing broken.
+    """
+
+    faults: list[str]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Records:
+    """One committed state of a journal."""
+
+    tables: Tables
+    assignments: list[AssignmentRow]
+    events: list[EventRow]
+
+
+def verify_run(run_dir: Path) -> Report:
+    """Check a run directory, whatever state it is in.
+
+    What a running controller changes between reading the journal and looking at the disk is no
+    fault: only what is found twice counts.
+    """
+    report = _verify_once(run_dir)
+    if report.faults and lock_holder(run_dir) is not None:
+        again = _verify_once(run_dir)
+        return Report(faults=[f for f in again.faults if f in report.faults], notes=again.notes)
+    return report
+
+
+def _verify_once(run_dir: Path) -> Report:
+    faults: list[str] = []
+    try:
+        read_document((run_dir / RUN_FILE).read_bytes(), name=RUN_FILE)
+    except (ConfigError, OSError) as error:
+        faults.append(f"{RUN_FILE}: {error}")
+    try:
+        with JournalReader(run_dir / JOURNAL) as reader:
+            reader.integrity_check()
+            with reader.snapshot():
+                records = _Records(
+                    tables=reader.load(), assignments=reader.assignments(), events=reader.events()
+                )
+    except StorageError as error:
+        return Report(faults=[*faults, str(error)], notes=[])
+    tables = records.tables
+    faults += _check_rows(records)
+    faults += _check_checkpoints(run_dir, tables)
+    faults += _check_ghosts(run_dir, tables)
+    notes = _expected(tables)
+    leftovers = _leftovers(run_dir, tables)
+    if tables.run.state == "running":
+        notes += leftovers
+    else:
+        faults += leftovers
+    return Report(faults=faults, notes=notes)
+
+
+def _check_rows(records: _Records) -> Iterator[str]:
+    tables = records.tables
+    yield from _check_policies(records)
+    yield from _check_run(records)
+    yield from _check_open(tables)
+    yield from _check_tallies(records)
+    yield from _check_ratings(tables)
+    yield from _check_sequence("events", [event.sequence for event in records.events])
+    for event in records.events:
+        if event.kind == "exploited" and event.data.get("donor") not in tables.policies:
+            yield f"event {event.sequence}: donor {event.data.get('donor')!r} is no policy"
+
+
+def _check_policies(records: _Records) -> Iterator[str]:
+    tables = records.tables
+    trained = _trained(records)
+    for policy in tables.policies.values():
+        for name, value in policy.hyperparameters.items():
+            if not math.isfinite(value):
+                yield f"{policy.policy}: {name} is {value}"
+        if policy.agent_steps != trained[policy.policy]:
+            yield (
+                f"{policy.policy}: agent_steps {policy.agent_steps}, but its finished assignments "
+                f"add up to {trained[policy.policy]}"
+            )
+        if problem := _problem_of_current(policy, tables):
+            yield f"{policy.policy}: {problem}"
+    for row in tables.checkpoints.values():
+        owner = tables.policies.get(row.policy)
+        if owner is None:
+            yield f"{row.key}: {row.policy!r} is no policy"
+        elif row.agent_steps > owner.agent_steps or row.generation > owner.generation:
+            yield f"{row.key}: its counters are above those of {row.policy}"
+
+
+def _problem_of_current(policy: PolicyRow, tables: Tables) -> str | None:
+    if policy.checkpoint is None:
+        return "it has trained, but has no checkpoint" if policy.agent_steps else None
+    row = tables.checkpoints.get(policy.checkpoint)
+    if row is None:
+        return f"its checkpoint {policy.checkpoint} was never recorded"
+    if row.state != "present" and policy.state != "quarantined":
+        return f"its checkpoint {policy.checkpoint} is {row.state}"
+    return None
+
+
+def _trained(records: _Records) -> Counter[PolicyId]:
+    """Agent steps of each policy in finished assignments."""
+    made = {
+        (row.assignment_id, row.policy): row.agent_steps
+        for row in records.tables.checkpoints.values()
+    }
+    trained: Counter[PolicyId] = Counter()
+    for assignment in records.assignments:
+        if assignment.status != "finished" or not isinstance(assignment.message, Train):
+            continue
+        trainees = assignment.message.trainees
+        for trainee in trainees:
+            after = made.get((assignment.assignment_id, trainee.policy), trainee.agent_steps)
+            alone = len(trainees) == 1
+            trained[trainee.policy] += (
+                assignment.agent_steps if alone else after - trainee.agent_steps
+            )
+    return trained
+
+
+def _check_run(records: _Records) -> Iterator[str]:
+    run = records.tables.run
+    finished = [row for row in records.assignments if row.status == "finished"]
+    training = [row for row in finished if row.kind == "train"]
+    evaluation = [row for row in finished if row.kind == "evaluate"]
+    counters = {
+        "agent_steps": (run.agent_steps, sum(row.agent_steps for row in finished)),
+        "matches": (run.matches, sum(row.matches for row in finished)),
+        "assignments_finished": (run.assignments_finished, len(finished)),
+        "evaluation_assignments": (run.evaluation_assignments, len(evaluation)),
+        # Those that only published an initial checkpoint are not counted.
+        "training_assignments": (
+            run.training_assignments,
+            sum(row.agent_steps > 0 for row in training),
+        ),
+        "exploits": (run.exploits, sum(event.kind == "exploited" for event in records.events)),
+    }
+    for name, (counted, added_up) in counters.items():
+        if counted != added_up:
+            yield f"run: {name} is {counted}, but what was committed adds up to {added_up}"
+    last = max((row.assignment_id for row in records.assignments), default=0)
+    if run.next_assignment <= last:
+        yield f"run: next_assignment is {run.next_assignment}, but {last} was given out"
+
+
+def _check_open(tables: Tables) -> Iterator[str]:
+    trainees = Counter(
+        trainee.policy
+        for row in tables.assignments.values()
+        if isinstance(row.message, Train)
+        for trainee in row.message.trainees
+    )
+    for policy, count in trainees.items():
+        if count > 1:
+            yield f"{policy}: trainee of {count} open assignments"
+
+
+def _check_tallies(records: _Records) -> Iterator[str]:
+    tallies = records.tables.tallies
+    yield from _check_sequence("tallies", [row.sequence for row in tallies])
+    played: Counter[int] = Counter()
+    for row in tallies:
+        played[row.assignment_id] += row.tally.matches
+        if problem := _problem_of_tally(row.tally):
+            yield f"tally {row.sequence}: {problem}"
+    for assignment in records.assignments:
+        matches = played.pop(assignment.assignment_id, 0)
+        if matches != assignment.matches:
+            yield (
+                f"assignment {assignment.assignment_id}: {assignment.matches} matches, but its "
+                f"tallies have {matches}"
+            )
+    for assignment_id in played:
+        yield f"assignment {assignment_id}: has tallies, but was never decided"
+
+
+def _problem_of_tally(tally: Tally) -> str | None:
+    seats = len(tally.entrants)
+    if not seats == len(tally.return_sum) == len(tally.return_sum_of_squares):
+        return f"{seats} entrants, but returns of {len(tally.return_sum)}"
+    for pair in tally.pairs:
+        if not 0 <= pair.first < pair.second < seats:
+            return f"a pair of seats {pair.first} and {pair.second} of {seats}"
+        results = (pair.wins, pair.draws, pair.losses)
+        if min(results) < 0 or sum(results) != tally.matches:
+            return f"results {results} of {tally.matches} matches"
+    return None
+
+
+def _check_ratings(tables: Tables) -> Iterator[str]:
+    for row in tables.ratings.values():
+        size = len(row.entrants)
+        if (len(row.ratings), len(row.covariance)) != (size, size * size):
+            yield f"ratings of {row.population}: sizes do not fit {size} entrants"
+        if row.num_tallies > len(tables.tallies):
+            yield f"ratings of {row.population}: cover {row.num_tallies} tallies that are not there"
+
+
+def _check_sequence(name: str, sequences: list[int]) -> Iterator[str]:
+    if sequences != list(range(1, len(sequences) + 1)):
+        yield f"{name}: sequence numbers have gaps"
+
+
+def _check_checkpoints(run_dir: Path, tables: Tables) -> Iterator[str]:
+    for row in tables.checkpoints.values():
+        if row.state == "present":
+            yield from _compare(run_dir, row, without=frozenset())
+
+
+def _check_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
+    counts = Counter((row.policy, row.agent_steps) for row in tables.ghosts.values())
+    for (policy, agent_steps), count in counts.items():
+        if count > 1:
+            yield f"{policy}: {count} ghosts at {agent_steps} agent steps"
+    for row in tables.ghosts.values():
+        if row.player != ghost_id(row.policy, agent_steps=row.agent_steps):
+            yield f"{row.player}: it is of {row.policy} at {row.agent_steps} agent steps"
+        source = tables.checkpoints.get(row.checkpoint)
+        if source is None:
+            yield f"{row.player}: its checkpoint {row.checkpoint} was never recorded"
+        elif source.weights_digest != row.weights_digest:
+            yield f"{row.player}: its weights are not those of {row.checkpoint}"
+        if row.linked and not row.corrupt:
+            yield from _compare(run_dir, row, without=frozenset({OPTIMIZER}))
+
+
+def _compare(
+    run_dir: Path, row: CheckpointRow | GhostRow, *, without: frozenset[str]
+) -> Iterator[str]:
+    """Read every byte of a directory and compare it with its row."""
+    try:
+        manifest = verify_directory(resolve_key(run_dir, row.key), without=without)
+    except CheckpointError as error:
+        yield str(error)
+        return
+    for name in _facts(row):
+        says, recorded = getattr(manifest, name), getattr(row, name)
+        if says != recorded:
+            yield f"{row.key}: {name} is {says}, but {recorded} was recorded"
+
+
+def _facts(row: CheckpointRow | GhostRow) -> list[str]:
+    facts = ["weights_digest", "policy", "agent_steps", "generation"]
+    return [*facts, "digest", "learner_updates"] if isinstance(row, CheckpointRow) else facts
+
+
+def _expected(tables: Tables) -> list[str]:
+    """What the next resume does again, and what is known to be damaged."""
+    notes = [f"{row.player}: not linked yet" for row in tables.ghosts.values() if not row.linked]
+    notes += [f"{row.player}: corrupt" for row in tables.ghosts.values() if row.corrupt]
+    for row in tables.checkpoints.values():
+        if row.state in ("doomed", "corrupt"):
+            notes.append(f"{row.key}: {row.state}")
+    return notes
+
+
+def _leftovers(run_dir: Path, tables: Tables) -> list[str]:
+    """Temporary directories and unrecorded checkpoints."""
+    keys = [*list_directories(run_dir, "checkpoints"), *list_directories(run_dir, "ghosts")]
+    found = [
+        f"{key}: temporary directory" for key in keys if TEMPORARY.fullmatch(key.rsplit("/", 1)[1])
+    ]
+    return found + [f"{key}: not recorded" for key in unrecorded_checkpoints(run_dir, tables)]

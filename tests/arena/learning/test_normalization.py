@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.learning.normalization import MAX_COUNT, RunningNormalizer
+
+
+@given(
+    sizes=st.lists(st.integers(0, 1500), min_size=1, max_size=5),
+    offset=st.sampled_from([0.0, 1.0, -300.0]),
+    scale=st.sampled_from([1e-3, 1.0, 50.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_batches_add_up_to_what_numpy_says_of_all_rows(
+    sizes: list[int], offset: float, scale: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    batches = [
+        (offset + scale * rng.standard_normal((size, 3))).astype(np.float32) for size in sizes
+    ]
+    normalizer = RunningNormalizer(3)
+    for batch in batches:
+        assert normalizer.update(torch.from_numpy(batch))
+    rows = np.concatenate(batches).astype(np.float64)
+    assert normalizer.count.item() == len(rows)
+    if len(rows):
+        np.testing.assert_allclose(normalizer.mean, rows.mean(0), rtol=1e-5, atol=1e-5 * scale)
+        # Values near the offset carry a rounding error of float32, which limits small variances.
+        floor = (2**-23 * abs(offset)) ** 2
+        np.testing.assert_allclose(normalizer.variance, rows.var(0), rtol=1e-4, atol=10 * floor)
+
+
+def test_by_hand() -> None:
+    normalizer = RunningNormalizer(1)
+    normalizer.update(torch.tensor([[1.0], [3.0]]))  # mean 2, variance 1
+    normalizer.update(torch.tensor([[8.0]]))  # 1, 3, 8: mean 4, variance (9 + 1 + 16) / 3
+    assert normalizer.mean.item() == pytest.approx(4.0)
+    assert normalizer.variance.item() == pytest.approx(26 / 3)
+    assert normalizer.normalize(torch.tensor([[8.0]])).item() == pytest.approx(
+        4.0 / (26 / 3) ** 0.5
+    )
+
+
+def test_an_outlier_in_the_first_row_costs_no_precision() -> None:
+    rows = np.random.default_rng(0).standard_normal((5000, 1)).astype(np.float32)
+    rows[0] = 1e4
+    normalizer = RunningNormalizer(1)
+    normalizer.update(torch.from_numpy(rows))
+    np.testing.assert_allclose(normalizer.variance, rows.astype(np.float64).var(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.0, -1e6, 0.1])
+@pytest.mark.parametrize("num_rows", [1, 2, 1025])
+def test_constants_become_zero(constant: float, num_rows: int) -> None:
+    normalizer = RunningNormalizer(2)
+    rows = torch.full((num_rows, 2), constant)
+    normalizer.update(rows)
+    normalizer.update(rows)
+    assert normalizer.normalize(rows).abs().max() < 1e-3
+
+
+def test_fresh_is_the_identity_and_denormalize_is_the_inverse() -> None:
+    normalizer = RunningNormalizer(1)
+    values = torch.linspace(-5.0, 5.0, 11)
+    torch.testing.assert_close(normalizer.normalize(values), values)
+    normalizer.update(torch.tensor([[10.0], [14.0]]))
+    torch.testing.assert_close(normalizer.denormalize(normalizer.normalize(values)), values)
+
+
+def test_normalizing_moves_nothing() -> None:
+    normalizer = RunningNormalizer(1)
+    normalizer.update(torch.tensor([[1.0], [2.0]]))
+    before = {name: tensor.clone() for name, tensor in normalizer.state_dict().items()}
+    normalizer.normalize(torch.full((100, 1), 50.0))
+    normalizer.denormalize(torch.full((100, 1), 50.0))
+    after = normalizer.state_dict()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf"), 3e38])
+def test_a_batch_that_is_not_finite_is_ignored(poison: float) -> None:
+    normalizer = RunningNormalizer(1)
+    normalizer.update(torch.tensor([[1.0], [3.0]]))
+    assert not normalizer.update(torch.tensor([[0.0], [poison]]))
+    assert (normalizer.mean.item(), normalizer.variance.item()) == (2.0, 1.0)
+    assert normalizer.count.item() == 2.0
+
+
+def test_the_count_stays_where_float32_stops_being_exact() -> None:
+    normalizer = RunningNormalizer(1)
+    normalizer.count.fill_(MAX_COUNT - 1.0)
+    normalizer.update(torch.full((4096, 1), 2.0))
+    assert normalizer.count.item() == MAX_COUNT
+    # Still learning: 4096 of 2**24 + 4095 rows have the value 2.
+    assert normalizer.mean.item() == pytest.approx(2.0 * 4096 / (2**24 + 4095), rel=1e-5)

@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+from arena.envs.spaces import ObservationLayout, describe
+from arena.errors import ConfigError
+from arena.matches.actors import BotActor, RandomActor, make_bot
+
+BOARD = ObservationLayout.from_json(describe(gymnasium.spaces.Box(0.0, 1.0, (2, 3), np.float32)))
+
+
+def generator(seed: int = 1) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+class Scripted:
+    """Answers what it was given; remembers the question."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+        self.questions: list[tuple[Any, Any, str, float]] = []
+
+    def act(
+        self,
+        observation: Any,
+        action_mask: npt.NDArray[np.bool_] | None,
+        *,
+        agent: str,
+        rng: np.random.Generator,
+    ) -> Any:
+        self.questions.append((observation, action_mask, agent, rng.random()))
+        return self.answer
+
+
+def ask(bot: Scripted, *, mask: torch.Tensor | None = None, seed: int = 1) -> torch.Tensor:
+    actor = BotActor(bot, name="bot:tests:Scripted", layout=BOARD, num_actions=4)
+    observation = torch.arange(12.0).reshape(2, 6)
+    return actor.act(observation, mask, agent="player_1", generator=generator(seed))
+
+
+def test_random_is_uniform_over_legal_actions() -> None:
+    mask = torch.tensor([[True, False, True, True]]).expand(30_000, 4)
+    action = RandomActor(4).act(torch.zeros(30_000, 6), mask, agent="", generator=generator())
+    counts = torch.bincount(action, minlength=4)
+    assert action.dtype == torch.int64
+    assert counts[1] == 0
+    # Binomial(30000, 1/3): five standard deviations are 408.
+    assert all(abs(int(counts[legal]) - 10_000) < 408 for legal in (0, 2, 3))
+
+
+def test_random_without_a_mask_draws_from_all_actions() -> None:
+    action = RandomActor(3).act(torch.zeros(30_000, 6), None, agent="", generator=generator())
+    assert all(abs(int(count) - 10_000) < 408 for count in torch.bincount(action, minlength=3))
+
+
+def test_random_depends_on_the_generator_alone() -> None:
+    rows, mask = torch.zeros(50, 1), torch.ones(50, 9, dtype=torch.bool)
+    actor = RandomActor(9)
+    one = actor.act(rows, mask, agent="", generator=generator(1))
+    torch.rand(7)
+    assert torch.equal(one, actor.act(rows, mask, agent="", generator=generator(1)))
+    assert not torch.equal(one, actor.act(rows, mask, agent="", generator=generator(2)))
+
+
+def test_a_bot_sees_the_environments_own_observations() -> None:
+    bot = Scripted(np.array([3, 0]))
+    mask = torch.tensor([[False, False, False, True], [True, True, True, True]])
+    assert ask(bot, mask=mask).tolist() == [3, 0]
+    ((observation, seen_mask, agent, _),) = bot.questions
+    assert np.array_equal(observation, np.arange(12.0, dtype=np.float32).reshape(2, 2, 3))
+    assert np.array_equal(seen_mask, mask.numpy())
+    assert agent == "player_1"
+
+
+def test_a_bots_randomness_comes_from_the_generator() -> None:
+    bot = Scripted([0, 0])
+    for seed in (1, 1, 2):
+        ask(bot, seed=seed)
+    draws = [draw for *_, draw in bot.questions]
+    assert draws[0] == draws[1] != draws[2]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (np.array([0]), r"integers of shape \(2,\), got int64 of shape \(1,\)"),
+        (np.array([0.0, 1.0]), "got float64"),
+        (None, "got object"),
+        (np.array([0, 4]), r"actions in \[0, 4\), got 4"),
+        (np.array([-1, 0]), r"actions in \[0, 4\), got -1"),
+        (np.array([1, 0]), r"chose action 0, legal are \[1, 2\]"),
+    ],
+)
+def test_malformed_and_illegal_answers_are_refused(answer: object, text: str) -> None:
+    mask = torch.tensor([[True, True, True, True], [False, True, True, False]])
+    with pytest.raises(ConfigError, match=f"bot:tests:Scripted .*{text}"):
+        ask(Scripted(answer), mask=mask)
+
+
+def test_bots_are_found_by_their_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "bots_of_this_test.py").write_text(
+        "import numpy as np\n"
+        "class Last:\n"
+        "    def act(self, observation, action_mask, *, agent, rng):\n"
+        "        return np.full(len(observation), 3)\n"
+        "class Silent:\n"
+        "    pass\n"
+    )
+
+    def make(player: str) -> Any:
+        return make_bot(player, layout=BOARD, num_actions=4, launch_directory=str(tmp_path))
+
+    assert isinstance(make("bot:random"), RandomActor)
+    actor = make("bot:bots_of_this_test:Last")
+    assert actor.act(torch.zeros(2, 6), None, agent="x", generator=generator()).tolist() == [3, 3]
+    with pytest.raises(ConfigError, match="has no method act"):
+        make("bot:bots_of_this_test:Silent")
+
+
+@pytest.mark.parametrize("player", ["bot:greedy", "player/p000", "bot:"])
+def test_other_ids_are_no_bots(player: str) -> None:
+    with pytest.raises(ConfigError, match="a bot is bot:random or bot:package"):
+        make_bot(player, layout=BOARD, num_actions=4, launch_directory=".")

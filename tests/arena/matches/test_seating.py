@@ -1,0 +1,175 @@
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.errors import ConfigError
+from arena.matches.seating import is_cooperation, make_seats, pair_seatings, seatings_for
+from arena.types import Player, PlayerId, Seat, Seating
+
+TRAINEE = Player(player=PlayerId("player/p000"))
+
+
+def players(*names: str) -> tuple[Player, ...]:
+    return tuple(Player(player=PlayerId(name)) for name in names)
+
+
+def names(seating: Seating) -> list[str]:
+    return [player.player for player in seating.players]
+
+
+def duel_seats() -> tuple[Seat, ...]:
+    return make_seats(
+        agents=("x", "o"),
+        sides={"x": ("x",), "o": ("o",)},
+        populations={"player": ("x", "o")},
+    )
+
+
+def tag_seats() -> tuple[Seat, ...]:
+    return make_seats(
+        agents=("wolf_0", "wolf_1", "hare"),
+        sides={"wolves": ("wolf_0", "wolf_1"), "hares": ("hare",)},
+        populations={"wolf": ("wolf_0", "wolf_1"), "hare": ("hare",)},
+    )
+
+
+def test_each_side_of_one_population_is_a_seat() -> None:
+    assert duel_seats() == (
+        Seat(name="x", side="x", population="player", agents=("x",)),
+        Seat(name="o", side="o", population="player", agents=("o",)),
+    )
+
+
+def test_teammates_share_a_seat_in_the_environments_order() -> None:
+    seats = make_seats(
+        agents=("a1", "b1", "a2", "b2"),
+        sides={"a": ("a2", "a1"), "b": ("b1", "b2")},
+        populations={"all": ("a1", "b1", "a2", "b2")},
+    )
+    assert [(seat.name, seat.agents) for seat in seats] == [
+        ("a", ("a1", "a2")),
+        ("b", ("b1", "b2")),
+    ]
+
+
+def test_a_side_of_two_populations_has_two_seats_named_after_both() -> None:
+    seats = make_seats(
+        agents=("tank", "healer", "boss"),
+        sides={"heroes": ("tank", "healer"), "foes": ("boss",)},
+        populations={"front": ("tank", "boss"), "back": ("healer",)},
+    )
+    assert [(seat.name, seat.side, seat.population) for seat in seats] == [
+        ("heroes/front", "heroes", "front"),
+        ("heroes/back", "heroes", "back"),
+        ("foes", "foes", "front"),
+    ]
+
+
+def test_cooperation_has_home_and_away_with_the_same_agents() -> None:
+    sides = {"all": ("a", "b")}
+    seats = make_seats(agents=("a", "b"), sides=sides, populations={"team": ("a", "b")})
+    assert is_cooperation(sides)
+    assert [(seat.name, seat.side, seat.agents) for seat in seats] == [
+        ("home", "all", ("a", "b")),
+        ("away", "all", ("a", "b")),
+    ]
+
+
+def test_cooperation_of_two_populations_is_refused() -> None:
+    with pytest.raises(ConfigError, match="one population, got 2: p, q"):
+        make_seats(
+            agents=("a", "b"), sides={"all": ("a", "b")}, populations={"p": ("a",), "q": ("b",)}
+        )
+
+
+@pytest.mark.parametrize(
+    ("sides", "text"),
+    [
+        ({"a": ("a",)}, "'b' is in 0"),
+        ({"a": ("a", "b"), "b": ("b",)}, "'b' is in 2"),
+        ({"a": ("a",), "b": ("b", "c")}, "no agent 'c'"),
+    ],
+)
+def test_sides_must_partition_the_agents(sides: dict[str, tuple[str, ...]], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        make_seats(agents=("a", "b"), sides=sides, populations={"p": ("a", "b")})
+
+
+def test_mirror_gives_the_trainee_every_seat_of_its_population() -> None:
+    seatings = seatings_for(
+        TRAINEE, seats=duel_seats(), population="player", opponents={}, num_mirrors=2
+    )
+    assert [names(seating) for seating in seatings] == [["player/p000"] * 2] * 2
+
+
+@given(num_opponents=st.integers(0, 6), num_sides=st.integers(2, 5), num_mirrors=st.integers(0, 3))
+def test_trainee_meets_each_opponent_in_each_seat_once(
+    num_opponents: int, num_sides: int, num_mirrors: int
+) -> None:
+    agents = tuple(f"a{index}" for index in range(num_sides))
+    seats = make_seats(
+        agents=agents, sides={agent: (agent,) for agent in agents}, populations={"player": agents}
+    )
+    rivals = players(*(f"player/p{index:03d}@0" for index in range(1, num_opponents + 1)))
+    seatings = seatings_for(
+        TRAINEE,
+        seats=seats,
+        population="player",
+        opponents={"player": rivals},
+        num_mirrors=num_mirrors,
+    )
+    played = Counter(
+        (next(name for name in seated if name != TRAINEE.player), seated.index(TRAINEE.player))
+        for seated in map(names, seatings)
+        if set(seated) != {TRAINEE.player}
+    )
+    assert played == {(rival.player, seat): 1 for rival in rivals for seat in range(num_sides)}
+    assert len(seatings) == num_mirrors + num_opponents * num_sides
+
+
+def test_other_populations_are_filled_by_frozen_players_in_turn() -> None:
+    wolf = Player(player=PlayerId("wolf/p000"))
+    seatings = seatings_for(
+        wolf,
+        seats=tag_seats(),
+        population="wolf",
+        opponents={"hare": players("hare/p000@0", "hare/p001@0", "bot:random")},
+    )
+    assert [names(seating) for seating in seatings] == [
+        ["wolf/p000", "hare/p000@0"],
+        ["wolf/p000", "hare/p001@0"],
+        ["wolf/p000", "bot:random"],
+    ]
+
+
+def test_a_seat_of_another_population_without_players_is_refused() -> None:
+    with pytest.raises(ValueError, match="no player of population 'hare'"):
+        seatings_for(TRAINEE, seats=tag_seats(), population="wolf", opponents={})
+
+
+def test_in_cooperation_the_trainee_has_all_agents() -> None:
+    seats = make_seats(agents=("a",), sides={"all": ("a",)}, populations={"player": ("a",)})
+    seatings = seatings_for(
+        TRAINEE, seats=seats, population="player", opponents={"player": players("bot:random")}
+    )
+    assert [names(seating) for seating in seatings] == [["player/p000", "player/p000"]]
+
+
+def test_two_players_swap_seats() -> None:
+    home, away = players("A", "B")
+    assert [names(s) for s in pair_seatings(home, away, seats=duel_seats())] == [
+        ["A", "B"],
+        ["B", "A"],
+    ]
+
+
+def test_two_players_on_three_sides_have_every_seat_alone_and_with_themselves() -> None:
+    agents = ("a", "b", "c")
+    seats = make_seats(
+        agents=agents, sides={agent: (agent,) for agent in agents}, populations={"p": agents}
+    )
+    home, away = players("A", "B")
+    seatings = ["".join(names(s)) for s in pair_seatings(home, away, seats=seats)]
+    assert seatings == ["ABB", "BAB", "BBA", "BAA", "ABA", "AAB"]

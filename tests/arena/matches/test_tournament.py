@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from arena.errors import ConfigError
+from arena.matches.seating import make_seats
+from arena.matches.tournament import Contender, TournamentResult, play_tournament
+
+
+class Strength:
+    """Its action is its strength."""
+
+    reads_agent = False
+
+    def __init__(self, action: int) -> None:
+        self.action = action
+
+    def act(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        agent: str,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        return torch.full((len(observation),), self.action)
+
+
+def contender(name: str, action: int, *populations: str) -> Contender:
+    return Contender(
+        name=name, actors={population: Strength(action) for population in populations or ("p",)}
+    )
+
+
+def tournament(
+    env: Any, contenders: list[Contender], *, num_matches: int, sides: dict[str, tuple[str, ...]]
+) -> TournamentResult:
+    return play_tournament(
+        env,
+        contenders=contenders,
+        num_matches=num_matches,
+        seats=make_seats(agents=env.agents, sides=sides, populations=env.populations),
+        sides=sides,
+        seed=3,
+        generator=torch.Generator().manual_seed(3),
+    )
+
+
+def payoff_env(scripted_env: Any, agents: tuple[str, ...], *, num_envs: int) -> Any:
+    """One step; each agent's reward is its action."""
+    env = scripted_env(
+        num_envs=num_envs,
+        agents=agents,
+        populations={"p": agents},
+        in_turns=False,
+        num_sides=len(agents),
+        length=lambda seed, episode: 1,
+    )
+    env.reward = lambda seed, episode, step, agent: float(
+        next(row[4] for row in reversed(env.decisions) if row[:4] == (seed, episode, step, agent))
+    )
+    return env
+
+
+@pytest.mark.parametrize("num_envs", [1, 4, 64])
+def test_every_ordered_pair_plays_exactly_n_matches(scripted_env: Any, num_envs: int) -> None:
+    env = payoff_env(scripted_env, ("a", "b"), num_envs=num_envs)
+    result = tournament(
+        env,
+        [contender("strong", 2), contender("weak", 1), contender("feeble", 1)],
+        num_matches=5,
+        sides={"a": ("a",), "b": ("b",)},
+    )
+    rows = {
+        (r.home, r.away): (r.matches, r.wins, r.draws, r.losses, r.score, r.mean_return)
+        for r in result.pairs
+    }
+    assert rows == {
+        ("strong", "weak"): (5, 5, 0, 0, 1.0, 2.0),
+        ("strong", "feeble"): (5, 5, 0, 0, 1.0, 2.0),
+        ("weak", "strong"): (5, 0, 0, 5, 0.0, 1.0),
+        ("weak", "feeble"): (5, 0, 5, 0, 0.5, 1.0),
+        ("feeble", "strong"): (5, 0, 0, 5, 0.0, 1.0),
+        ("feeble", "weak"): (5, 0, 5, 0, 0.5, 1.0),
+    }
+    first = result.pairs[0]
+    assert first.seats == {"a": "strong", "b": "weak"}
+    assert [(t.entrants, t.matches) for t in result.tallies[:1]] == [(("strong", "weak"), 5)]
+
+
+def test_with_three_sides_home_has_each_seat_in_turn(scripted_env: Any) -> None:
+    agents = ("a", "b", "c")
+    env = payoff_env(scripted_env, agents, num_envs=8)
+    result = tournament(
+        env,
+        [contender("strong", 2), contender("weak", 1)],
+        num_matches=6,
+        sides={agent: (agent,) for agent in agents},
+    )
+    played = {tally.entrants: tally.matches for tally in result.tallies}
+    assert played == {
+        ("strong", "weak", "weak"): 2,
+        ("weak", "strong", "weak"): 2,
+        ("weak", "weak", "strong"): 2,
+        ("weak", "strong", "strong"): 2,
+        ("strong", "weak", "strong"): 2,
+        ("strong", "strong", "weak"): 2,
+    }
+    # Compared with two rivals in each match.
+    assert [(r.matches, r.wins, r.losses, r.score) for r in result.pairs] == [
+        (6, 12, 0, 1.0),
+        (6, 0, 12, 0.0),
+    ]
+
+
+def test_cooperation_compares_two_plays_of_the_same_episodes(scripted_env: Any) -> None:
+    env = payoff_env(scripted_env, ("a", "b"), num_envs=3)
+    env.num_sides = 1
+    result = tournament(
+        env,
+        [contender("strong", 2), contender("weak", 1)],
+        num_matches=4,
+        sides={"all": ("a", "b")},
+    )
+    first, second = result.pairs
+    assert first.seats == {"home": "strong", "away": "weak"}
+    assert (first.matches, first.wins, first.draws, first.losses) == (4, 4, 0, 0)
+    assert (second.wins, second.losses, second.mean_return) == (0, 4, 1.0)
+
+
+def test_contenders_of_different_populations_meet_in_the_order_that_fits(
+    scripted_env: Any,
+) -> None:
+    env = payoff_env(scripted_env, ("a", "b"), num_envs=3)
+    env.populations = {"wolf": ("a",), "hare": ("b",)}
+    contenders = [
+        contender("a wolf", 2, "wolf"),
+        contender("a hare", 1, "hare"),
+        contender("bot:random", 1, "wolf", "hare"),
+    ]
+    result = tournament(env, contenders, num_matches=2, sides={"a": ("a",), "b": ("b",)})
+    assert [(r.home, r.away) for r in result.pairs] == [
+        ("a wolf", "a hare"),
+        ("a wolf", "bot:random"),
+        ("bot:random", "a hare"),
+    ]
+    with pytest.raises(ConfigError, match="no two of"):
+        tournament(
+            env,
+            [contender("x", 1, "wolf"), contender("y", 1, "wolf")],
+            num_matches=1,
+            sides={"a": ("a",), "b": ("b",)},
+        )
+
+
+@pytest.mark.parametrize("names", [["A"], ["A", "A"]])
+def test_names_must_be_distinct(scripted_env: Any, names: list[str]) -> None:
+    with pytest.raises(ValueError, match="two or more distinct names"):
+        tournament(
+            payoff_env(scripted_env, ("a", "b"), num_envs=1),
+            [contender(name, 1) for name in names],
+            num_matches=1,
+            sides={"a": ("a",), "b": ("b",)},
+        )

@@ -1,0 +1,140 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.record_writer import masked_crc32c
+
+from arena.errors import ConfigError
+from arena.metrics.jsonl import JsonlSink
+from arena.metrics.sink import Sink, make_sinks
+from arena.metrics.tensorboard import TensorboardSink
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def scalars(directory: Path) -> list[tuple[str, int, float]]:
+    """Read TensorBoard's record format: length u64, crc u32, bytes, crc u32."""
+    found = []
+    for path in sorted(directory.glob("events.out.tfevents.*")):
+        data, position = path.read_bytes(), 0
+        while position < len(data):
+            length = int.from_bytes(data[position : position + 8], "little")
+            payload = data[position + 12 : position + 12 + length]
+            crc = int.from_bytes(data[position + 12 + length : position + 16 + length], "little")
+            assert crc == masked_crc32c(payload)
+            event = Event.FromString(payload)
+            found += [(v.tag, event.step, v.simple_value) for v in event.summary.value]
+            position += 16 + length
+    return found
+
+
+def test_jsonl_appends_lines_that_are_on_disk_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    sink = JsonlSink(path)
+    sink.write("player/p001", 128, {"losses/policy": -0.5})
+    sink.write("player/p002", 256, {"losses/policy": 0.25, "rollout/length": 3})
+    assert lines(path) == [
+        {"policy": "player/p001", "agent_steps": 128, "losses/policy": -0.5},
+        {"policy": "player/p002", "agent_steps": 256, "losses/policy": 0.25, "rollout/length": 3},
+    ]
+    sink.close()
+
+
+def test_jsonl_refuses_a_number_that_is_not_finite(tmp_path: Path) -> None:
+    sink = JsonlSink(tmp_path / "metrics.jsonl")
+    with pytest.raises(ValueError, match="JSON compliant"):
+        sink.write("player/p001", 1, {"losses/policy": float("nan")})
+    sink.close()
+    assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
+@given(cut=st.integers(min_value=0, max_value=200))
+def test_jsonl_survives_a_crash_at_any_byte(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("run") / "metrics.jsonl"
+    sink = JsonlSink(path)
+    for step in range(4):
+        sink.write("player/p001", step, {"losses/value": 1.0})
+    sink.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:cut])
+    complete = whole[:cut].count(b"\n")
+
+    again = JsonlSink(path)
+    again.write("player/p001", 99, {})
+    again.close()
+    assert [line["agent_steps"] for line in lines(path)] == [*range(complete), 99]
+
+
+def test_jsonl_cuts_a_torn_line_longer_than_a_block(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"agent_steps": 1}\n' + b"x" * 200_000)
+    JsonlSink(path).close()
+    assert path.read_bytes() == b'{"agent_steps": 1}\n'
+
+
+def test_tensorboard_has_a_directory_per_policy_and_counts_agent_steps(tmp_path: Path) -> None:
+    sink = TensorboardSink(tmp_path)
+    sink.write("player/p001", 128, {"losses/policy": -0.5})
+    sink.write("player/p002", 512, {"losses/policy": 0.25})
+    sink.write("player/p001", 256, {"losses/policy": -0.75})
+    sink.close()
+    assert scalars(tmp_path / "player/p001") == [
+        ("losses/policy", 128, -0.5),
+        ("losses/policy", 256, -0.75),
+    ]
+    assert scalars(tmp_path / "player/p002") == [("losses/policy", 512, 0.25)]
+
+
+def test_tensorboard_loses_nothing_when_writers_are_closed_and_opened_again(tmp_path: Path) -> None:
+    sink = TensorboardSink(tmp_path, max_open_writers=1)
+    for step in range(3):
+        sink.write("player/p001", step, {"a/b": 1.0})
+        sink.write("player/p002", step, {"a/b": 2.0})
+    sink.close()
+    assert sorted(scalars(tmp_path / "player/p001")) == [("a/b", step, 1.0) for step in range(3)]
+    assert sorted(scalars(tmp_path / "player/p002")) == [("a/b", step, 2.0) for step in range(3)]
+
+
+def test_make_sinks_opens_what_is_named(tmp_path: Path) -> None:
+    sinks: tuple[Sink, ...] = make_sinks(["tensorboard", "jsonl"], tmp_path)
+    for sink in sinks:
+        sink.write("player/p001", 7, {"a/b": 3.0})
+        sink.flush()
+        sink.close()
+    assert lines(tmp_path / "metrics.jsonl")[0]["agent_steps"] == 7
+    assert scalars(tmp_path / "tensorboard/player/p001") == [("a/b", 7, 3.0)]
+
+
+def test_make_sinks_takes_a_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "my_sinks.py"
+    module.write_text(
+        "class Mine:\n    def __init__(self, run_dir):\n        self.run_dir = run_dir\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    (sink,) = make_sinks(["my_sinks:Mine"], tmp_path / "run")
+    assert sink.run_dir == tmp_path / "run"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["wandb", "no_such_module:Sink", "json:NoSuchSink"])
+def test_make_sinks_names_what_it_cannot_open(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        make_sinks([name], tmp_path)
+
+
+def test_the_controller_can_import_sinks_without_torch() -> None:
+    code = (
+        "import sys, arena.metrics.sink, arena.metrics.jsonl, arena.metrics.tensorboard\n"
+        "assert not {'torch', 'tensorboardX', 'numpy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from arena.config import NetworkConfig
+from arena.networks.actor_critic import ActorCritic
+from arena.networks.make import make_actor_critic
+
+
+def make(*, seed: int = 3, normalize: bool = True, hidden: tuple[int, ...] = (8, 6)) -> ActorCritic:
+    network = NetworkConfig(hidden_sizes=hidden, normalize_observations=normalize)
+    return make_actor_critic(network, observation_size=5, num_actions=4, seed=seed)
+
+
+def test_weights_are_a_function_of_the_seed_and_touch_no_global_state() -> None:
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first = make().state_dict()
+    assert torch.equal(state, torch.get_rng_state())
+    torch.manual_seed(2)
+    second = make().state_dict()
+    assert list(first) == list(second)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(first["trunk.0.weight"], make(seed=4).state_dict()["trunk.0.weight"])
+
+
+def test_names_are_those_of_the_checkpoint_format() -> None:
+    normalizer = ["mean", "variance", "count"]
+    layers = ["trunk.0.weight", "trunk.0.bias", "trunk.2.weight", "trunk.2.bias"]
+    assert set(make().state_dict()) == {
+        *(f"observation_normalizer.{name}" for name in normalizer),
+        *(f"return_normalizer.{name}" for name in normalizer),
+        *layers,
+        "head.weight",
+        "head.bias",
+    }
+    assert not any("observation" in name for name in make(normalize=False).state_dict())
+
+
+def test_initialisation_is_orthogonal_with_the_right_gains() -> None:
+    weights = make().state_dict()
+    first, head = weights["trunk.0.weight"], weights["head.weight"]
+    # 8 x 5 with orthonormal columns times sqrt(2); 5 x 6 with orthonormal rows times 0.01.
+    torch.testing.assert_close(first.T @ first, 2.0 * torch.eye(5))
+    torch.testing.assert_close(head @ head.T, 1e-4 * torch.eye(5), rtol=0, atol=1e-9)
+    assert not weights["head.bias"].any()
+
+
+@pytest.mark.parametrize("hidden", [(), (7,), (8, 6)])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_forward_agrees_with_numpy(hidden: tuple[int, ...], normalize: bool) -> None:
+    network = make(hidden=hidden, normalize=normalize)
+    generator = torch.Generator().manual_seed(0)
+    observation = 3.0 * torch.randn(20, 5, generator=generator) + 1.0
+    if network.observation_normalizer is not None:
+        network.observation_normalizer.update(observation)
+    network.return_normalizer.update(torch.tensor([[1.0], [5.0]]))  # mean 3, deviation 2
+    features = observation.double().numpy()
+    if normalize:
+        features = (features - features.mean(0)) / np.sqrt(features.var(0) + 1e-8)
+    weights = {name: tensor.double().numpy() for name, tensor in network.state_dict().items()}
+    for layer in range(len(hidden)):
+        features = np.maximum(
+            features @ weights[f"trunk.{2 * layer}.weight"].T + weights[f"trunk.{2 * layer}.bias"],
+            0.0,
+        )
+    outputs = features @ weights["head.weight"].T + weights["head.bias"]
+    mask = torch.rand(20, 4, generator=generator) < 0.5
+    logits = network.logits(observation, mask).detach()
+    np.testing.assert_allclose(logits[mask], outputs[:, :4][mask.numpy()], atol=1e-5)
+    assert (logits[~mask] == torch.finfo(torch.float32).min).all()
+    value = network.value(observation).detach()
+    np.testing.assert_allclose(value, outputs[:, 4] * 2.0 + 3.0, atol=1e-5)
+
+
+def test_observations_are_clipped_after_normalization() -> None:
+    network = make()
+    far = torch.tensor([[1e6, -1e6, 0.0, 0.0, 0.0]])
+    assert network.normalize_observation(far).tolist() == [[10.0, -10.0, 0.0, 0.0, 0.0]]
+
+
+def test_outputs_are_float32_under_autocast() -> None:
+    network = make()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits, value = network(torch.zeros(2, 5))
+    assert logits.dtype == value.dtype == torch.float32

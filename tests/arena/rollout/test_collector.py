@@ -1,0 +1,365 @@
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from arena.config import RandomOpenings
+from arena.matches.seating import make_seats
+from arena.rollout.buffer import Rollout
+from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
+from arena.types import Entrant, PolicyId, Seat
+
+DUEL_SIDES = {"a": ("a",), "b": ("b",)}
+DUEL = make_seats(agents=("a", "b"), sides=DUEL_SIDES, populations={"player": ("a", "b")})
+Where = tuple[float, ...]
+
+
+class EchoAlgorithm:
+    """Values and log-probabilities say which decision they belong to."""
+
+    rollout_length = 7
+    gamma = 0.5
+    gae_lambda = 0.0
+    learner_updates = 0
+
+    def __init__(self, action: int = 1) -> None:
+        self.action = action
+        self.seen: list[Where] = []
+
+    def act(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        generator: torch.Generator,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        self.seen += [tuple(row) for row in observation.tolist()]
+        action = torch.full((len(observation),), self.action)
+        return action, -self.value(observation), self.value(observation)
+
+    def value(self, observation: torch.Tensor) -> torch.Tensor:
+        seed, episode, step, agent = observation.unbind(1)
+        return 1000 * seed + 100 * episode + 10 * step + agent
+
+    def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
+        return {}
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        return {}
+
+    def optimizer_state(self) -> dict[str, torch.Tensor]:
+        return {}
+
+    def load(
+        self,
+        weights: Mapping[str, torch.Tensor],
+        optimizer_state: Mapping[str, torch.Tensor] | None,
+        *,
+        learner_updates: int,
+    ) -> None:
+        self.learner_updates = learner_updates
+
+
+class Fixed:
+    reads_agent = False
+
+    def __init__(self, action: int) -> None:
+        self.action = action
+
+    def act(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        agent: str,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        return torch.full((len(observation),), self.action)
+
+
+class CountingProgress:
+    def __init__(self) -> None:
+        self.turns = 0
+        self.agent_steps = 0
+
+    def advance(self, agent_steps: int = 0) -> None:
+        self.turns += 1
+        self.agent_steps += agent_steps
+
+
+def learning(name: str = "player/p000", action: int = 1) -> Learning:
+    return Learning(policy=PolicyId(name), algorithm=EchoAlgorithm(action))
+
+
+def make_collector(
+    env: Any,
+    *blocks: Sequence[SeatedPlayer],
+    openings: RandomOpenings | None = None,
+    seats: tuple[Seat, ...] = DUEL,
+    sides: Sequence[str] = ("a", "b"),
+    progress: CountingProgress | None = None,
+    seed: int = 1,
+) -> Collector:
+    return Collector(
+        env,
+        seeds=range(env.num_envs),
+        blocks=[
+            TrainingBlock(
+                entrants=tuple(Entrant(f"block{index}-{s}") for s in range(len(players))),
+                players=tuple(players),
+            )
+            for index, players in enumerate(blocks)
+        ],
+        seats=seats,
+        sides=sides,
+        populations=env.populations,
+        num_actions=dict.fromkeys(env.populations, 3),
+        openings=openings or RandomOpenings(),
+        generator=torch.Generator().manual_seed(seed),
+        progress=progress or CountingProgress(),
+    )
+
+
+def stored(rollouts: Sequence[Rollout]) -> list[Where]:
+    return [tuple(row) for rollout in rollouts for row in rollout.observation.tolist()]
+
+
+def carried_out(env: Any) -> list[Where]:
+    return [tuple(map(float, row[:4])) for row in env.decisions]
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_in_mirror_play_every_decision_trains_exactly_once(
+    scripted_env: Any, in_turns: bool
+) -> None:
+    env = scripted_env(
+        num_envs=3, in_turns=in_turns, length=lambda seed, episode: 2 + seed + episode % 3
+    )
+    me = learning()
+    progress = CountingProgress()
+    collector = make_collector(env, (me, me), progress=progress)
+    rollouts = [rollout for _ in range(4) for _, rollout in collector.collect()]
+
+    seen = Counter(stored(rollouts))
+    decided = carried_out(env)
+    assert max(seen.values()) == 1
+    left_out = set(decided) - set(seen)
+    assert set(seen) <= set(decided)
+    # Only an agent that waits for its turn when a rollout ends has a decision without successor.
+    assert len(left_out) <= (4 * 3 if in_turns else 0)
+    assert collector.agent_steps == {"player/p000": len(decided)}
+    assert sum(rollout.agent_steps for rollout in rollouts) == len(decided)
+    assert (progress.turns, progress.agent_steps) == (4 * 7, len(decided))
+
+
+def test_what_is_stored_belongs_together(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=3, length=lambda seed, episode: 3 + seed)
+    me = learning()
+    ((_, rollout),) = make_collector(env, (me, me)).collect()
+    value = me.algorithm.value(rollout.observation)
+    assert len(rollout) > 0
+    assert torch.equal(rollout.value, value)
+    assert torch.equal(rollout.log_prob, -value)
+    assert rollout.action_mask is not None
+    # Action 0 is illegal at even steps.
+    assert torch.equal(rollout.action_mask[:, 0], rollout.observation[:, 2] % 2 == 1)
+
+
+def test_frozen_players_decide_in_their_seats_and_are_not_stored(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=5, length=lambda seed, episode: 2 + (seed + episode) % 3)
+    me, ghost, bot = learning(action=1), Fixed(2), Fixed(2)
+    collector = make_collector(env, (me, ghost), (bot, me))
+    rollouts = [rollout for _ in range(3) for _, rollout in collector.collect()]
+    # Five environments in two blocks: three and two.
+    own_agent = {0: 0, 1: 0, 2: 0, 3: 1, 4: 1}
+    assert {(int(seed), int(agent)) for seed, _, _, agent in stored(rollouts)} == set(
+        own_agent.items()
+    )
+    for seed, _, _, agent, action in env.decisions:
+        assert action == (1 if own_agent[seed] == agent else 2)
+    own = [row for row in env.decisions if own_agent[row[0]] == row[3]]
+    assert collector.agent_steps == {"player/p000": len(own)}
+
+
+def test_opponents_never_change_within_an_episode(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=8, length=lambda seed, episode: 5)
+    me = learning(action=1)
+    ghosts = [Fixed(1), Fixed(2)]
+    collector = make_collector(env, (me, ghosts[0]), (me, ghosts[1]))
+    for _ in range(5):
+        collector.collect()
+    by_episode: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for seed, episode, _, agent, action in env.decisions:
+        if agent == 1:
+            by_episode[seed, episode].add(action)
+    assert len(by_episode) > 8
+    assert all(len(actions) == 1 for actions in by_episode.values())
+
+
+def test_tallies_name_the_block_and_count_finished_episodes(scripted_env: Any) -> None:
+    env = scripted_env(
+        num_envs=4,
+        length=lambda seed, episode: 3,
+        reward=lambda seed, episode, step, agent: float(agent == 0),
+    )
+    me, ghost = learning(), Fixed(2)
+    collector = make_collector(env, (me, ghost), (ghost, me))
+    collector.collect()
+    # Seven steps: two whole episodes of three in each environment, one unfinished.
+    assert [
+        (t.entrants, t.matches, t.pairs[0].wins, t.return_sum, t.length_sum)
+        for t in collector.tallies()
+    ] == [
+        (("block0-0", "block0-1"), 4, 4, (12.0, 0.0), 12),
+        (("block1-0", "block1-1"), 4, 4, (12.0, 0.0), 12),
+    ]
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+def test_random_openings_are_neither_trained_on_nor_counted(
+    scripted_env: Any, in_turns: bool
+) -> None:
+    env = scripted_env(num_envs=16, in_turns=in_turns, length=lambda seed, episode: 6)
+    algorithm = EchoAlgorithm(action=1)
+    me = Learning(policy=PolicyId("player/p000"), algorithm=algorithm)
+    collector = make_collector(env, (me, me), openings=RandomOpenings(share=1.0, max_decisions=3))
+    rollouts = [rollout for _ in range(6) for _, rollout in collector.collect()]
+    chosen = set(algorithm.seen)
+    episodes: dict[tuple[int, int], list[bool]] = defaultdict(list)
+    random_actions = set()
+    for seed, episode, step, agent, action in env.decisions:
+        is_random = (float(seed), float(episode), float(step), float(agent)) not in chosen
+        episodes[seed, episode].append(is_random)
+        random_actions |= {action} if is_random else set()
+    whole = [rows for (_, episode), rows in episodes.items() if episode < 7]
+    assert len(whole) == 16 * 7
+    openings = [sum(rows) for rows in whole]
+    # Openings come first and have one to three decisions, whoever makes them.
+    assert all(all(rows[:length]) for rows, length in zip(whole, openings, strict=True))
+    assert set(openings) == {1, 2, 3}
+    assert random_actions == {0, 1, 2}
+
+    assert set(stored(rollouts)) <= chosen
+    assert collector.agent_steps == {me.policy: len(chosen)}
+    assert sum(rollout.agent_steps for rollout in rollouts) == len(chosen)
+    assert collector.tallies() == ()
+    assert sum(tally.matches for tally in collector.episodes()) == 16 * 7
+
+
+def test_a_share_of_episodes_has_openings_and_only_those_are_void(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=32, length=lambda seed, episode: 1)
+    me = learning(action=1)
+    collector = make_collector(env, (me, me), openings=RandomOpenings(share=0.25, max_decisions=1))
+    for _ in range(4):
+        collector.collect()
+    matches = sum(tally.matches for tally in collector.tallies())
+    # Every episode is one decision: trained on, or random and void.
+    assert matches == collector.agent_steps[me.policy]
+    num_episodes = 32 * 28
+    # Binomial(896, 3/4): five standard deviations are 65.
+    assert abs(matches - 0.75 * num_episodes) < 65
+    assert sum(tally.matches for tally in collector.episodes()) == num_episodes
+
+
+def test_truncation_bootstraps_from_the_last_observation(scripted_env: Any) -> None:
+    env = scripted_env(
+        num_envs=2,
+        in_turns=False,
+        truncates=True,
+        length=lambda seed, episode: 2,
+        reward=lambda seed, episode, step, agent: 1.0,
+    )
+    me = learning()
+    ((_, rollout),) = make_collector(env, (me, Fixed(2))).collect()
+    target = dict(zip(stored([rollout]), rollout.return_.tolist(), strict=True))
+    # With lambda 0: r + gamma * V(next), and V = 1000 seed + 100 episode + 10 step + agent.
+    assert target[1.0, 0.0, 0.0, 0.0] == 1 + 0.5 * 1010
+    assert target[1.0, 0.0, 1.0, 0.0] == 1 + 0.5 * 1020
+    assert target[1.0, 1.0, 1.0, 0.0] == 1 + 0.5 * 1120
+
+
+def test_termination_does_not_bootstrap_and_the_end_of_a_rollout_does(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=1, in_turns=False, length=lambda seed, episode: 4)
+    me = learning()
+    ((_, rollout),) = make_collector(env, (me, Fixed(2))).collect()
+    target = dict(zip(stored([rollout]), rollout.return_.tolist(), strict=True))
+    assert target[0.0, 0.0, 3.0, 0.0] == 0.0
+    # The seventh step is step 2 of episode 1; next comes step 3.
+    assert target[0.0, 1.0, 2.0, 0.0] == 0.5 * 130
+
+
+def test_two_populations_learn_at_once(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=3, in_turns=False, populations={"wolf": ("a",), "hare": ("b",)})
+    seats = make_seats(agents=("a", "b"), sides=DUEL_SIDES, populations=env.populations)
+    wolf, hare = learning("wolf/p000", 1), learning("hare/p000", 2)
+    collector = make_collector(env, (wolf, hare), seats=seats)
+    rollouts = {who.policy: rollout for who, rollout in collector.collect()}
+    assert {row[3] for row in stored([rollouts[wolf.policy]])} == {0.0}
+    assert {row[3] for row in stored([rollouts[hare.policy]])} == {1.0}
+    assert set(rollouts[hare.policy].action.tolist()) == {2}
+    assert collector.agent_steps == {"wolf/p000": 21, "hare/p000": 21}
+
+
+def test_two_policies_of_a_population_learn_against_each_other(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=4, length=lambda seed, episode: 4)
+    one, other = learning("player/p000", 1), learning("player/p001", 2)
+    collector = make_collector(env, (one, other), (other, one))
+    rollouts = {who.policy: rollout for who, rollout in collector.collect()}
+    for policy, seat_of_seed in (("player/p000", (0, 0, 1, 1)), ("player/p001", (1, 1, 0, 0))):
+        seen = stored([rollouts[PolicyId(policy)]])
+        assert {(int(row[0]), int(row[3])) for row in seen} == set(enumerate(seat_of_seed))
+    assert sum(collector.agent_steps.values()) == len(env.decisions)
+
+
+def test_in_cooperation_the_policy_has_all_agents(scripted_env: Any) -> None:
+    env = scripted_env(
+        num_envs=2,
+        in_turns=False,
+        num_sides=1,
+        reward=lambda seed, episode, step, agent: float(1 + agent),
+    )
+    sides = {"all": ("a", "b")}
+    seats = make_seats(agents=("a", "b"), sides=sides, populations=env.populations)
+    me = learning()
+    collector = make_collector(env, (me, me), seats=seats, sides=("all",))
+    collector.collect()
+    assert collector.agent_steps == {"player/p000": 2 * 2 * 7}
+    (tally,) = collector.tallies()
+    # Two episodes of three steps in each environment; 1.5 is the mean reward of the two agents.
+    assert (tally.matches, tally.pairs, tally.return_sum) == (4, (), (18.0, 18.0))
+
+
+def test_the_same_seed_gives_the_same_rollout(scripted_env: Any) -> None:
+    def collect(seed: int) -> tuple[list[Any], Rollout]:
+        env = scripted_env(num_envs=4)
+        me = learning()
+        openings = RandomOpenings(share=0.5, max_decisions=2)
+        collector = make_collector(env, (me, me), openings=openings, seed=seed)
+        ((_, rollout),) = collector.collect()
+        return env.decisions, rollout
+
+    decisions, rollout = collect(1)
+    again, rollout_again = collect(1)
+    assert decisions == again
+    assert torch.equal(rollout.return_, rollout_again.return_)
+    assert collect(2)[0] != decisions
+
+
+def test_somebody_must_learn(scripted_env: Any) -> None:
+    with pytest.raises(ValueError, match="nobody learns"):
+        make_collector(scripted_env(num_envs=1), (Fixed(1), Fixed(1)))
+
+
+def test_a_policy_cannot_sit_in_another_populations_seat(scripted_env: Any) -> None:
+    with pytest.raises(ValueError, match="wolf/p000 cannot sit"):
+        make_collector(scripted_env(num_envs=1), (learning("wolf/p000"), Fixed(1)))
+
+
+def test_more_blocks_than_environments_are_refused(scripted_env: Any) -> None:
+    me = learning()
+    with pytest.raises(ValueError, match="1 to 1 blocks fit 1 environments, got 2"):
+        make_collector(scripted_env(num_envs=1), (me, me), (me, me))

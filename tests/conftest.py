@@ -1,0 +1,49 @@
+"""Every process that a test starts is gone when the tests are."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MARKER = "ARENA_TEST_RUN"
+GRACE_S = 5.0
+
+
+def processes_with(marker: bytes) -> dict[int, str]:
+    """Processes whose environment holds the marker, this one left out: their command lines."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
+        try:
+            variables = (entry / "environ").read_bytes().split(b"\0")
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it has ended, or is another user's
+        if marker in variables and pid != os.getpid():
+            found[pid] = command.strip()
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_process_survives() -> Iterator[None]:
+    """Mark what this worker starts through the environment; fail if any of it is left at the end.
+
+    The mark differs for each pytest-xdist worker, so workers do not blame each other.
+    """
+    value = str(uuid.uuid4())
+    os.environ[MARKER] = value
+    yield
+    del os.environ[MARKER]
+    marker = f"{MARKER}={value}".encode()
+    deadline_s = time.monotonic() + GRACE_S
+    while (left := processes_with(marker)) and time.monotonic() < deadline_s:
+        time.sleep(0.05)  # a killed process may need a moment to go
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert not left, f"processes that outlived the tests: {left}"

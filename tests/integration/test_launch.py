@@ -1,0 +1,212 @@
+"""A population from the command line: real processes, real sockets, a real environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.integration.conftest import ARENA, Command, start
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
+
+SMALL = (
+    "environment.num_envs=16",
+    "environment.random_openings.share=0",
+    "populations.player.size=3",
+    "populations.player.network.hidden_sizes=[16]",
+    "populations.player.hyperparameters.rollout_length=8",
+    "pbt.ready_agent_steps=2000",
+    "pbt.warm_up_agent_steps=2000",
+    "pbt.min_matches=20",
+    "pbt.min_rating_gap=1",
+    "ghosts.every_agent_steps=2000",
+    "assignment.agent_steps=1000",
+    "evaluation.share=0.2",
+    "metrics.sinks=[jsonl]",
+    "seed=3",
+)
+STEPS = "stop.agent_steps_per_policy=6000"
+
+
+def launch_arguments(run: Path, *more: str) -> list[str | Path]:
+    """A run of tic-tac-toe that takes some seconds."""
+    return ["launch", "tictactoe", *SMALL, "stop.duration_s=null", *more, "--run-dir", run]
+
+
+def processes_of(run: Path) -> list[psutil.Process]:
+    """Learner processes of a run."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = process.info["cmdline"] or []
+        if any(str(run) in part for part in line) and "arena.learners.process" in line:
+            found.append(process)
+    return found
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Iterator[Path]:
+    """A place for a run; no process of it may be left behind."""
+    run = tmp_path / "run"
+    yield run
+    wait_until(lambda: not processes_of(run), timeout_s=5.0)
+
+
+def test_a_population_trains_is_inspected_verified_and_exits_clean(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
+) -> None:
+    arena(*launch_arguments(run_dir, STEPS, "--learners", "2"))
+    status = arena_json("league", run_dir, "status")
+    assert status["state"] == "finished"
+    assert status["agent_steps"] >= 18_000
+    assert status["champion"]["player"]["rating"] is not None
+    standings = arena_json("league", run_dir)["populations"]["player"]
+    assert {line["kind"] for line in standings} == {"policy", "ghost", "bot"}
+    assert next(line for line in standings if line["player"] == "bot:random")["rating"] == 0.0
+    arena("verify", run_dir)
+    for view in ("payoff", "lineage", "hyperparameters", "matches", "checkpoints", "events"):
+        assert arena_json("league", run_dir, view)
+        assert arena("league", run_dir, view, "--csv").stdout
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    assert any("loss/policy" in json.loads(line)["metrics"] for line in lines)
+
+
+def test_sigkill_of_learners_and_controller_loses_nothing(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
+) -> None:
+    process = start(launch_arguments(run_dir, STEPS, "--learners", "2"))
+    for kills in range(3):
+        goal = 3 * (kills + 1)
+        wait_until(partial(_has_finished, run_dir, goal), timeout_s=60.0)
+        if kills == 1:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            wait_until(lambda: not processes_of(run_dir), timeout_s=5.0)
+            assert arena_json("league", run_dir, "status")["state"] == "crashed"
+            assert arena_json("league", run_dir, "standings")["populations"]["player"]
+            process = start(["launch", "--resume", "--run-dir", run_dir])
+        else:
+            learners = processes_of(run_dir)
+            if learners:
+                learners[0].kill()
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 0, (out, err)
+    arena("verify", run_dir)
+    assert arena_json("league", run_dir, "status")["state"] == "finished"
+
+
+def _has_finished(run: Path, goal: int) -> bool:
+    return _finished(run) >= goal
+
+
+def _finished(run: Path) -> int:
+    done = subprocess.run(
+        [*ARENA, "league", str(run), "status", "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return int(json.loads(done.stdout)["assignments_finished"]) if done.returncode == 0 else 0
+
+
+def test_ctrl_c_saves_everything_and_resume_goes_on(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
+) -> None:
+    process = start(launch_arguments(run_dir, STEPS, "--learners", "1"))
+    wait_until(lambda: _finished(run_dir) >= 4, timeout_s=60.0)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=40)
+    assert process.returncode == 130
+    before = arena_json("league", run_dir, "status")
+    assert before["state"] == "stopped"
+    arena("verify", run_dir)
+    arena("launch", "--resume", "--run-dir", run_dir)
+    after = arena_json("league", run_dir, "status")
+    assert after["state"] == "finished"
+    assert after["agent_steps"] > before["agent_steps"]
+    again = arena("launch", "--resume", "--run-dir", run_dir)
+    assert "is finished" in again.stderr
+
+
+def test_a_run_directory_in_use_is_refused_with_the_pid(arena: Command, run_dir: Path) -> None:
+    process = start(launch_arguments(run_dir, STEPS, "--learners", "1"))
+    try:
+        wait_until(lambda: _finished(run_dir) >= 1, timeout_s=60.0)
+        refused = arena("launch", "--resume", "--run-dir", run_dir, code=4)
+        assert str(process.pid) in refused.stderr
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=40)
+    assert process.returncode == 143
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["connect_for"], "connect_four"),
+        (["tictactoe", "populations.player.sise=3"], "populations.player.size"),
+        (["tictactoe", "seed=yes please"], "seed"),
+        (["tictactoe", "environment.id=classic/tictactoo-v3"], "classic/tictactoe-v3"),
+        (["tictactoe", "populations.player.agents=[player_1]"], "player_2"),
+        (["tictactoe", "populations.player.search_space={learning_rat: {low: 1, high: 2}}"],
+         "learning_rate"),
+        (["tictactoe", "environment.outcome={threshold: 1, side: playr_1}"], "player_1"),
+        (["tictactoe", "deterministic=true", "stop.duration_s=5"], "stop.duration_s"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_before_anything_is_created(
+    arena: Command, run_dir: Path, arguments: list[str], said: str
+) -> None:
+    refused = arena("launch", *arguments, "--run-dir", run_dir, code=2)
+    assert said in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not run_dir.exists()
+
+
+def decisions(arena_json: Callable[..., dict[str, Any]], run: Path) -> list[dict[str, Any]]:
+    """What was decided, without who did it and when."""
+    kinds = ("exploited", "explored", "ghost_created", "quarantined")
+    events = arena_json("league", run, "events")["events"]
+    return [
+        {key: value for key, value in event.items() if key not in ("sequence", "time")}
+        for event in events
+        if event["kind"] in kinds
+    ]
+
+
+def test_deterministic_runs_are_equal_also_with_kills_and_resumes(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    fixed = ("deterministic=true", STEPS)
+    runs = [tmp_path / name for name in ("plain", "killed")]
+    arena(*launch_arguments(runs[0], *fixed))
+    process = start(launch_arguments(runs[1], *fixed))
+    for goal in (4, 9):
+        wait_until(partial(_has_finished, runs[1], goal), timeout_s=60.0)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process = start(["launch", "--resume", "--run-dir", runs[1]])
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 0, (out, err)
+    first, second = (decisions(arena_json, run) for run in runs)
+    assert first == second
+    tallies = [arena_json("league", run, "matches")["tallies"] for run in runs]
+    assert tallies[0] == tallies[1]
+    weights = [
+        sorted(
+            row["weights_digest"] for row in arena_json("league", run, "checkpoints")["checkpoints"]
+        )
+        for run in runs
+    ]
+    assert weights[0] == weights[1]
+    for run in runs:
+        arena("verify", run)

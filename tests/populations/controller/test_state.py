@@ -1,0 +1,371 @@
+"""The controller as a conversation: events in, decisions out, no socket, clock or file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from arena.types import AssignmentId, LearnerId
+from arena.wire.messages import Evaluate, Failed, Train
+from populations.controller.events import (
+    AssignmentFailed,
+    LearnerExited,
+    StopRequested,
+    Ticked,
+)
+from populations.controller.state import make_state
+from populations.storage.tables import Tables
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    GhostRow,
+    PolicyRow,
+    RatingsRow,
+    Row,
+    RunRow,
+    TallyRow,
+)
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+
+def fold(rows: list[Row]) -> Tables:
+    """What a journal that committed these rows would load."""
+    run = next(row for row in rows if isinstance(row, RunRow))
+    tables = Tables(
+        run=run,
+        policies={},
+        checkpoints={},
+        ghosts={},
+        assignments={},
+        tallies=[],
+        ratings={},
+        num_events=0,
+    )
+    for row in rows:
+        match row:
+            case RunRow():
+                tables.run = row
+            case PolicyRow():
+                tables.policies[row.policy] = row
+            case CheckpointRow():
+                tables.checkpoints[row.key] = row
+            case GhostRow():
+                tables.ghosts[row.player] = row
+            case RatingsRow():
+                tables.ratings[row.population] = row
+            case AssignmentRow() if row.status == "queued":
+                tables.assignments[row.assignment_id] = row
+            case AssignmentRow():
+                tables.assignments.pop(row.assignment_id, None)
+            case TallyRow():
+                tables.tallies.append(row)
+            case _:
+                tables.num_events += 1
+    return tables
+
+
+def test_a_run_trains_evaluates_snapshots_evolves_and_ends() -> None:
+    world = make_world()
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    world.join()
+    world.run()
+    run = world.state.tables.run
+    assert run.state == "finished"
+    assert all(row.agent_steps >= 6000 for row in world.state.tables.policies.values())
+    assert run.agent_steps == sum(row.agent_steps for row in world.state.tables.policies.values())
+    assert {ghost.agent_steps for ghost in world.state.tables.ghosts.values()} >= {0, 1000, 2000}
+    assert world.events("exploited"), "learning rates differ, so somebody is far behind"
+    assert set(world.linked) == set(world.state.tables.ghosts)
+
+
+def test_state_in_memory_equals_the_committed_rows_after_every_event() -> None:
+    world = make_world()
+    world.join()
+    world.run()
+    assert fold(world.committed) == world.state.tables
+
+
+def test_an_exploit_takes_the_donors_checkpoint_and_keeps_the_policys_own_counters() -> None:
+    world = make_world()
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    before: dict[str, PolicyRow] = {}
+    for _ in range(400):
+        before = dict(world.state.tables.policies)  # type: ignore[arg-type]
+        world.beat(LearnerId("learner-1"))
+        world.step()
+        if world.events("exploited"):
+            break
+    event = world.events("exploited")[0]
+    policy = world.state.tables.policies[event.subject]  # type: ignore[index]
+    checkpoint = world.state.tables.checkpoints[policy.checkpoint or ""]
+    assert checkpoint.policy == event.data["donor"] != event.subject
+    assert policy.parent == event.data["donor"]
+    assert policy.generation == before[event.subject].generation + 1
+    assert policy.agent_steps >= before[event.subject].agent_steps
+    assert event.data["old"] == dict(before[event.subject].hyperparameters)
+    assert event.data["new"] == dict(policy.hyperparameters)
+    assert float(str(event.data["gap"])) >= 10.0
+
+
+def test_the_next_assignment_after_an_exploit_starts_from_the_donors_checkpoint() -> None:
+    world = make_world()
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    world.join()
+    world.run()
+    exploits = {event.subject: event for event in world.events("exploited")}
+    assert exploits
+    donated = [
+        trainee
+        for row in world.committed
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
+        for trainee in row.message.trainees
+        if trainee.donor is not None
+    ]
+    assert donated
+    for trainee in donated:
+        assert trainee.checkpoint is not None
+        assert f"/{trainee.donor.split('/')[1]}/" in trainee.checkpoint.key  # type: ignore[union-attr]
+
+
+def test_a_policy_is_never_in_two_open_assignments() -> None:
+    world = make_world()
+    world.join()
+    world.join()
+    world.join()
+    for _ in range(60):
+        world.step()
+        trainees = [
+            trainee.policy
+            for row in world.state.tables.assignments.values()
+            if isinstance(row.message, Train)
+            for trainee in row.message.trainees
+        ]
+        assert len(trainees) == len(set(trainees))
+
+
+def test_a_learner_has_at_most_one_running_and_one_queued_assignment() -> None:
+    world = make_world()
+    for _ in range(2):
+        world.join()
+    for _ in range(30):
+        assert all(len(learner.held) <= 2 for learner in world.state.learners.values())
+        world.step()
+
+
+def test_bound_learners_only_ever_train_their_own_population() -> None:
+    world = make_world(TAG, tag_spec())
+    predator = world.join(populations=("predator",))
+    prey = world.join(populations=("prey",))
+    world.run()
+    assigned = world.events("train_assigned")
+    trained = {
+        (event.data["learner"], policy.split("/")[0])
+        for event in assigned
+        if event.data["agent_steps"]
+        for policy in event.data["policies"]  # type: ignore[union-attr]
+    }
+    assert trained == {(predator, "predator"), (prey, "prey")}
+
+
+def test_a_lost_learners_assignment_is_given_out_again_with_the_next_attempt() -> None:
+    world = make_world()
+    first = world.join(slot=0)
+    second = world.join(slot=1)
+    lost = world.given[first][0]
+    late = world.work(first)
+    assert late is not None
+    world.given[second].clear()
+    world.state.learners[second].held.clear()
+    world.handle(LearnerExited(slot=0, code=-9))
+    again = next(m for m in world.given[second] if m.assignment_id == lost.assignment_id)
+    assert again.attempt == 2
+    assert again.seed == lost.seed
+    before = world.state.tables.run
+    world.handle(late)
+    assert world.state.tables.run.matches == before.matches
+    assert world.state.tables.run.assignments_finished == before.assignments_finished
+    assert [(a.assignment_id, a.attempt) for a in world.acknowledged][-1] == (
+        lost.assignment_id,
+        1,
+    )
+
+
+def test_a_duplicate_finished_is_acknowledged_and_counted_once() -> None:
+    world = make_world()
+    learner = world.join()
+    event = world.work(learner)
+    assert event is not None
+    world.handle(event)
+    counted = world.state.tables.run.assignments_finished
+    world.handle(event)
+    assert world.state.tables.run.assignments_finished == counted
+    assert len(world.acknowledged) == 2
+
+
+def test_three_crashes_on_one_checkpoint_quarantine_a_policy_and_the_run_goes_on() -> None:
+    document = {**DUEL, "learners": 1}
+    world = make_world(document)
+    learner = world.join()
+    for _ in range(20):
+        world.step()
+    victim = next(iter(world.state.tables.policies))
+    for _ in range(200):
+        queue = world.given[learner]
+        if not queue:
+            world.step()
+            continue
+        message = queue[0]
+        if isinstance(message, Train) and message.trainees[0].policy == victim:
+            queue.pop(0)
+            failed = Failed(
+                assignment_id=message.assignment_id,
+                attempt=message.attempt,
+                kind="error",
+                reason="boom",
+            )
+            world.handle(AssignmentFailed(learner=learner, failed=failed))
+        else:
+            world.step()
+        if world.events("quarantined"):
+            break
+    assert [event.subject for event in world.events("quarantined")] == [victim]
+    other = next(p for p in world.state.tables.policies.values() if p.policy != victim)
+    steps = other.agent_steps
+    for _ in range(40):
+        world.step()
+    assert world.state.tables.policies[other.policy].agent_steps > steps
+
+
+def test_a_silent_learner_is_given_up_and_a_gap_in_the_controllers_own_loop_is_forgiven() -> None:
+    world = make_world()
+    learner = world.join()
+    world.beat(learner)
+    world.now_s += 1000.0  # the machine slept: nobody could be heard
+    world.handle(Ticked())
+    assert learner in world.state.learners
+    for _ in range(30):
+        world.now_s += 1.0
+        world.handle(Ticked())
+    assert learner not in world.state.learners
+    assert "silent" in str(world.events("learner_lost")[0].data["reason"])
+
+
+def test_a_learner_without_progress_is_stuck_though_it_beats() -> None:
+    world = make_world()
+    learner = world.join()
+    for second in range(120):
+        world.now_s += 1.0
+        world.beat(learner, progress=min(second, 5))
+        world.handle(Ticked())
+    assert "no progress" in str(world.events("learner_lost")[0].data["reason"])
+
+
+def test_processes_that_never_say_hello_fail_the_run() -> None:
+    world = make_world()
+    world.now_s += 1.0
+    world.handle(Ticked())
+    for _ in range(40):
+        for slot in range(2):
+            world.handle(LearnerExited(slot=slot, code=1))
+        world.now_s += 40.0
+        world.handle(Ticked())
+    assert world.over
+    assert world.state.tables.run.state == "failed"
+    assert "learner processes" in world.state.tables.run.reason
+
+
+def test_a_stop_request_ends_with_everything_saved_and_the_run_resumable() -> None:
+    world = make_world()
+    world.join()
+    for _ in range(10):
+        world.step()
+    world.handle(StopRequested(reason="interrupted by SIGINT"))
+    world.run()
+    assert world.state.tables.run.state == "stopped"
+    resumed = make_state(world.state.config, world.setup, fold(world.committed))
+    assert resumed.tables.run.reason == "interrupted by SIGINT"
+
+
+def test_a_learner_with_another_configuration_is_refused() -> None:
+    world = make_world()
+    hello = replace(world.hello(LearnerId("stranger")), config_digest="0" * 64)
+    from populations.controller.events import LearnerJoined
+
+    world.handle(LearnerJoined(learner=LearnerId("stranger"), hello=hello, slot=None))
+    assert not world.state.learners
+    assert "configuration differs" in str(world.events("learner_refused")[0].data["reason"])
+
+
+def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
+    world = make_world()
+    world.join()
+    world.join()
+    world.run()
+    run = world.state.tables.run
+    assert 0.2 < run.evaluation_s / (run.evaluation_s + run.training_s) < 0.5
+    for row in world.committed:
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate):
+            for pairing in row.message.pairings:
+                for player in pairing.seating.players:
+                    assert player.weights is not None or player.player == "bot:random"
+
+
+def decisions(world: World) -> list[object]:
+    """What was decided, without who did it and when."""
+    kinds = ("exploited", "explored", "ghost_created", "quarantined")
+    return [(row.kind, row.subject, dict(row.data)) for row in world.events(*kinds)]
+
+
+@pytest.mark.parametrize("kill_at", [(), (7, 30), (1, 2, 3, 50)])
+def test_a_deterministic_run_decides_the_same_with_kills_and_resumes(
+    kill_at: tuple[int, ...],
+) -> None:
+    document = {**DUEL, "deterministic": True, "evaluation": {"share": 0.3}}
+    plain = make_world(document)
+    plain.join()
+    plain.run()
+    world = make_world(document)
+    world.join()
+    for step in range(2000):
+        if world.over:
+            break
+        if step in kill_at:
+            _restart(world)
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        world.step()
+    assert decisions(world) == decisions(plain)
+    assert [row.tally for row in world.state.tables.tallies] == [
+        row.tally for row in plain.state.tables.tallies
+    ]
+    assert {c.weights_digest for c in world.state.tables.checkpoints.values()} == {
+        c.weights_digest for c in plain.state.tables.checkpoints.values()
+    }
+
+
+def _restart(world: World) -> None:
+    """Controller and learners die; another controller loads what was committed."""
+    from populations.controller.events import ControllerStarted
+
+    world.state = make_state(world.state.config, world.setup, fold(world.committed))
+    world.given.clear()
+    world.fits.clear()
+    world.handle(ControllerStarted())
+    world.join()
+
+
+def test_assignment_ids_are_never_given_twice() -> None:
+    world = make_world()
+    world.join()
+    world.run()
+    finished = [
+        row.assignment_id
+        for row in world.committed
+        if isinstance(row, AssignmentRow) and row.status == "finished"
+    ]
+    assert len(finished) == len(set(finished))
+    assert AssignmentId(1) in finished

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(
+    path.relative_to(ROOT)
+    for folder in ("arena", "populations", "tools", "configs")
+    for path in (ROOT / folder).rglob("*.py")
+)
+PICKLES = {"pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "joblib"}
+CODE_FROM_DATA = {"eval", "exec", "compile"}
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(encoding="utf8"))
+
+
+def imported(path: Path, *, runtime_only: bool = False) -> Iterator[str]:
+    module = tree(path)
+    skipped = set()
+    if runtime_only:
+        for node in ast.walk(module):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                skipped |= {id(inner) for child in node.body for inner in ast.walk(child)}
+    for node in ast.walk(module):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def is_within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def test_there_are_sources() -> None:
+    assert {path.parts[0] for path in SOURCES} == {"arena", "populations", "tools", "configs"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_imports_point_one_way(path: Path) -> None:
+    above = {"arena": ("populations", "tools", "configs"), "populations": ("tools", "configs")}
+    forbidden = (*above.get(path.parts[0], ("tools", "configs")), "populations.commands")
+    wrong = [n for n in imported(path) if any(is_within(n, above_it) for above_it in forbidden)]
+    assert wrong == []
+
+
+def source_of(name: str) -> Path | None:
+    """The file of a module, or of the module that holds a name."""
+    parts = name.split(".")
+    for stem in (Path(*parts), Path(*parts[:-1])):
+        for path in (stem.with_suffix(".py") if stem.parts else stem, stem / "__init__.py"):
+            if (ROOT / path).is_file():
+                return path
+    return None
+
+
+def reaches_torch(path: Path, seen: set[Path]) -> list[str]:
+    """The chain of modules from here to torch; empty if there is none."""
+    seen.add(path)
+    for name in imported(path, runtime_only=True):
+        if is_within(name, "torch"):
+            return [str(path), name]
+        inner = source_of(name)
+        if inner is not None and inner not in seen and inner.parts[0] == "arena":
+            chain = reaches_torch(inner, seen)
+            if chain:
+                return [str(path), *chain]
+    return []
+
+
+@pytest.mark.parametrize("path", [p for p in SOURCES if p.parts[0] == "populations"], ids=str)
+def test_populations_reach_no_torch(path: Path) -> None:
+    assert reaches_torch(path, set()) == []
+
+
+def test_the_search_for_torch_finds_it() -> None:
+    chain = reaches_torch(Path("arena/learning/ppo.py"), set())
+    assert chain[0] == "arena/learning/ppo.py"
+    assert is_within(chain[-1], "torch")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_nothing_unpickles_or_runs_data(path: Path) -> None:
+    names = {name.split(".")[0] for name in imported(path)}
+    assert names & PICKLES == set()
+    for node in ast.walk(tree(path)):
+        if not isinstance(node, ast.Call):
+            continue
+        called = ast.unparse(node.func)
+        assert called not in CODE_FROM_DATA, f"line {node.lineno}"
+        assert called not in ("yaml.load", "yaml.full_load", "yaml.unsafe_load", "torch.load")

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MOUNTS = {"populations.commands": "tools", "populations.presets": "configs"}
+
+
+def in_new_process(script: str, *, cwd: Path = ROOT) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=cwd, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def arena_command() -> Callable[[list[str]], None]:
+    (entry,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    command: Callable[[list[str]], None] = entry.load()
+    return command
+
+
+def test_the_list_of_packages_equals_the_tree() -> None:
+    folders = {
+        str(path.parent.relative_to(ROOT))
+        for top in ("arena", "populations", "tools", "configs")
+        for path in (ROOT / top).rglob("__init__.py")
+    }
+    renamed = {folder: package for package, folder in MOUNTS.items()}
+    tree = {renamed.get(folder, folder.replace("/", ".")) for folder in folders}
+    assert sorted(PROJECT["tool"]["setuptools"]["packages"]) == sorted(tree)
+    assert PROJECT["tool"]["setuptools"]["package-dir"] == MOUNTS
+
+
+def test_every_python_file_is_in_a_package() -> None:
+    for top in ("arena", "populations", "tools", "configs"):
+        for path in (ROOT / top).rglob("*.py"):
+            assert (path.parent / "__init__.py").exists(), path
+
+
+@pytest.mark.parametrize("name", ["commands", "presets"])
+def test_nothing_on_disk_shadows_a_mount(name: str) -> None:
+    assert not (ROOT / "populations" / name).exists()
+
+
+def test_only_two_names_are_importable_elsewhere(tmp_path: Path) -> None:
+    script = """
+import importlib.util, json
+names = ["arena", "populations", "populations.commands", "populations.presets",
+         "tools", "configs", "tests"]
+print(json.dumps([name for name in names if importlib.util.find_spec(name) is not None]))
+"""
+    found = json.loads(in_new_process(script, cwd=tmp_path))
+    assert found == ["arena", "populations", "populations.commands", "populations.presets"]
+
+
+def test_the_controller_starts_without_torch() -> None:
+    script = """
+import importlib, pkgutil, sys
+import populations
+mounts = ("populations.commands", "populations.presets")
+names = [m.name for m in pkgutil.walk_packages(populations.__path__, "populations.")]
+modules = [name for name in names if not name.startswith(mounts)]
+assert "populations.controller.server" in modules, modules
+for name in modules:
+    importlib.import_module(name)
+print(sorted({m.split(".")[0] for m in sys.modules} & {"torch", "pettingzoo", "onnx"}))
+"""
+    assert in_new_process(script).strip() == "[]"
+
+
+def test_importing_the_commands_imports_next_to_nothing() -> None:
+    script = """
+import sys
+import populations.commands.main
+heavy = {"torch", "pettingzoo", "optuna", "zmq", "numpy", "pydantic", "yaml"}
+print(sorted({m.split(".")[0] for m in sys.modules} & heavy))
+"""
+    assert in_new_process(script).strip() == "[]"
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        arena_command()(["--help"])
+    assert exit_info.value.code == 0
+    text = capsys.readouterr().out
+    for command in (
+        "launch", "learner", "league", "export", "evaluate", "rate", "verify", "envs",
+    ):  # fmt: skip
+        assert f" {command} " in text
+
+
+def test_version_is_the_distributions(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        arena_command()(["--version"])
+    assert exit_info.value.code == 0
+    assert capsys.readouterr().out == f"arena {PROJECT['project']['version']}\n"
+
+
+def test_constraints_pin_everything_that_is_required() -> None:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = dict(line.lower().split("==") for line in lines if not line.startswith("#"))
+    required = [
+        *PROJECT["project"]["dependencies"],
+        *PROJECT["project"]["optional-dependencies"]["mpe"],
+        *PROJECT["dependency-groups"]["dev"],
+        *PROJECT["build-system"]["requires"],
+    ]
+    for requirement in required:
+        name = requirement.split(";")[0]
+        for separator in "<>=![":
+            name = name.split(separator)[0]
+        assert name.strip().lower() in pins, requirement
+    assert "+" not in pins["torch"]

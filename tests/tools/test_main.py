@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arena.errors import (
+    CheckpointCorrupt,
+    ConfigError,
+    EnvironmentUnavailable,
+    ExportError,
+    PeerLost,
+)
+from populations.errors import JournalCorrupt, ResumeRefused, RunFailed, RunInUse, StorageError
+
+ARENA = Path(sys.executable).with_name("arena")
+
+
+@pytest.fixture
+def main() -> Callable[[list[str]], None]:
+    (entry,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    command: Callable[[list[str]], None] = entry.load()
+    return command
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (ConfigError("seed: must be a count, got 'x'"), 2),
+        (EnvironmentUnavailable("pip install mpe2"), 2),
+        (ResumeRefused("seed is 1 in this run"), 2),
+        (RunFailed("no active policy is left"), 3),
+        (PeerLost("gone"), 3),
+        (ExportError("differs"), 3),
+        (RunInUse("runs/a", 7), 4),
+        (StorageError("the disk is full"), 5),
+        (JournalCorrupt("not a journal"), 5),
+        (CheckpointCorrupt("weights differ"), 5),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(
+    main: Callable[[list[str]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    code: int,
+) -> None:
+    def command(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(sys.modules[main.__module__], "app", command)
+    with pytest.raises(SystemExit) as exit_info:
+        main([])
+    assert exit_info.value.code == code
+    captured = capsys.readouterr()
+    assert captured.err == f"arena: {error}\n"
+    assert captured.out == ""
+
+
+def test_what_nobody_expected_has_a_traceback(
+    main: Callable[[list[str]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def command(**_: object) -> None:
+        raise ZeroDivisionError("boom")
+
+    monkeypatch.setattr(sys.modules[main.__module__], "app", command)
+    with pytest.raises(SystemExit) as exit_info:
+        main([])
+    assert exit_info.value.code == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["launch", "conect_four"], "arena: there is no preset 'conect_four'; did you mean"),
+        (
+            ["launch", "connect_four", "sede=1"],
+            "arena: unknown key sede (= 1); did you mean 'seed'",
+        ),
+        (["launch", "connect_four", "seed=x"], "arena: seed: Input should be a valid integer"),
+        (["launch", "missing.yaml"], "arena: cannot read missing.yaml: No such file"),
+    ],
+)
+def test_a_mistake_leaves_nothing_behind(
+    main: Callable[[list[str]], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    line: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    assert exit_info.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith(line)
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_commands_are_bad_usage(main: Callable[[list[str]], None]) -> None:
+    for arguments in (["lounch"], ["launch", "--no-such-option"], []):
+        with pytest.raises(SystemExit) as exit_info:
+            main(arguments)
+        assert exit_info.value.code == 2
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    script = f"'{ARENA}' --version | true"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
+
+
+def test_a_json_document_is_finite_and_has_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    output = importlib.import_module("populations.commands._output")
+    output.print_json({"a": [1, None]})
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "a": [1, None]}
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        output.print_json({"a": float("nan")})
+    assert capsys.readouterr().out == ""

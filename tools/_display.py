@@ -1,0 +1,189 @@
+"""What `arena launch` shows: bars and standings on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from ._output import log_console
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.live import Live
+
+    from populations.controller.run import OpenRun
+    from populations.controller.state import ControllerState
+    from populations.league.standings import Standing
+    from populations.types import EventRow, Json, Row
+
+LINE_EVERY_S = 5.0
+MAX_LINES = 12
+TOLD = frozenset(
+    {
+        "exploited", "explored", "quarantined", "learner_lost", "learner_start_failed",
+        "assignment_failed", "checkpoint_corrupt", "fell_back", "training_stopped",
+        "run_finished", "run_stopped", "run_failed", "configuration_changed",
+    }
+)  # fmt: skip
+
+
+class Display(Protocol):
+    """Shows a run. Both methods are called from the controller's thread and return at once."""
+
+    def note(self, rows: Sequence[Row]) -> None:
+        """Rows were committed."""
+        ...
+
+    def refresh(self, status: Mapping[str, Json]) -> None:
+        """A second has passed."""
+        ...
+
+
+@contextmanager
+def make_display(run: OpenRun) -> Iterator[Display]:
+    """The display that fits standard error."""
+    screen = log_console()
+    screen.print(f"run directory: {run.run_dir}", soft_wrap=True, highlight=False)
+    if not screen.is_terminal:
+        yield PlainDisplay(screen, run.state)
+        return
+    from rich.live import Live
+
+    with Live(console=screen, auto_refresh=False, transient=False) as live:
+        yield LiveDisplay(screen, live, run.state)
+
+
+class PlainDisplay:
+    """One line every few seconds, and one for each event that matters."""
+
+    def __init__(self, screen: Console, state: ControllerState) -> None:
+        self._screen = screen
+        self._state = state
+        self._next_line_s = 0.0
+
+    def note(self, rows: Sequence[Row]) -> None:
+        """Print the events that matter."""
+        for row in told(rows):
+            self._screen.print(explain(row), soft_wrap=True, highlight=False, markup=False)
+
+    def refresh(self, status: Mapping[str, Json]) -> None:
+        """Print a line now and then."""
+        now_s = time.monotonic()
+        if now_s >= self._next_line_s:
+            self._next_line_s = now_s + LINE_EVERY_S
+            text = headline(self._state, status)
+            self._screen.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+class LiveDisplay:
+    """Bars per policy, standings, speed, time left; events scroll by above."""
+
+    def __init__(self, screen: Console, live: Live, state: ControllerState) -> None:
+        self._screen = screen
+        self._live = live
+        self._state = state
+
+    def note(self, rows: Sequence[Row]) -> None:
+        """Print the events that matter above the live part."""
+        for row in told(rows):
+            self._screen.print(explain(row), soft_wrap=True, highlight=False, markup=False)
+
+    def refresh(self, status: Mapping[str, Json]) -> None:
+        """Draw anew."""
+        from rich.console import Group
+
+        from populations.league.standings import standings
+
+        parts: list[RenderableType] = [headline(self._state, status)]
+        for name, lines in standings(self._state.tables, self._state.league).items():
+            parts.append(self._table(name, lines))
+        self._live.update(Group(*parts), refresh=True)
+
+    def _table(self, population: str, lines: Sequence[Standing]) -> RenderableType:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        table = Table(title=population, title_justify="left", expand=False)
+        for column in ("player", "rating", "95%", "matches", "return", "gen", "agent steps", ""):
+            table.add_column(column, justify="left" if column in ("player", "") else "right")
+        most = max((line.agent_steps for line in lines), default=1) or 1
+        for line in lines[:MAX_LINES]:
+            interval = (
+                f"{line.rating_low:.0f}..{line.rating_high:.0f}"
+                if line.rating_low is not None and line.rating_high is not None
+                else "-"
+            )
+            table.add_row(
+                line.player,
+                "-" if line.rating is None else f"{line.rating:.0f}",
+                interval,
+                str(line.matches),
+                "-" if line.mean_return is None else f"{line.mean_return:.2f}",
+                str(line.generation),
+                f"{line.agent_steps:,}",
+                ProgressBar(total=most, completed=line.agent_steps, width=16)
+                if line.kind == "policy"
+                else line.kind,
+            )
+        if len(lines) > MAX_LINES:
+            table.caption = f"and {len(lines) - MAX_LINES} more players"
+        return table
+
+
+def told(rows: Sequence[Row]) -> Iterator[EventRow]:
+    """The events among committed rows that a person wants to see as they happen."""
+    from populations.types import EventRow
+
+    for row in rows:
+        if isinstance(row, EventRow) and row.kind in TOLD:
+            yield row
+
+
+def explain(row: EventRow) -> str:
+    """An event on one line."""
+    numbers = ("donor", "gap", "deviation", "reason", "changes")
+    details = "  ".join(f"{key}={_short(row.data[key])}" for key in numbers if key in row.data)
+    return f"{row.kind.replace('_', ' ')}: {row.subject}  {details}".strip()
+
+
+def _short(value: Json) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_short(part)}" for key, part in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " -> ".join(_short(part) for part in value)
+    return str(value)
+
+
+def headline(state: ControllerState, status: Mapping[str, Json]) -> str:
+    """How far the run is, how fast, and how long it will still take."""
+    run = state.tables.run
+    share, left_s = progress(state, speed=float(str(status["agent_steps_per_s"] or 0.0)))
+    left = "-" if left_s is None else f"{left_s:.0f} s"
+    return (
+        f"{status['phase']}: {share:.0%}  left {left}  elapsed {run.elapsed_s:.0f} s  "
+        f"{run.agent_steps:,} agent steps at {status['agent_steps_per_s']}/s  "
+        f"{run.matches:,} matches  {len(state.tables.ghosts)} ghosts  {run.exploits} exploits"
+    )
+
+
+def progress(state: ControllerState, *, speed: float) -> tuple[float, float | None]:
+    """Share of the run that is done, and seconds left, by the stop condition that comes first."""
+    stop, run = state.config.stop, state.tables.run
+    shares, left = [0.0], []
+    if stop.duration_s is not None:
+        shares.append(run.elapsed_s / stop.duration_s)
+        left.append(stop.duration_s - run.elapsed_s)
+    goals = []
+    if stop.agent_steps is not None:
+        goals.append(stop.agent_steps)
+    if stop.agent_steps_per_policy is not None:
+        goals.append(stop.agent_steps_per_policy * len(state.tables.policies))
+    for goal in goals:
+        shares.append(run.agent_steps / goal)
+        if speed > 0.0:
+            left.append((goal - run.agent_steps) / speed)
+    return min(max(shares), 1.0), max(min(left), 0.0) if left else None

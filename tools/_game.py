@@ -1,0 +1,101 @@
+"""What players must share to meet: the environment and how it is divided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arena.config import EnvironmentConfig, LearnerSetup
+    from arena.core import Actor
+    from arena.envs.base import BatchedEnv
+    from arena.envs.spec import EnvironmentSpec
+    from arena.types import Seat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Game:
+    """What players must share to meet.
+
+    Attributes:
+        environment: How the environment is configured.
+        spec: Its facts.
+        sides: Agents that share one score.
+        seats: In order.
+        populations: Agents by population.
+        launch_directory: Where user code is looked for first.
+    """
+
+    environment: EnvironmentConfig
+    spec: EnvironmentSpec
+    sides: Mapping[str, tuple[str, ...]]
+    seats: tuple[Seat, ...]
+    populations: Mapping[str, tuple[str, ...]]
+    launch_directory: str
+
+    @classmethod
+    def of_setup(cls, setup: LearnerSetup) -> Game:
+        """The game of a run."""
+        return cls(
+            environment=setup.environment,
+            spec=setup.spec,
+            sides=setup.sides,
+            seats=setup.seats,
+            populations={name: part.agents for name, part in setup.populations.items()},
+            launch_directory=setup.launch_directory,
+        )
+
+    @classmethod
+    def of_environment(cls, environment: str) -> Game:
+        """What a run with nothing but ``environment.id`` would play.
+
+        Raises:
+            ConfigError: If there is no such environment.
+        """
+        from arena.envs.inspect import inspect_environment
+        from populations.config import validate_config
+        from populations.run_file import learner_setup, new_run_file
+
+        launch_directory = str(Path.cwd())
+        spec = inspect_environment(environment, kwargs={}, launch_directory=launch_directory)
+        run_file = new_run_file(
+            validate_config({"environment": {"id": environment}}),
+            spec,
+            name=environment,
+            launch_directory=launch_directory,
+        )
+        return cls.of_setup(learner_setup(run_file, root=Path.cwd()))
+
+    def make_env(self, num_envs: int) -> BatchedEnv:
+        """Environments to play in, on the CPU."""
+        import torch
+
+        from arena.envs.make import make_batched_env
+
+        return make_batched_env(
+            self.environment,
+            spec=self.spec,
+            sides=self.sides,
+            populations=self.populations,
+            num_envs=num_envs,
+            launch_directory=self.launch_directory,
+            device=torch.device("cpu"),
+        )
+
+    def make_bots(self, bot: str) -> dict[str, Actor]:
+        """A bot for every population."""
+        from arena.envs.spaces import ObservationLayout, num_actions
+        from arena.matches.actors import make_bot
+
+        bots = {}
+        for name, agents in self.populations.items():
+            spec = self.spec.agent_specs[agents[0]]
+            bots[name] = make_bot(
+                bot,
+                layout=ObservationLayout.from_json(spec.observation),
+                num_actions=num_actions(spec.action),
+                launch_directory=self.launch_directory,
+            )
+        return bots

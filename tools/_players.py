@@ -1,0 +1,269 @@
+"""What a PLAYER on the command line is: a run's champion, policy or ghost, an export, a bot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ._game import Game
+
+if TYPE_CHECKING:
+    import torch
+
+    from arena.config import NetworkConfig
+    from arena.core import Actor
+    from arena.types import WeightsRef
+    from populations.league.views import Inspection
+
+_POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
+_GHOST = re.compile(rf"{_POLICY.pattern}@[0-9]+")
+_NUM_LISTED = 8
+_FORMS = (
+    "a PLAYER is a run directory (its champion), RUN:player/p003 (latest checkpoint), "
+    "RUN:player/p003@000000120000 (a ghost), a directory that arena export wrote, bot:random or "
+    "bot:package.module:Class"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyWeights:
+    """A policy that is frozen: all that playing needs.
+
+    Attributes:
+        player: Its id in the run that it comes from.
+        agents: That it can play.
+        network: The architecture.
+        tensors: float32, as a checkpoint has them.
+        export: The directory it was exported to, if it comes from one.
+    """
+
+    player: str
+    agents: tuple[str, ...]
+    network: NetworkConfig
+    tensors: Mapping[str, torch.Tensor]
+    export: Path | None = None
+
+    def make_actor(self, *, greedy: bool) -> Actor:
+        """An actor on the CPU. An export plays by its graph: that is what was exported."""
+        import torch
+
+        from arena.export.actor import ExportedActor
+        from arena.networks.frozen import FrozenPolicy
+
+        if self.export is not None:
+            return ExportedActor(self.export, greedy=greedy)
+        device = torch.device("cpu")
+        return FrozenPolicy.from_weights(self.network, self.tensors, device=device, greedy=greedy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPlayer:
+    """Who a PLAYER is.
+
+    Attributes:
+        name: As the user wrote it.
+        game: What it was trained in; None for bots, which play anything.
+        policies: By population; a run with several has a champion of each. Empty for bots.
+    """
+
+    name: str
+    game: Game | None
+    policies: Mapping[str, PolicyWeights]
+
+    def make_actors(self, game: Game, *, greedy: bool) -> dict[str, Actor]:
+        """By population, what plays for it."""
+        if self.game is None:
+            return game.make_bots(self.name)
+        return {name: policy.make_actor(greedy=greedy) for name, policy in self.policies.items()}
+
+
+def resolve_player(name: str) -> ResolvedPlayer:
+    """Find a player and load its weights.
+
+    Raises:
+        ConfigError: If there is none of that name; says what there is.
+        CheckpointError: If its weights are missing or damaged.
+    """
+    from arena.errors import ConfigError
+    from arena.types import is_bot
+
+    if is_bot(name):
+        return ResolvedPlayer(name=name, game=None, policies={})
+    path = Path(name)
+    if path.is_dir():
+        exports = _exports(path)
+        if exports:
+            return _exported(name, exports)
+        if (path / "run.yaml").is_file():
+            return _of_run(name, path, player=None)
+        raise ConfigError(f"{path} is neither a run directory nor an export; {_FORMS}")
+    run, colon, player = name.rpartition(":")
+    if not colon or not Path(run).is_dir():
+        raise ConfigError(f"there is no player {name!r}; {_FORMS}")
+    return _of_run(name, Path(run), player=player)
+
+
+def resolve_players(
+    names: Sequence[str], *, environment: str | None
+) -> tuple[Game, list[ResolvedPlayer]]:
+    """Find players who are to meet, and what they play.
+
+    Args:
+        names: As the user wrote them.
+        environment: A registry id, needed where all are bots.
+
+    Raises:
+        ConfigError: If a name is given twice, or the players do not share an environment and its
+            populations. Sides and outcome are those of the first player that has some.
+    """
+    from arena.errors import ConfigError
+
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"every PLAYER must be given once, {name!r} is given twice")
+    players = [resolve_player(name) for name in names]
+    games = {player.name: player.game for player in players if player.game is not None}
+    if not games:
+        if environment is None:
+            raise ConfigError("bots alone play anything: --environment ID says what")
+        return Game.of_environment(environment), players
+    first, game = next(iter(games.items()))
+    if environment not in (None, game.spec.id):
+        raise ConfigError(f"--environment {environment}: {first} plays {game.spec.id}")
+    for name, other in games.items():
+        if other.spec.digest != game.spec.digest:
+            raise ConfigError(
+                f"players must share one environment: {first} plays {_described(game)}, "
+                f"{name} plays {_described(other)}"
+            )
+        if dict(other.populations) != dict(game.populations):
+            raise ConfigError(
+                f"players must share one division into populations: {first} has "
+                f"{dict(game.populations)}, {name} has {dict(other.populations)}"
+            )
+    return game, players
+
+
+def _described(game: Game) -> str:
+    return f"{game.spec.id} {dict(game.spec.kwargs)} (digest {game.spec.digest[:8]})"
+
+
+def _exports(path: Path) -> list[Path]:
+    """The directory itself, or those in it: several populations are exported side by side."""
+    if (path / "card.json").is_file():
+        return [path]
+    return sorted(card.parent for card in path.glob("*/card.json"))
+
+
+def _exported(name: str, directories: Sequence[Path]) -> ResolvedPlayer:
+    from arena.export.actor import load_export_weights
+    from arena.export.card import read_card
+
+    policies = {}
+    for directory in directories:
+        card = read_card(directory)
+        network, tensors = load_export_weights(directory)
+        policies[card.population] = PolicyWeights(
+            player=card.player,
+            agents=card.agents,
+            network=network,
+            tensors=tensors,
+            export=directory,
+        )
+    environment = card.environment
+    game = Game(
+        environment=card.environment_config,
+        spec=environment.spec,
+        sides=environment.sides,
+        seats=environment.seats,
+        populations=environment.populations,
+        launch_directory=str(Path.cwd()),
+    )
+    return ResolvedPlayer(name=name, game=game, policies=policies)
+
+
+def _of_run(name: str, run_dir: Path, *, player: str | None) -> ResolvedPlayer:
+    from arena.checkpoints.tensors import load_weights
+    from arena.types import population_of
+    from populations.league.views import Inspection
+    from populations.run_file import learner_setup
+
+    inspection = Inspection.open(run_dir)
+    try:
+        if player is None:
+            found = champions(inspection)
+        else:
+            found = {population_of(player): (player, find_in_run(inspection, player))}
+    finally:
+        inspection.close()
+    setup = learner_setup(inspection.run_file, root=run_dir)
+    policies = {}
+    for population, (player_id, reference) in found.items():
+        manifest, tensors = load_weights(run_dir, reference)
+        policies[population] = PolicyWeights(
+            player=player_id,
+            agents=manifest.population_agents,
+            network=manifest.network,
+            tensors=tensors,
+        )
+    return ResolvedPlayer(name=name, game=Game.of_setup(setup), policies=policies)
+
+
+def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
+    """Id and weights of the champion of every population of a run that has one.
+
+    Raises:
+        ConfigError: If nobody is rated yet.
+    """
+    from arena.errors import ConfigError
+    from arena.types import WeightsRef
+    from populations.league.standings import champion
+
+    found: dict[str, tuple[str, WeightsRef]] = {}
+    for population, lines in inspection.standings().items():
+        best = champion(lines)
+        if best is not None and best.weights is not None and best.key is not None:
+            found[population] = (best.player, WeightsRef(digest=best.weights, key=best.key))
+    if not found:
+        raise ConfigError(
+            f"{inspection.run_dir} has no champion: nobody is rated yet; name a policy, "
+            f"{_listed(inspection.tables.policies)}"
+        )
+    return found
+
+
+def find_in_run(inspection: Inspection, player: str) -> WeightsRef:
+    """Weights of a policy (its latest checkpoint) or of a ghost.
+
+    Raises:
+        ConfigError: If the run has no such player, or it has no checkpoint yet.
+    """
+    from arena.errors import ConfigError
+    from arena.types import PlayerId, PolicyId, WeightsRef
+
+    tables = inspection.tables
+    if _GHOST.fullmatch(player):
+        ghost = tables.ghosts.get(PlayerId(player))
+        if ghost is None:
+            raise ConfigError(
+                f"{inspection.run_dir} has no ghost {player!r}; ghosts: {_listed(tables.ghosts)}"
+            )
+        return WeightsRef(digest=ghost.weights_digest, key=ghost.key)
+    row = tables.policies.get(PolicyId(player)) if _POLICY.fullmatch(player) else None
+    if row is None:
+        raise ConfigError(
+            f"{inspection.run_dir} has no policy {player!r}; policies: {_listed(tables.policies)}"
+        )
+    if row.checkpoint is None:
+        raise ConfigError(f"{player} of {inspection.run_dir} has no checkpoint yet")
+    checkpoint = tables.checkpoints[row.checkpoint]
+    return WeightsRef(digest=checkpoint.weights_digest, key=checkpoint.key)
+
+
+def _listed(names: Iterable[str]) -> str:
+    known = list(names)
+    text = ", ".join(known[:_NUM_LISTED]) or "none"
+    return text if len(known) <= _NUM_LISTED else f"{text} and {len(known) - _NUM_LISTED} more"

@@ -1,0 +1,43 @@
+"""Shows that matches go on, where somebody can see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ._output import log_console
+
+_SHOW_EVERY = 32
+
+
+class PlayProgress:
+    """An `arena.matches.match.Progress` that counts steps of the environments."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._num_steps = 0
+        self._what = ""
+
+    def begin(self, what: str) -> None:
+        """Say what is played from now on."""
+        self._what = what
+        self._show(what)
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Count one turn of the loop."""
+        self._num_steps += 1
+        if self._num_steps % _SHOW_EVERY == 0:
+            self._show(f"{self._what}: {self._num_steps:,} steps")
+
+
+@contextmanager
+def play_progress(what: str) -> Iterator[PlayProgress]:
+    """A line on standard error if that is a terminal; it disappears at the end."""
+    screen = log_console()
+    if not screen.is_terminal:
+        yield PlayProgress(lambda text: None)
+        return
+    with screen.status(what) as status:
+        progress = PlayProgress(status.update)
+        progress.begin(what)
+        yield progress

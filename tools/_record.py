@@ -1,0 +1,151 @@
+"""The record on an export's card: matches against every bot and the strongest ghosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from arena.core import Actor
+    from arena.envs.base import BatchedEnv
+    from arena.export.card import RecordLine
+    from arena.types import Tally
+    from populations.league.standings import Standing
+    from populations.league.views import Inspection
+
+    from ._game import Game
+    from ._players import PolicyWeights
+    from ._progress import PlayProgress
+
+Mode = Literal["greedy", "sampled"]
+
+NUM_ENVS = 64
+NUM_GHOSTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opponent:
+    """Who is played against: a bot, a ghost, or one ghost of each population on other sides.
+
+    Attributes:
+        name: On the card.
+        actors: By population.
+    """
+
+    name: str
+    actors: Mapping[str, Actor]
+
+
+def play_record(
+    inspection: Inspection,
+    game: Game,
+    policy: PolicyWeights,
+    *,
+    population: str,
+    num_matches: int,
+    seed: int,
+    progress: PlayProgress,
+) -> tuple[RecordLine, ...]:
+    """Play a policy against every bot and the strongest ghosts, in each of its seats.
+
+    Opponents sample. A teammate of another population is ``bot:random``.
+
+    Args:
+        inspection: The run, which knows the opponents.
+        game: What is played.
+        policy: Whose record it is.
+        population: Its population.
+        num_matches: Greedy ones per opponent and seat; half as many sampled ones.
+        seed: Of episodes and actions.
+        progress: Told of every step.
+    """
+    opponents = [*_bots(inspection, game), *_ghosts(inspection, game, policy, population)]
+    counts: tuple[tuple[Mode, int], ...] = (
+        ("greedy", num_matches),
+        ("sampled", max(1, num_matches // 2)),
+    )
+    env = game.make_env(NUM_ENVS)
+    lines: list[RecordLine] = []
+    try:
+        for mode, count in counts:
+            actor = policy.make_actor(greedy=mode == "greedy")
+            actors = _teammates(game, population) | {population: actor}
+            for opponent in opponents:
+                progress.begin(f"{policy.player} ({mode}) against {opponent.name}")
+                me = Opponent(name=f"{policy.player} ({mode})", actors=actors)
+                tallies = _play(env, game, me, opponent, count, seed=seed, progress=progress)
+                lines += record_lines(tallies, game, me=me.name, opponent=opponent.name, mode=mode)
+    finally:
+        env.close()
+    return tuple(lines)
+
+
+def _play(
+    env: BatchedEnv,
+    game: Game,
+    me: Opponent,
+    opponent: Opponent,
+    num_matches: int,
+    *,
+    seed: int,
+    progress: PlayProgress,
+) -> tuple[Tally, ...]:
+    import torch
+
+    from arena.matches.seeds import seed_everything
+    from arena.matches.tournament import Contender, play_tournament
+
+    return play_tournament(
+        env,
+        contenders=[Contender(name=who.name, actors=who.actors) for who in (me, opponent)],
+        num_matches=num_matches,
+        seats=game.seats,
+        sides=game.sides,
+        seed=seed,
+        generator=seed_everything(seed, device=torch.device("cpu")),
+        progress=progress,
+    ).tallies
+
+
+def record_lines(
+    tallies: Sequence[Tally], game: Game, *, me: str, opponent: str, mode: Mode
+) -> Iterator[RecordLine]:
+    """What tallies say about one player, a line for each of its seats.
+
+    Tallies in which it has more than one side's seats (the reverse of a game with many sides) are
+    left out. With more than two sides a match is compared with each other side.
+    """
+    from arena.export.card import RecordLine
+
+    teams = [seat.name if len(game.sides) == 1 else seat.side for seat in game.seats]
+    for tally in tallies:
+        mine = [index for index, entrant in enumerate(tally.entrants) if entrant == me]
+        if len({teams[index] for index in mine}) != 1:
+            continue
+        # A side shares one score: the first seat of each stands for it.
+        standing_for = {teams.index(team) for team in teams}
+        wins = draws = losses = 0
+        for pair in tally.pairs:
+            if {pair.first, pair.second} <= standing_for and pair.first == teams.index(
+                teams[mine[0]]
+            ):
+                wins, losses = wins + pair.wins, losses + pair.losses
+            elif {pair.first, pair.second} <= standing_for and pair.second == teams.index(
+                teams[mine[0]]
+            ):
+                wins, losses = wins + pair.losses, losses + pair.wins
+            else:
+                continue
+            draws += pair.draws
+        yield RecordLine(
+            opponent=opponent,
+            mode=mode,
+            seat=game.seats[mine[0]].name,
+            matches=tally.matches,
+            wins=wins,
+            draws=draws,
+            losses=losses,
+            mean_return=tally.return_sum[mine[0]] / tally.matches,
+        )

@@ -1,0 +1,180 @@
+"""`arena evaluate`: a tournament between players of any origin."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ._output import console, print_json
+
+if TYPE_CHECKING:
+    from arena.matches.tournament import PairResult, TournamentResult
+
+    from ._game import Game
+    from ._players import ResolvedPlayer
+
+NUM_ENVS = 64
+
+
+def evaluate(
+    players: Annotated[
+        list[str], typer.Argument(metavar="PLAYER PLAYER...", help="Runs, policies, exports, bots.")
+    ],
+    matches: Annotated[int, typer.Option(min=1, help="Per ordered pair.")] = 100,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Play the likeliest actions instead of sampling.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Of episodes and actions.")] = 1,
+    environment: Annotated[
+        str | None, typer.Option(metavar="ID", help="What to play, where all are bots.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Let every ordered pair of players meet, and rate them.
+
+    A PLAYER is a run directory (its champion), RUN:player/p003, RUN:player/p003@000000120000, a
+    directory that arena export wrote, bot:random or bot:package.module:Class. Players of one
+    population among several sit in its seats only.
+    """
+    from arena.errors import ConfigError
+
+    from ._players import resolve_players
+
+    if len(players) < 2:
+        raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
+    game, resolved = resolve_players(players, environment=environment)
+    result = _play(game, resolved, num_matches=matches, greedy=greedy, seed=seed)
+    document: dict[str, object] = {
+        "environment": game.spec.id,
+        "players": players,
+        "matches": matches,
+        "greedy": greedy,
+        "seed": seed,
+        "pairs": [_pair_json(pair) for pair in result.pairs],
+        "ratings": ratings_of(result, players=players),
+    }
+    if as_json:
+        print_json(document)
+    else:
+        _print_tables(result.pairs, ratings_of(result, players=players))
+
+
+def _play(
+    game: Game,
+    players: Sequence[ResolvedPlayer],
+    *,
+    num_matches: int,
+    greedy: bool,
+    seed: int,
+) -> TournamentResult:
+    import torch
+
+    from arena.matches.seeds import seed_everything
+    from arena.matches.tournament import Contender, play_tournament
+
+    from ._progress import play_progress
+
+    contenders = [
+        Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
+        for player in players
+    ]
+    env = game.make_env(NUM_ENVS)
+    try:
+        with play_progress(f"{len(players)} players, {num_matches} matches a pair") as progress:
+            return play_tournament(
+                env,
+                contenders=contenders,
+                num_matches=num_matches,
+                seats=game.seats,
+                sides=game.sides,
+                seed=seed,
+                generator=seed_everything(seed, device=torch.device("cpu")),
+                progress=progress,
+            )
+    finally:
+        env.close()
+
+
+def _pair_json(pair: PairResult) -> dict[str, object]:
+    return {
+        "home": pair.home,
+        "away": pair.away,
+        "seats": dict(pair.seats),
+        "matches": pair.matches,
+        "wins": pair.wins,
+        "draws": pair.draws,
+        "losses": pair.losses,
+        "score": pair.score,
+        "mean_return": pair.mean_return,
+    }
+
+
+def ratings_of(result: TournamentResult, *, players: Sequence[str]) -> list[dict[str, object]]:
+    """Bradley-Terry ratings on one scale, best first.
+
+    ``bot:random`` is at 0 if it took part, else the mean is. What a seat is worth is fitted beside,
+    so that players who can only have different seats are compared through those they met.
+    """
+    from arena.types import RANDOM_BOT
+    from populations.core import Result
+    from populations.ratings.bradley_terry import BradleyTerry
+
+    results = [
+        Result(
+            first=str(tally.entrants[pair.first]),
+            second=str(tally.entrants[pair.second]),
+            seats=(pair.first, pair.second),
+            wins=pair.wins,
+            draws=pair.draws,
+            losses=pair.losses,
+        )
+        for tally in result.tallies
+        for pair in tally.pairs
+        if tally.entrants[pair.first] != tally.entrants[pair.second]
+    ]
+    anchors = {str(RANDOM_BOT)} & set(players)
+    fit = BradleyTerry().fit(results, entrants=players, anchors=anchors)
+    lines: list[dict[str, object]] = []
+    for player in sorted(players, key=fit.rating, reverse=True):
+        low, high = fit.interval(player)
+        lines.append(
+            {
+                "player": player,
+                "rating": fit.rating(player),
+                "rating_low": low,
+                "rating_high": high,
+            }
+        )
+    return lines
+
+
+def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, object]]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    screen = console()
+    table = Table(title="pairs", title_justify="left")
+    for column in ("home", "away"):
+        table.add_column(column, overflow="fold")
+    for column in ("matches", "wins", "draws", "losses", "score", "mean return"):
+        table.add_column(column, justify="right")
+    for pair in pairs:
+        numbers = (pair.matches, pair.wins, pair.draws, pair.losses)
+        table.add_row(
+            escape(pair.home),
+            escape(pair.away),
+            *(str(number) for number in numbers),
+            f"{pair.score:.3f}",
+            f"{pair.mean_return:.3f}",
+        )
+    screen.print(table)
+    table = Table(title="ratings", title_justify="left")
+    table.add_column("player", overflow="fold")
+    for column in ("rating", "low", "high"):
+        table.add_column(column, justify="right")
+    for line in ratings:
+        numbers_shown = (f"{line[key]:.0f}" for key in ("rating", "rating_low", "rating_high"))
+        table.add_row(escape(str(line["player"])), *numbers_shown)
+    screen.print(table)

@@ -1,0 +1,210 @@
+"""`arena launch`: start a population, or go on with one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ._output import log_console, print_json
+
+if TYPE_CHECKING:
+    from populations.controller.run import OpenRun
+    from populations.types import Json
+
+
+def launch(
+    config: Annotated[
+        str | None, typer.Argument(help="A preset's name (connect_four) or a YAML file.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Override any key.")
+    ] = None,
+    run_dir: Annotated[
+        Path | None, typer.Option(help="Default: runs/<preset>-<UTC time>.", show_default=False)
+    ] = None,
+    learners: Annotated[int | None, typer.Option(min=1, help="Learner processes.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in --run-dir.")
+    ] = False,
+    init_from: Annotated[
+        str | None,
+        typer.Option(metavar="PLAYER", help="Policies start from this player's weights."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Throw away what is in --run-dir.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the final status as JSON.")
+    ] = False,
+) -> None:
+    """Start a population, or resume one."""
+    changes = list(overrides or ())
+    if config is not None and "=" in config:
+        changes.insert(0, config)
+        config = None
+    if learners is not None:
+        changes.append(f"learners={learners}")
+    if resume:
+        _resume(config, changes, run_dir=run_dir, force=force, init_from=init_from, json_=as_json)
+    else:
+        _start(config, changes, run_dir=run_dir, force=force, init_from=init_from, json_=as_json)
+
+
+def _start(
+    source: str | None,
+    overrides: list[str],
+    *,
+    run_dir: Path | None,
+    force: bool,
+    init_from: str | None,
+    json_: bool,
+) -> None:
+    """Check everything that can be checked, and only then create anything."""
+    from arena.envs.inspect import inspect_environment
+    from arena.errors import ConfigError
+    from populations.config import load_config
+    from populations.controller.run import clear_run, create_run, has_run
+    from populations.controller.server import utc_now
+    from populations.run_file import new_run_file
+    from populations.storage.lock import RunLock
+
+    from ._initial_weights import find_initial_weights
+
+    if source is None:
+        raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
+    config = load_config(source, overrides)
+    target = run_dir if run_dir is not None else _default_run_dir(source)
+    if has_run(target) and not force:
+        raise ConfigError(
+            f"{target} holds a run already: --resume goes on with it, --force throws it away"
+        )
+    if target.exists() and not has_run(target) and any(target.iterdir()):
+        raise ConfigError(f"{target} is neither empty nor a run directory")
+    launch_directory = str(Path.cwd())
+    spec = inspect_environment(
+        config.environment.id,
+        kwargs=config.environment.kwargs,
+        launch_directory=launch_directory,
+    )
+    run_file = new_run_file(
+        config, spec, name=source, launch_directory=launch_directory, init_from=init_from
+    )
+    weights = find_initial_weights(run_file, init_from) if init_from is not None else {}
+    target.mkdir(parents=True, exist_ok=True)
+    with RunLock(target):
+        if force:
+            clear_run(target)
+        create_run(target, run_file, initial_weights=weights, utc=utc_now())
+        _serve(target, changes={}, json_=json_)
+
+
+def _default_run_dir(source: str) -> Path:
+    from datetime import UTC, datetime
+
+    return Path("runs") / f"{Path(source).stem}-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+def _resume(
+    source: str | None,
+    overrides: list[str],
+    *,
+    run_dir: Path | None,
+    force: bool,
+    init_from: str | None,
+    json_: bool,
+) -> None:
+    from arena.errors import ConfigError
+    from populations.config import load_config
+    from populations.controller.run import has_run
+    from populations.run_file import RUN_FILE, RunFile, check_resume, with_config
+    from populations.storage.lock import RunLock
+
+    if run_dir is None:
+        raise ConfigError("--resume needs --run-dir: which run is to go on")
+    if force or init_from is not None:
+        raise ConfigError(
+            "--resume goes on exactly where the run stood: no --force, no --init-from"
+        )
+    if not has_run(run_dir) or not (run_dir / RUN_FILE).exists():
+        raise ConfigError(f"there is no run in {run_dir}")
+    with RunLock(run_dir):
+        old = RunFile.load(run_dir / RUN_FILE)
+        config = load_config(source, overrides) if source is not None else None
+        new, changes = check_resume(old, config=config, overrides=overrides)
+        if changes:
+            with_config(old, new).save(run_dir / RUN_FILE)
+        _serve(run_dir, changes={c.key: [c.before, c.after] for c in changes}, json_=json_)
+
+
+def _serve(run_dir: Path, *, changes: dict[str, Json], json_: bool) -> None:
+    """Run a controller in this process until the run ends, then say how."""
+    from populations.controller.run import OpenRun
+    from populations.controller.server import utc_now
+    from populations.league.views import Inspection, status_view
+
+    with OpenRun(run_dir) as run:
+        run.note_changes(changes, utc=utc_now())
+        state = run.state.tables.run.state
+        if state == "finished" and not _may_go_on(run):
+            log_console().print(
+                f"{run_dir} is finished: {run.state.tables.run.reason}. Raise a stop to go on, "
+                "for example stop.duration_s=600",
+                soft_wrap=True,
+            )
+        else:
+            _control(run)
+    inspection = Inspection.open(run_dir)
+    try:
+        document = status_view(inspection, None)
+    finally:
+        inspection.close()
+    if json_:
+        print_json(document)
+    _exit(str(document["state"]), str(document["reason"]))
+
+
+def _may_go_on(run: OpenRun) -> bool:
+    from populations.controller.ending import limit_reached
+
+    return limit_reached(run.state, elapsed_s=run.state.tables.run.elapsed_s) is None
+
+
+def _control(run: OpenRun) -> None:
+    """Serve with signals, a display and the configured launcher."""
+    import logging
+
+    from populations.controller.server import Server
+    from populations.launchers.make import make_launcher
+
+    from ._display import make_display
+    from ._signals import stop_on_signals
+
+    logging.basicConfig(
+        filename=run.run_dir / "logs" / "controller.log",
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    with make_launcher(run) as (transport, launcher), make_display(run) as display:
+        server = Server(
+            run_dir=run.run_dir,
+            state=run.state,
+            journal=run.journal,
+            transport=transport,
+            launcher=launcher,
+            sinks=run.sinks,
+            on_commit=display.note,
+            on_status=display.refresh,
+        )
+        with stop_on_signals(server):
+            server.run()
+
+
+def _exit(state: str, reason: str) -> None:
+    from populations.errors import RunFailed
+
+    if state == "failed":
+        raise RunFailed(reason)
+    if state == "stopped":
+        raise typer.Exit(143 if "SIGTERM" in reason or "SIGHUP" in reason else 130)

@@ -1,0 +1,27 @@
+"""`arena learner`: join a run from another process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def learner(
+    run: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run's run.yaml.")],
+    connect: Annotated[
+        str, typer.Option(metavar="ENDPOINT", help="As `arena league RUN status` shows it.")
+    ],
+    populations: Annotated[
+        str, typer.Option(help="Train only these populations, comma-separated.")
+    ] = "",
+) -> None:
+    """Join a run as one more learner; its environment and configuration must match."""
+    from arena.learners.process import serve
+    from populations.run_file import RunFile, learner_setup
+
+    path = run / "run.yaml" if run.is_dir() else run
+    setup = learner_setup(RunFile.load(path), root=path.resolve().parent)
+    names = tuple(name for name in populations.split(",") if name)
+    raise typer.Exit(serve(setup, endpoint=connect, populations=names))
