@@ -19,8 +19,11 @@ from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import coerce_hyperparameters, hyperparameter_model
 from arena.matches.seating import make_seats
+from arena.types import Hyperparameters
+from populations.core import SearchSpace
 from populations.documents import nearest, read_document
 from populations.overrides import apply_overrides
+from populations.pbt.search_space import Choices, parse_search_space, validate_search_space
 from populations.resolution import (
     POPULATION_NAME,
     check_equal_spaces,
@@ -272,15 +275,33 @@ def _assign_agents(
 def _resolve_population(
     name: str, population: PopulationConfig, *, launch_directory: str
 ) -> PopulationConfig:
+    key = f"populations.{name}"
     model = hyperparameter_model(population.algorithm, launch_directory=launch_directory)
     space = population.search_space
     if "search_space" not in population.model_fields_set:
         space = {key: value for key, value in space.items() if key in model.model_fields}
     try:
-        values = coerce_hyperparameters(model, population.hyperparameters)
+        start = coerce_hyperparameters(model, population.hyperparameters)
     except ConfigError as error:
-        raise ConfigError(f"populations.{name}.{error}") from error
-    return population.model_copy(update={"hyperparameters": values, "search_space": space})
+        raise ConfigError(f"{key}.{error}") from error
+    validate_search_space(space, names=model.model_fields, start=start, key=f"{key}.search_space")
+    _check_bounds(model, space, start=start, key=f"{key}.search_space")
+    return population.model_copy(update={"hyperparameters": start, "search_space": space})
+
+
+def _check_bounds(
+    model: type[Model], space: SearchSpace, *, start: Hyperparameters, key: str
+) -> None:
+    """Check that PBT can draw nothing that the algorithm would refuse."""
+    for name, dimension in parse_search_space(space, start=start, key=key).items():
+        values = (
+            dimension.choices if isinstance(dimension, Choices) else (dimension.low, dimension.high)
+        )
+        for value in values:
+            try:
+                coerce_hyperparameters(model, {**start, name: value})
+            except ConfigError as error:
+                raise ConfigError(f"{key}.{name} allows {value!r}, but {error}") from error
 
 
 def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict[str, int]:

@@ -95,7 +95,7 @@ class GhostsConfig(Model):
     """A policy leaves a ghost each time it has done so many agent steps."""
 
     window: int = Field(32, ge=1, le=100_000)
-    """How many of the newest ghosts of a population are drawn from; older ones stay on disk."""
+    """How many of the newest ghosts of a population the matchmaker ``window`` draws from."""
 
 
 class PbtConfig(Model):
@@ -104,8 +104,8 @@ class PbtConfig(Model):
     exploit: Literal["truncation", "none"] = "truncation"
     """``truncation``: the worst copy the best; ``none``: nobody copies."""
 
-    explore: Literal["perturb", "none"] = "perturb"
-    """``perturb``: multiply or resample hyperparameters; ``none``: they stay."""
+    explore: Literal["perturb", "resample", "none"] = "perturb"
+    """``perturb``: multiply, now and then draw anew; ``resample``: draw anew; ``none``: keep."""
 
     fraction: float = Field(0.25, gt=0.0, le=0.5)
     """The worst ``fraction`` of a population copies from the best ``fraction``."""

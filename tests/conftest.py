@@ -1,9 +1,11 @@
-"""Every process that a test starts is gone when the tests are."""
+"""Every process and socket that a test starts is gone when the tests are."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
@@ -47,3 +49,23 @@ def _no_process_survives() -> Iterator[None]:
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert not left, f"processes that outlived the tests: {left}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_socket_survives() -> Iterator[None]:
+    """Give sockets a directory of their own, and fail if a test leaves one there.
+
+    A killed controller leaves its socket, for the one that resumes; tests that kill resume.
+    """
+    before = os.environ.get("XDG_RUNTIME_DIR")
+    # Not below pytest's own directory: the path of a socket may have 107 bytes only.
+    directory = Path(tempfile.mkdtemp(prefix="arena-test-"))
+    os.environ["XDG_RUNTIME_DIR"] = str(directory)
+    yield
+    if before is None:
+        del os.environ["XDG_RUNTIME_DIR"]
+    else:
+        os.environ["XDG_RUNTIME_DIR"] = before
+    left = [str(path.relative_to(directory)) for path in directory.rglob("*")]
+    shutil.rmtree(directory)
+    assert not left, f"sockets that outlived the tests: {left}"

@@ -26,6 +26,7 @@ class Game:
         seats: In order.
         populations: Agents by population.
         launch_directory: Where user code is looked for first.
+        is_foreign: It is from an export's card, which may come from anywhere.
     """
 
     environment: EnvironmentConfig
@@ -34,6 +35,13 @@ class Game:
     seats: tuple[Seat, ...]
     populations: Mapping[str, tuple[str, ...]]
     launch_directory: str
+    is_foreign: bool = False
+
+    @property
+    def user_code(self) -> tuple[str, ...]:
+        """References ``package.module:name`` that playing would import and call."""
+        named = (self.spec.id, self.environment.outcome)
+        return tuple(name for name in named if isinstance(name, str) and ":" in name)
 
     @classmethod
     def of_setup(cls, setup: LearnerSetup) -> Game:

@@ -13,9 +13,11 @@ from ._game import Game
 if TYPE_CHECKING:
     import torch
 
+    from arena.checkpoints.manifest import Manifest
     from arena.config import NetworkConfig
     from arena.core import Actor
-    from arena.types import WeightsRef
+    from arena.export.card import Card
+    from arena.types import Digest, WeightsRef
     from populations.league.views import Inspection
 
 _POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
@@ -37,6 +39,7 @@ class PolicyWeights:
         agents: That it can play.
         network: The architecture.
         tensors: float32, as a checkpoint has them.
+        digest: Of the weights in that run's league.
         export: The directory it was exported to, if it comes from one.
     """
 
@@ -44,6 +47,7 @@ class PolicyWeights:
     agents: tuple[str, ...]
     network: NetworkConfig
     tensors: Mapping[str, torch.Tensor]
+    digest: Digest
     export: Path | None = None
 
     def make_actor(self, *, greedy: bool) -> Actor:
@@ -116,8 +120,9 @@ def resolve_players(
         environment: A registry id, needed where all are bots.
 
     Raises:
-        ConfigError: If a name is given twice, or the players do not share an environment and its
-            populations. Sides and outcome are those of the first player that has some.
+        ConfigError: If a name is given twice, if the players do not share an environment and its
+            populations, or if an export alone names code to import. Sides and outcome are those of
+            the first run, else of the first export.
     """
     from arena.errors import ConfigError
 
@@ -130,9 +135,17 @@ def resolve_players(
         if environment is None:
             raise ConfigError("bots alone play anything: --environment ID says what")
         return Game.of_environment(environment), players
-    first, game = next(iter(games.items()))
+    # A run is of this machine; an export may be from anywhere, and then its code is not used.
+    first, game = min(games.items(), key=lambda item: item[1].is_foreign)
     if environment not in (None, game.spec.id):
         raise ConfigError(f"--environment {environment}: {first} plays {game.spec.id}")
+    if game.is_foreign and game.user_code:
+        if environment is None:
+            raise ConfigError(
+                f"{first} plays by code of its maker's ({', '.join(game.user_code)}): evaluate it "
+                f"beside its run, or say --environment {game.spec.id} to use yours"
+            )
+        first, game = "--environment", Game.of_environment(environment)
     for name, other in games.items():
         if other.spec.digest != game.spec.digest:
             raise ConfigError(
@@ -159,10 +172,12 @@ def _exports(path: Path) -> list[Path]:
 
 
 def _exported(name: str, directories: Sequence[Path]) -> ResolvedPlayer:
+    from arena.errors import ConfigError
     from arena.export.actor import load_export_weights
     from arena.export.card import read_card
 
-    policies = {}
+    policies: dict[str, PolicyWeights] = {}
+    games: list[Game] = []
     for directory in directories:
         card = read_card(directory)
         network, tensors = load_export_weights(directory)
@@ -171,22 +186,29 @@ def _exported(name: str, directories: Sequence[Path]) -> ResolvedPlayer:
             agents=card.agents,
             network=network,
             tensors=tensors,
+            digest=card.weights_digest,
             export=directory,
         )
+        games.append(_game_of_card(card))
+    if len({game.spec.digest for game in games}) > 1:
+        raise ConfigError(f"the exports in {name} are of different environments")
+    return ResolvedPlayer(name=name, game=games[0], policies=policies)
+
+
+def _game_of_card(card: Card) -> Game:
     environment = card.environment
-    game = Game(
+    return Game(
         environment=card.environment_config,
         spec=environment.spec,
         sides=environment.sides,
         seats=environment.seats,
         populations=environment.populations,
         launch_directory=str(Path.cwd()),
+        is_foreign=True,
     )
-    return ResolvedPlayer(name=name, game=game, policies=policies)
 
 
 def _of_run(name: str, run_dir: Path, *, player: str | None) -> ResolvedPlayer:
-    from arena.checkpoints.tensors import load_weights
     from arena.types import population_of
     from populations.league.views import Inspection
     from populations.run_file import learner_setup
@@ -200,16 +222,31 @@ def _of_run(name: str, run_dir: Path, *, player: str | None) -> ResolvedPlayer:
     finally:
         inspection.close()
     setup = learner_setup(inspection.run_file, root=run_dir)
-    policies = {}
-    for population, (player_id, reference) in found.items():
-        manifest, tensors = load_weights(run_dir, reference)
-        policies[population] = PolicyWeights(
-            player=player_id,
-            agents=manifest.population_agents,
-            network=manifest.network,
-            tensors=tensors,
-        )
+    policies = {
+        population: load_policy(run_dir, player_id, reference)[1]
+        for population, (player_id, reference) in found.items()
+    }
     return ResolvedPlayer(name=name, game=Game.of_setup(setup), policies=policies)
+
+
+def load_policy(
+    run_dir: Path, player: str, reference: WeightsRef
+) -> tuple[Manifest, PolicyWeights]:
+    """Load a player of a run.
+
+    Raises:
+        CheckpointError: If its weights are missing or damaged.
+    """
+    from arena.checkpoints.tensors import load_weights
+
+    manifest, tensors = load_weights(run_dir, reference)
+    return manifest, PolicyWeights(
+        player=player,
+        agents=manifest.population_agents,
+        network=manifest.network,
+        tensors=tensors,
+        digest=reference.digest,
+    )
 
 
 def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:

@@ -76,7 +76,14 @@ def play_record(
                 progress.begin(f"{policy.player} ({mode}) against {opponent.name}")
                 me = Opponent(name=f"{policy.player} ({mode})", actors=actors)
                 tallies = _play(env, game, me, opponent, count, seed=seed, progress=progress)
-                lines += record_lines(tallies, game, me=me.name, opponent=opponent.name, mode=mode)
+                lines += record_lines(
+                    tallies,
+                    game,
+                    population=population,
+                    me=me.name,
+                    opponent=opponent.name,
+                    mode=mode,
+                )
     finally:
         env.close()
     return tuple(lines)
@@ -110,42 +117,93 @@ def _play(
 
 
 def record_lines(
-    tallies: Sequence[Tally], game: Game, *, me: str, opponent: str, mode: Mode
+    tallies: Sequence[Tally],
+    game: Game,
+    *,
+    population: str,
+    me: str,
+    opponent: str,
+    mode: Mode,
 ) -> Iterator[RecordLine]:
     """What tallies say about one player, a line for each of its seats.
 
-    Tallies in which it has more than one side's seats (the reverse of a game with many sides) are
+    Tallies in which it has more than one side's seats (the reverse, in a game with many sides) are
     left out. With more than two sides a match is compared with each other side.
     """
     from arena.export.card import RecordLine
 
     teams = [seat.name if len(game.sides) == 1 else seat.side for seat in game.seats]
+    # A side shares one score: the first seat of each stands for it.
+    leading = {teams.index(team) for team in teams}
     for tally in tallies:
         mine = [index for index, entrant in enumerate(tally.entrants) if entrant == me]
         if len({teams[index] for index in mine}) != 1:
             continue
-        # A side shares one score: the first seat of each stands for it.
-        standing_for = {teams.index(team) for team in teams}
+        leader = teams.index(teams[mine[0]])
         wins = draws = losses = 0
         for pair in tally.pairs:
-            if {pair.first, pair.second} <= standing_for and pair.first == teams.index(
-                teams[mine[0]]
-            ):
-                wins, losses = wins + pair.wins, losses + pair.losses
-            elif {pair.first, pair.second} <= standing_for and pair.second == teams.index(
-                teams[mine[0]]
-            ):
-                wins, losses = wins + pair.losses, losses + pair.wins
-            else:
+            if leader not in (pair.first, pair.second) or not {pair.first, pair.second} <= leading:
                 continue
+            is_first = pair.first == leader
+            wins += pair.wins if is_first else pair.losses
+            losses += pair.losses if is_first else pair.wins
             draws += pair.draws
+        seat = next(index for index in mine if game.seats[index].population == population)
         yield RecordLine(
             opponent=opponent,
             mode=mode,
-            seat=game.seats[mine[0]].name,
+            seat=game.seats[seat].name,
             matches=tally.matches,
             wins=wins,
             draws=draws,
             losses=losses,
-            mean_return=tally.return_sum[mine[0]] / tally.matches,
+            mean_return=tally.return_sum[seat] / tally.matches,
         )
+
+
+def _teammates(game: Game, population: str) -> dict[str, Actor]:
+    """``bot:random`` for the other populations on the population's sides."""
+    sides = {seat.side for seat in game.seats if seat.population == population}
+    others = {seat.population for seat in game.seats if seat.side in sides} - {population}
+    if not others:
+        return {}
+    bots = game.make_bots("bot:random")
+    return {name: bots[name] for name in others}
+
+
+def _bots(inspection: Inspection, game: Game) -> Iterator[Opponent]:
+    bots = ("bot:random", *inspection.run_file.config.evaluation.bots)
+    for bot in dict.fromkeys(bots):
+        yield Opponent(name=bot, actors=game.make_bots(bot))
+
+
+def _ghosts(
+    inspection: Inspection, game: Game, policy: PolicyWeights, population: str
+) -> Iterator[Opponent]:
+    """The strongest, the second strongest, ... ghost of every population that can oppose."""
+    own_sides = {seat.side for seat in game.seats if seat.population == population}
+    can_oppose_itself = len(own_sides) > 1 or len(game.sides) == 1
+    ranked: dict[str, list[Standing]] = {}
+    for name, lines in inspection.standings().items():
+        if name != population or can_oppose_itself:
+            ghosts = [line for line in lines if line.kind == "ghost" and line.rating is not None]
+            ranked[name] = [line for line in ghosts if line.weights != policy.digest]
+    for rank in range(min([NUM_GHOSTS, *(len(lines) for lines in ranked.values())])):
+        team = {name: lines[rank] for name, lines in ranked.items()}
+        yield Opponent(
+            name=" + ".join(line.player for line in team.values()),
+            actors={name: _load(inspection.run_dir, line) for name, line in team.items()},
+        )
+
+
+def _load(run_dir: Path, line: Standing) -> Actor:
+    import torch
+
+    from arena.checkpoints.tensors import load_weights
+    from arena.networks.frozen import FrozenPolicy
+    from arena.types import WeightsRef
+
+    if line.weights is None or line.key is None:
+        raise ValueError(f"{line.player} has no weights")
+    manifest, tensors = load_weights(run_dir, WeightsRef(digest=line.weights, key=line.key))
+    return FrozenPolicy.from_weights(manifest.network, tensors, device=torch.device("cpu"))

@@ -23,33 +23,13 @@ import torch
 from torch import nn
 
 from arena.errors import ExportError
+from arena.export.observation import ObservationInput
 from arena.export.session import make_session
 from arena.networks.actor_critic import ActorCritic
 
 NUM_CHECKED = 64
 LOGITS_TOLERANCE = 1e-4
 """Relative to the largest logit (at least 1): runtimes add up in different orders."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationInput:
-    """How one observation enters the graph.
-
-    Attributes:
-        shape: As the environment gives it.
-        categories: (start, n) of each number that becomes a one-hot vector: one for a Discrete
-            space. Empty: the observation is numbers, which are flattened.
-    """
-
-    shape: tuple[int, ...]
-    categories: tuple[tuple[int, int], ...] = ()
-
-    def random(self, num_rows: int, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-        """Random observations. float32 [N, *shape]."""
-        if not self.categories:
-            return rng.normal(scale=2.0, size=(num_rows, *self.shape)).astype(np.float32)
-        columns = [rng.integers(start, start + n, num_rows) for start, n in self.categories]
-        return np.stack(columns, axis=1).reshape(num_rows, *self.shape).astype(np.float32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

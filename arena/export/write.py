@@ -1,12 +1,8 @@
-"""Writes an export: every file beside its place, then one rename. There is never half an export."""
+"""Writes an export: graph, weights, card and player, verified before anything is in place."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import secrets
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -16,9 +12,10 @@ import torch
 from arena.checkpoints.files import file_records
 from arena.checkpoints.tensors import serialize
 from arena.envs.spaces import ObservationLayout
-from arena.errors import ConfigError, ExportError
+from arena.errors import ExportError
 from arena.export.card import CARD, CARD_FOR_PEOPLE, PLAYER, POLICY, WEIGHTS, Card
 from arena.export.card_text import card_for_people
+from arena.export.directory import check_target, replace_directory
 from arena.export.observation import observation_input
 from arena.export.onnx import OnnxCheck, check_onnx, export_onnx, opset_version
 from arena.networks.actor_critic import ActorCritic
@@ -61,29 +58,11 @@ def write_export(
     check_target(directory, force=force)
     files, written_card, check = _contents(card, weights)
     try:
-        _replace_directory(directory, files)
+        replace_directory(directory, files)
     except OSError as error:
         where = error.filename or directory
         raise ExportError(f"cannot write {where}: {error.strerror or error}") from error
     return Written(directory=directory, card=written_card, check=check)
-
-
-def check_target(directory: Path, *, force: bool) -> None:
-    """Say early that an export cannot go somewhere.
-
-    Raises:
-        ConfigError: As `write_export`.
-    """
-    if not directory.exists():
-        return
-    if not directory.is_dir():
-        raise ConfigError(f"{directory} must be a directory")
-    if not any(directory.iterdir()):
-        return
-    if not (directory / CARD).is_file():
-        raise ConfigError(f"{directory} must be empty or an export: it has no {CARD}")
-    if not force:
-        raise ConfigError(f"{directory} exists: --force replaces it")
 
 
 def _contents(
@@ -123,47 +102,3 @@ def _network(card: Card, weights: Mapping[str, torch.Tensor]) -> ActorCritic:
     )
     load_tensors(network.state_dict(), weights, what=WEIGHTS)
     return network.eval().requires_grad_(False)
-
-
-def _replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Put files into a directory, all at once; what was there goes away afterwards."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary_beside(directory, "new") as new, _temporary_beside(directory, "old") as old:
-        new.mkdir()
-        for name, data in files.items():
-            _write_durably(new / name, data)
-        _sync_directory(new)
-        if directory.exists():
-            os.rename(directory, old)
-        try:
-            os.rename(new, directory)
-        except OSError:
-            if old.exists():
-                os.rename(old, directory)
-            raise
-        _sync_directory(directory.parent)
-
-
-@contextlib.contextmanager
-def _temporary_beside(directory: Path, what: str) -> Iterator[Path]:
-    """A free name beside a directory; whatever has it at the end is removed."""
-    path = directory.parent / f".{directory.name}.{what}-{secrets.token_hex(8)}"
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _write_durably(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -246,7 +246,7 @@ def seatings_that_fit(
     """
     if len(seatings) <= num_envs:
         return tuple(seatings)
-    logger.warning("%d seatings for %d environments: some are left out", len(seatings), num_envs)
+    logger.info("%d seatings for %d environments: some are left out", len(seatings), num_envs)
     rng = np.random.default_rng(derived_seed(seed, Stream.BLOCKS))
     chosen = sorted(rng.permutation(len(seatings))[:num_envs].tolist())
     return tuple(seatings[index] for index in chosen)

@@ -1,8 +1,8 @@
 """Generalized advantage estimation along each agent's own decisions.
 
 Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation"
-(2016), https://arxiv.org/abs/1506.02438. A trajectory belongs to (environment, agent): its steps are the
-decisions of that agent, whenever they come. T: calls of step, B: environments, P: agents.
+(2016), https://arxiv.org/abs/1506.02438. A trajectory belongs to (environment, agent): its steps
+are the decisions of that agent, whenever they come. T: calls of step, B: environments, P: agents.
 """
 
 from __future__ import annotations

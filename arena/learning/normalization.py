@@ -101,8 +101,6 @@ def _moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def _mean_over_rows(values: torch.Tensor, *, square: bool) -> torch.Tensor:
     """Mean of the values or of their squares. float32 [N, F] to float64 [F]."""
-    sums = [
-        (chunk.square() if square else chunk).sum(dim=0)
-        for chunk in torch.split(values, CHUNK_ROWS)
-    ]
+    chunks = torch.split(values, CHUNK_ROWS)
+    sums = [(chunk.square() if square else chunk).sum(dim=0) for chunk in chunks]
     return torch.stack(sums).double().sum(dim=0) / values.shape[0]

@@ -5,12 +5,14 @@ Torch-free: the controller writes the metrics of what it has committed.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, cast
 
 from arena.errors import ConfigError
+from arena.metrics.jsonl import JsonlSink
+from arena.metrics.tensorboard import TensorboardSink
+from arena.resolve import resolve
 
 
 class Sink(Protocol):
@@ -38,35 +40,32 @@ class Sink(Protocol):
         ...
 
 
-def make_sinks(names: Iterable[str], run_dir: Path) -> tuple[Sink, ...]:
+def make_sinks(
+    names: Iterable[str], run_dir: Path, *, launch_directory: str = ""
+) -> tuple[Sink, ...]:
     """Open the sinks that ``metrics.sinks`` names.
 
     Args:
         names: ``jsonl``, ``tensorboard`` or ``package.module:Name``.
         run_dir: Where they write.
+        launch_directory: Where user code is looked for first; empty: the working directory.
 
     Raises:
         ConfigError: If a name is unknown or cannot be imported.
     """
-    return tuple(_make_sink(name, run_dir) for name in names)
+    return tuple(_make_sink(name, run_dir, launch_directory) for name in names)
 
 
-def _make_sink(name: str, run_dir: Path) -> Sink:
+def _make_sink(name: str, run_dir: Path, launch_directory: str) -> Sink:
     if name == "jsonl":
-        from arena.metrics.jsonl import JsonlSink
-
         return JsonlSink(run_dir / "metrics.jsonl")
     if name == "tensorboard":
-        from arena.metrics.tensorboard import TensorboardSink
-
         return TensorboardSink(run_dir / "tensorboard")
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise ConfigError(
             f"metrics.sinks takes jsonl, tensorboard or package.module:Name, got {name!r}"
         )
-    try:
-        factory = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"metrics.sinks: {name!r} cannot be imported: {error}") from error
+    factory = resolve(name, launch_directory=launch_directory)
+    if not callable(factory):
+        raise ConfigError(f"metrics.sinks: {name} must be a class or function, got {factory!r}")
     return cast(Sink, factory(run_dir))

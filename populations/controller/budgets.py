@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from populations.controller.transaction import Transaction
+from populations.pbt.scheduler import next_mark
 from populations.types import PolicyRow
 
 if TYPE_CHECKING:
@@ -32,7 +33,12 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
         fixed = int(_speed(state, policy) * seconds)
     marks = [
         policy.ghost_at + state.config.ghosts.every_agent_steps,
-        policy.ready_at + state.config.pbt.ready_agent_steps,
+        policy.agent_steps
+        + next_mark(
+            policy,
+            ready_agent_steps=state.config.pbt.ready_agent_steps,
+            warm_up_agent_steps=state.config.pbt.warm_up_agent_steps,
+        ),
     ]
     if state.config.stop.agent_steps_per_policy is not None:
         marks.append(state.config.stop.agent_steps_per_policy)

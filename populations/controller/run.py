@@ -12,13 +12,14 @@ from typing import Self
 import numpy as np
 
 from arena.checkpoints.files import sha256_file
-from arena.checkpoints.manifest import MANIFEST, WEIGHTS
+from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.metrics.sink import make_sinks
 from arena.types import PolicyId, WeightsRef
 from populations.config import RunConfig
 from populations.controller.learners import Patience
-from populations.controller.state import make_explore, make_state
+from populations.controller.state import make_state
+from populations.pbt.explore import initial_hyperparameters
 from populations.run_file import RUN_FILE, RunFile, learner_setup
 from populations.storage.journal import Journal
 from populations.storage.recovery import recover
@@ -35,7 +36,7 @@ def has_run(run_dir: Path) -> bool:
 
 
 def create_run(
-    run_dir: Path, run_file: RunFile, *, initial_weights: Mapping[str, Path], utc: str
+    run_dir: Path, run_file: RunFile, *, initial_weights: Mapping[str, Mapping[str, bytes]], utc: str
 ) -> None:
     """Make a run's directory, run.yaml, and the journal with its initial policies.
 
@@ -44,16 +45,16 @@ def create_run(
     Args:
         run_dir: Empty, but for the lock that the caller holds.
         run_file: What run.yaml will say.
-        initial_weights: Directories with weights and manifest to start from, by population.
+        initial_weights: Weights and manifest to start from, file by file, by population.
         utc: For the first events.
     """
     for name in ("populations", "logs"):
         (run_dir / name).mkdir(parents=True, exist_ok=True)
-    for population, source in initial_weights.items():
+    for population, files in initial_weights.items():
         target = run_dir / IMPORTS / population
         target.mkdir(parents=True, exist_ok=True)
-        for name in (WEIGHTS, MANIFEST):
-            shutil.copyfile(source / name, target / name)
+        for name, content in files.items():
+            (target / name).write_bytes(content)
     (run_dir / JOURNAL).unlink(missing_ok=True)
     rows: list[Row] = [RunRow(run=run_file.run)]
     policies = initial_policies(run_file.config)
@@ -89,18 +90,17 @@ def initial_policies(config: RunConfig) -> list[PolicyRow]:
     Each but the reference member gets one exploration of the start values, seeded by the run's
     seed, the population's position and the member's index.
     """
-    explore = make_explore(config.pbt)
     rows = []
     for position, (name, population) in enumerate(config.populations.items()):
         for index in range(population.size):
             seed = np.random.SeedSequence([config.seed, 3, position, index])
             hyperparameters: Mapping[str, float] = population.hyperparameters
             if index > 0:
-                hyperparameters = explore.explore(
+                hyperparameters = initial_hyperparameters(
                     population.hyperparameters,
                     population.search_space,
                     rng=np.random.default_rng(seed),
-                ).new
+                )
             rows.append(
                 PolicyRow(
                     policy=PolicyId(f"{name}/p{index:03d}"),

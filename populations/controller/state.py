@@ -40,10 +40,9 @@ from populations.controller.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker
 from populations.league.league import League
 from populations.matchmaking.make import make_matchmaker
-from populations.pbt.exploit import TruncationExploit
-from populations.pbt.explore import PerturbExplore
+from populations.pbt.exploit import make_exploit
+from populations.pbt.explore import make_explore
 from populations.ratings.fit import fit_input
-from populations.sections import PbtConfig
 from populations.storage.tables import Tables
 
 Phase = Literal["training", "evaluating", "stopping", "over"]
@@ -258,24 +257,17 @@ def make_state(
             latest_ratio=config.matchmaking.latest_ratio,
             window=config.ghosts.window,
         ),
-        exploit=make_exploit(config.pbt),
-        explore=make_explore(config.pbt),
+        exploit=make_exploit(
+            config.pbt.exploit,
+            fraction=config.pbt.fraction,
+            min_matches=config.pbt.min_matches,
+            min_rating_gap=config.pbt.min_rating_gap,
+            mutate_others=config.pbt.mutate_others,
+        ),
+        explore=make_explore(
+            config.pbt.explore,
+            perturb_factors=config.pbt.perturb_factors,
+            resample_probability=config.pbt.resample_probability,
+        ),
         initial_weights=initial_weights or {},
-    )
-
-
-def make_exploit(pbt: PbtConfig) -> Exploit:
-    """Who copies whom, as configured."""
-    return TruncationExploit(
-        fraction=pbt.fraction,
-        min_matches=pbt.min_matches,
-        min_rating_gap=pbt.min_rating_gap,
-        mutate_others=pbt.mutate_others,
-    )
-
-
-def make_explore(pbt: PbtConfig) -> Explore:
-    """What changes about hyperparameters, as configured."""
-    return PerturbExplore(
-        perturb_factors=pbt.perturb_factors, resample_probability=pbt.resample_probability
     )

@@ -19,6 +19,7 @@ def next_mark(policy: PolicyRow, *, ready_agent_steps: int, warm_up_agent_steps:
 
 def is_ready(policy: PolicyRow, *, ready_agent_steps: int, warm_up_agent_steps: int) -> bool:
     """Whether a decision about a policy is due."""
-    return 0 == next_mark(
+    remaining = next_mark(
         policy, ready_agent_steps=ready_agent_steps, warm_up_agent_steps=warm_up_agent_steps
     )
+    return remaining == 0

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 RANGE_KEYS = ("low", "high", "log", "step", "complement")
+MAX_NUMBER = 1e300
+"""Larger bounds would overflow when multiplied."""
+
+MAX_STEPS = 2**53
+"""More could not be told apart in float64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +79,7 @@ class Range:
             return self.fit(_log_uniform(self.low - 0.5, self.high + 0.5, rng))
         if self.step is not None:
             num_steps = round((self.high - self.low) / self.step)
-            return self.fit(self.low + self.step * int(rng.integers(num_steps + 1)))
+            return self.fit(_grid_point(self.low, self.step, int(rng.integers(num_steps + 1))))
         low, high = self._turn(self.low), self._turn(self.high)
         if self.log:
             return self.fit(self._turn(_log_uniform(min(low, high), max(low, high), rng)))
@@ -98,8 +104,7 @@ class Range:
         """The nearest value in the range."""
         value = min(max(value, self.low), self.high)
         if self.step is not None:
-            value = self.low + self.step * round((value - self.low) / self.step)
-            value = min(max(value, self.low), self.high)
+            value = _grid_point(self.low, self.step, round((value - self.low) / self.step))
         return round(value) if self.integral else float(value)
 
     def _turn(self, value: float) -> float:
@@ -107,6 +112,16 @@ class Range:
 
 
 Dimension = Range | Choices
+
+
+def _exact(number: float) -> Decimal:
+    """The number as it is written: 0.1 and not the float64 next to it."""
+    return Decimal(str(number))
+
+
+def _grid_point(low: float, step: float, num_steps: int) -> float:
+    """In decimal, as Optuna does, so that steps of 0.1 end at 0.3 and not a bit above it."""
+    return float(_exact(low) + num_steps * _exact(step))
 
 
 def _log_uniform(low: float, high: float, rng: np.random.Generator) -> float:
@@ -186,7 +201,7 @@ def _optuna_distribution(dimension: Dimension) -> BaseDistribution:
             int(low), int(high), log=dimension.log, step=int(dimension.step or 1)
         )
     if dimension.complement:
-        low, high = 1.0 - high, 1.0 - low
+        low, high = float(1 - _exact(high)), float(1 - _exact(low))
     return FloatDistribution(low, high, log=dimension.log, step=dimension.step)
 
 
@@ -215,8 +230,10 @@ def _parse_choices(choices: object, *, value: float | None, key: str) -> Choices
         raise ConfigError(f"{key}: must be different numbers, got {list(numbers)!r}")
     if isinstance(value, float):
         return Choices(choices=tuple(float(number) for number in numbers))
-    if isinstance(value, int) and any(number != int(number) for number in numbers):
-        raise ConfigError(f"{key}: must be integers, got {list(numbers)!r}")
+    if isinstance(value, int):
+        if any(number != int(number) for number in numbers):
+            raise ConfigError(f"{key}: must be integers, got {list(numbers)!r}")
+        return Choices(choices=tuple(int(number) for number in numbers))
     return Choices(choices=numbers)
 
 
@@ -233,8 +250,10 @@ def _parse_range(entry: Mapping[str, object], *, value: float | None, key: str) 
         if complement:
             raise ConfigError(f"{key}.complement: must be false for an integer")
     if step is not None:
-        # The tolerance keeps 0.1, 0.2, 0.3 from ending at 0.2.
-        high = low + step * math.floor((high - low) / step + 1e-9)
+        num_steps = math.floor((_exact(high) - _exact(low)) / _exact(step))
+        if num_steps > MAX_STEPS:
+            raise ConfigError(f"{key}.step: at most {MAX_STEPS} steps, got {num_steps}")
+        high = _grid_point(low, step, num_steps)
     return Range(low=low, high=high, log=log, step=step, complement=complement, integral=integral)
 
 
@@ -243,7 +262,7 @@ def _check_range(
 ) -> None:
     if low > high:
         raise ConfigError(f"{key}: low must be at most high, got low {low!r} and high {high!r}")
-    if complement and not (0.0 <= low and high <= 1.0):
+    if complement and (low < 0.0 or high > 1.0):
         raise ConfigError(
             f"{key}: low and high must be in [0, 1] where complement is true, "
             f"got {low!r} and {high!r}"
@@ -270,11 +289,12 @@ def _integral_bounds(
 
 
 def _number(value: object, *, key: str) -> float:
-    """A finite number; bool is none, though Python says so."""
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value):  # type: ignore[arg-type]
-        raise ConfigError(f"{key}: must be a finite number, got {value!r}")
-    return value  # type: ignore[return-value]
+    """A number that is finite and of a sane size; bool is none, though Python says so."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{key}: must be a number, got {value!r}")
+    if not abs(value) <= MAX_NUMBER:  # NaN fails this comparison too
+        raise ConfigError(f"{key}: must be a number within +-{MAX_NUMBER:g}, got {value!r}")
+    return value
 
 
 def _flag(entry: Mapping[str, object], name: str, *, key: str) -> bool:

@@ -113,13 +113,13 @@ class BradleyTerry:
         root_deviation: Elo, around the anchor, of an entrant without a rated parent.
         child_deviation: Elo, around its parent, of an entrant with one.
         advantage_deviation: Elo, around 0, of each advantage; weaker than one match.
-        draw_deviation: Around 0, of eta.
+        draw_deviation: Around 0, of eta; wide, because where nobody ever drew it goes far below 0.
     """
 
     root_deviation: float = 1000.0
     child_deviation: float = 200.0
     advantage_deviation: float = 400.0
-    draw_deviation: float = 3.0
+    draw_deviation: float = 10.0
 
     def fit(
         self,

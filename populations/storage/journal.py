@@ -112,9 +112,12 @@ class Journal:
         """
         require_journal(path)
         with storage_errors(path), contextlib.ExitStack() as stack:
+            # A connection of its own: a check and a change to WAL on one leave it unable to
+            # checkpoint, and what is refused must not be written to.
+            with contextlib.closing(connect_reader(path)) as checker:
+                require_schema(checker, path)
+                require_sound(checker, path, check="quick_check")
             connection = stack.enter_context(contextlib.closing(connect(path, mode="rw")))
-            require_schema(connection, path)
-            require_sound(connection, path, check="quick_check")
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StorageError(f"{path}: the file system cannot hold a WAL (mode {mode!r})")

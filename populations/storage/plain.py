@@ -145,9 +145,10 @@ def _dataclass(kind: type[Any]) -> Decode:
     def decode(value: Plain) -> Plain:
         if not isinstance(value, dict):
             raise ValueError(f"expected a {kind.__name__}, got {value!r:.100}")
-        if strangers := value.keys() - decoders.keys():
-            raise ValueError(f"a {kind.__name__} has no {sorted(strangers)}")
-        return kind(**{name: decoders[name](entry) for name, entry in value.items()})
+        try:
+            return kind(**{name: decoders[name](entry) for name, entry in value.items()})
+        except KeyError as error:
+            raise ValueError(f"a {kind.__name__} has no {error}") from error
 
     return decode
 

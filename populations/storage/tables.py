@@ -100,14 +100,16 @@ class Table(typing.Generic[RowT]):
         )
         names = [column.name for column in self._columns]
         self._kind = names.index("kind") if "kind" in names else None
-        conflict = key or "singleton"
         changes = ", ".join(f'"{name}" = excluded."{name}"' for name in names if name != key)
         listed = ", ".join(f'"{name}"' for name in names)
+        places = ", ".join("?" * len(names))
         self.create = f"CREATE TABLE {name} ({self._declarations(key)}) STRICT"
         self.select = f"SELECT {listed} FROM {name}"
+        if key is None:  # one row at most
+            key, listed, places = "singleton", f"{listed}, singleton", f"{places}, 1"
         self.upsert = (
-            f"INSERT INTO {name} ({listed}) VALUES ({', '.join('?' * len(names))}) "
-            f"ON CONFLICT ({conflict}) DO UPDATE SET {changes}"
+            f"INSERT INTO {name} ({listed}) VALUES ({places}) "
+            f"ON CONFLICT ({key}) DO UPDATE SET {changes}"
         )
 
     def _declarations(self, key: str | None) -> str:
@@ -115,8 +117,8 @@ class Table(typing.Generic[RowT]):
             f'"{column.name}" {column.declaration}' + (" PRIMARY KEY" if column.name == key else "")
             for column in self._columns
         ]
-        if key is None:  # one row at most
-            declared.append("singleton INTEGER PRIMARY KEY DEFAULT 1 CHECK (singleton = 1)")
+        if key is None:
+            declared.append("singleton INTEGER PRIMARY KEY CHECK (singleton = 1)")
         return ", ".join(declared)
 
     def encode(self, row: RowT) -> tuple[Value, ...]:

@@ -3,14 +3,20 @@ from __future__ import annotations
 import re
 from importlib import resources
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import yaml
 
-from arena.config import EnvironmentConfig
+from arena.config import EnvironmentConfig, Model
 from arena.errors import ConfigError
 from populations.config import RunConfig, load_config, preset_names, validate_config
 from populations.documents import read_document
+from populations.matchmaking.make import KINDS as matchmaking_kinds  # noqa: N811
+from populations.matchmaking.pfsp import Weighting
+from populations.pbt.exploit import KINDS as exploit_kinds  # noqa: N811
+from populations.pbt.explore import KINDS as explore_kinds  # noqa: N811
+from populations.sections import MatchmakingConfig, PbtConfig
 from populations.validation import known_paths
 
 MINIMAL = RunConfig(environment=EnvironmentConfig(id="classic/connect_four-v3"))
@@ -186,3 +192,13 @@ def test_a_dumped_config_loads_again() -> None:
         config = load_config(name)
         text = yaml.safe_dump(config.model_dump(mode="json"))
         assert validate_config(read_document(text, name=name)) == config
+
+
+def test_the_choices_are_those_that_there_are() -> None:
+    def choices(section: type[Model], field: str) -> tuple[str, ...]:
+        return get_args(section.model_fields[field].annotation)
+
+    assert sorted(choices(MatchmakingConfig, "kind")) == sorted(matchmaking_kinds)
+    assert sorted(choices(MatchmakingConfig, "weighting")) == sorted(get_args(Weighting))
+    assert sorted(choices(PbtConfig, "exploit")) == sorted(exploit_kinds)
+    assert sorted(choices(PbtConfig, "explore")) == sorted(explore_kinds)

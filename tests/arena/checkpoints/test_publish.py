@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from arena.checkpoints.files import encode_manifest, list_directories, verify_directory
-from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, ghost_key
+from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS, Manifest, ghost_key
 from arena.checkpoints.publish import (
     link_ghost,
     publish,
@@ -167,6 +167,33 @@ def test_a_disk_that_refuses_a_link_leaves_no_ghost(
 
 def _link(root: Path, source: str, ghost: str) -> None:
     link_ghost(root, checkpoint_key=source, ghost_key=ghost)
+
+
+def test_bytes_are_on_disk_before_the_name_and_the_name_before_the_end(
+    root: Path, make_publishable: MakePublishable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What SIGKILL cannot show: after a power loss only what was synced is there."""
+    manifest, files = make_publishable()
+    done: list[tuple[str, str]] = []
+    rename, fsync = os.rename, os.fsync
+
+    def note_sync(descriptor: int) -> None:
+        done.append(("sync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+        fsync(descriptor)
+
+    def note_rename(source: Path, target: Path) -> None:
+        done.append(("rename", target.name))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(os, "rename", note_rename)
+    key = publish(root, manifest=manifest, files=files).key
+    made = [("sync", name) for name in ("run", "populations", "player", "p003")]
+    assert done[:4] == made
+    written, directory = done[4:7], done[7]
+    assert sorted(written) == [("sync", name) for name in sorted((*files, MANIFEST))]
+    assert directory[1].startswith(".tmp-")
+    assert done[8:] == [("rename", Path(key).name), ("sync", "checkpoints")]
 
 
 KILLS = """

@@ -121,8 +121,8 @@ def test_make_sinks_takes_a_users_own(tmp_path: Path, monkeypatch: pytest.Monkey
     module.write_text(
         "class Mine:\n    def __init__(self, run_dir):\n        self.run_dir = run_dir\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
-    (sink,) = make_sinks(["my_sinks:Mine"], tmp_path / "run")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (sink,) = make_sinks(["my_sinks:Mine"], tmp_path / "run", launch_directory=str(tmp_path))
     assert sink.run_dir == tmp_path / "run"  # type: ignore[attr-defined]
 
 

@@ -301,12 +301,13 @@ def test_a_learner_with_another_configuration_is_refused() -> None:
 
 
 def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
-    world = make_world()
+    document = {**DUEL, "evaluation": {"share": 0.05}, "stop": {"agent_steps_per_policy": 20000}}
+    world = make_world(document)
     world.join()
     world.join()
     world.run()
     run = world.state.tables.run
-    assert 0.2 < run.evaluation_s / (run.evaluation_s + run.training_s) < 0.5
+    assert run.evaluation_s / (run.evaluation_s + run.training_s) == pytest.approx(0.05, abs=0.02)
     for row in world.committed:
         if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate):
             for pairing in row.message.pairings:

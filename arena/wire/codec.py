@@ -1,0 +1,180 @@
+"""Messages to frames and back: msgpack, strict both ways.
+
+    frame 0   b"ARENA"
+    frame 1   protocol version (1 byte), kind of message (1 byte)
+    frame 2   the header, a msgpack map
+    frame 3   the body, a msgpack map
+
+Everything is checked again on the way out, by the same rules, so that a fault shows where it is.
+A message that a peer sent is never quoted but for a few bytes in hexadecimal: a deeply nested one
+cannot even be printed, and a crafted one should not reach a terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgpack
+
+from arena.errors import DecodeError, VersionMismatch, WireError
+from arena.wire.messages import (
+    PROTOCOL_VERSION,
+    Acknowledge,
+    Evaluate,
+    Failed,
+    Finished,
+    Goodbye,
+    Header,
+    Heartbeat,
+    Hello,
+    Message,
+    Refuse,
+    Stop,
+    Train,
+    Welcome,
+)
+from arena.wire.typed import Plain, decoder, plain
+
+T = TypeVar("T")
+
+MAGIC = b"ARENA"
+NUM_FRAMES = 4
+MAX_FRAME_BYTES = 1 << 20
+MAX_HEADER_BYTES = 1024
+MAX_CONTAINERS = 50_000
+"""Maps and lists in one frame: a frame of a million empty lists takes half a second to read."""
+
+_PREFIX_BYTES = 64
+_LIMITS: Mapping[str, int] = {
+    "max_str_len": 65536,
+    "max_bin_len": 0,
+    "max_array_len": 65536,
+    "max_map_len": 4096,
+    "max_ext_len": 0,
+}
+
+KINDS: Mapping[int, type[Message]] = {
+    1: Hello,
+    2: Heartbeat,
+    3: Finished,
+    4: Failed,
+    5: Goodbye,
+    16: Welcome,
+    17: Refuse,
+    18: Train,
+    19: Evaluate,
+    20: Acknowledge,
+    21: Stop,
+}
+"""Numbers on the wire. They never change and are never given to another message."""
+
+_NUMBERS: Mapping[type[Message], int] = {message: number for number, message in KINDS.items()}
+
+
+def encode(header: Header, message: Message) -> list[bytes]:
+    """The frames of a message.
+
+    Raises:
+        WireError: If the message breaks a rule of the wire: it would not be understood.
+    """
+    kind = type(message)
+    try:
+        number = _NUMBERS[kind]
+        frames = [
+            MAGIC,
+            bytes([PROTOCOL_VERSION, number]),
+            _pack(header, limit=MAX_HEADER_BYTES),
+            _pack(message, limit=MAX_FRAME_BYTES),
+        ]
+    except (DecodeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise WireError(f"{kind.__name__} cannot be sent: {error}") from None
+    return frames
+
+
+def decode(frames: Sequence[bytes]) -> tuple[Header, Message]:
+    """The message in frames that came from anywhere.
+
+    Raises:
+        VersionMismatch: If the sender speaks another version of the protocol.
+        DecodeError: If the frames are anything else than one message. Nothing else is raised,
+            whatever the bytes are.
+    """
+    if len(frames) != NUM_FRAMES:
+        raise DecodeError(f"a message has {NUM_FRAMES} frames, not {len(frames)}")
+    magic, kind_frame, header_frame, body_frame = frames
+    if magic != MAGIC:
+        raise DecodeError(f"a message begins with {MAGIC!r}, not {prefix(magic)}")
+    if len(kind_frame) != 2:
+        raise DecodeError(f"version and kind are 2 bytes, not {len(kind_frame)}")
+    version, number = kind_frame
+    if version != PROTOCOL_VERSION:
+        raise VersionMismatch(
+            f"the peer speaks protocol version {version}, this side {PROTOCOL_VERSION}: "
+            f"upgrade the older one"
+        )
+    kind = KINDS.get(number)
+    if kind is None:
+        raise DecodeError(f"there is no message of kind {number}")
+    header = _unpack(header_frame, kind=Header, limit=MAX_HEADER_BYTES)
+    message = _unpack(body_frame, kind=kind, limit=MAX_FRAME_BYTES)
+    return header, message
+
+
+def prefix(frame: bytes) -> str:
+    """The first bytes of a frame in hexadecimal, for logs."""
+    return bytes(frame[:_PREFIX_BYTES]).hex()
+
+
+def _pack(value: object, *, limit: int) -> bytes:
+    data = plain(value)
+    decoder(type(value))(data)
+    frame: bytes = msgpack.packb(data)
+    if len(frame) > limit:
+        raise DecodeError(f"it has {len(frame)} bytes, more than {limit}")
+    return frame
+
+
+def _unpack(frame: bytes, *, kind: type, limit: int) -> Any:
+    if len(frame) > limit:
+        raise DecodeError(f"{kind.__name__}: {len(frame)} bytes are more than {limit}")
+    count = _Count()
+    try:
+        data = msgpack.unpackb(
+            frame,
+            raw=False,
+            strict_map_key=True,
+            use_list=True,
+            object_pairs_hook=count.map,
+            list_hook=count.list,
+            **_LIMITS,
+        )
+        return decoder(kind)(data)
+    except DecodeError as error:
+        raise DecodeError(f"{kind.__name__}: {error}") from None
+    except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException):
+        # The text of these may quote the payload.
+        raise DecodeError(f"{kind.__name__}: no msgpack of ours: {prefix(frame)}") from None
+
+
+class _Count:
+    """Refuses repeated keys, and frames with too many containers."""
+
+    def __init__(self) -> None:
+        self._left = MAX_CONTAINERS
+
+    def map(self, pairs: list[tuple[Plain, Plain]]) -> Plain:
+        self._take()
+        data = dict(pairs)
+        if len(data) != len(pairs):
+            raise DecodeError("a key is there twice")
+        return data
+
+    def list(self, items: list[Plain]) -> Plain:
+        self._take()
+        return items
+
+    def _take(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise DecodeError(f"more than {MAX_CONTAINERS} maps and lists")

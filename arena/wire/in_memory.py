@@ -1,0 +1,145 @@
+"""Both transports within one process: queues in the place of sockets.
+
+Messages are encoded and decoded all the same, so that what works here works over a socket.
+"""
+
+from __future__ import annotations
+
+import queue
+import time
+from contextlib import suppress
+
+from arena.types import LearnerId
+from arena.wire.messages import FromController, FromLearner, Header, Message
+from arena.wire.session import BadMessage, ControllerSession, LearnerSession
+
+MAX_QUEUED = 256
+"""Messages on their way to one side: the limit that sockets have, too."""
+
+_WAKE: list[bytes] = []
+
+
+class InMemoryHub:
+    """Where a controller and learners of one process meet. Thread-safe.
+
+    Attributes:
+        controller: The controller's transport.
+    """
+
+    def __init__(self, *, run: str, epoch: int) -> None:
+        self.run = run
+        self.inbox: queue.Queue[tuple[bytes, list[bytes]]] = queue.Queue(MAX_QUEUED)
+        self.learners: dict[bytes, queue.Queue[list[bytes]]] = {}
+        self.controller = InMemoryControllerTransport(self, epoch=epoch)
+
+    def learner(self, learner: LearnerId) -> InMemoryLearnerTransport:
+        """A transport for a learner, connected."""
+        return InMemoryLearnerTransport(self, learner=learner)
+
+    def next_epoch(self, epoch: int) -> InMemoryControllerTransport:
+        """Put a new controller in the place of the old one."""
+        self.controller.close(linger_s=0.0)
+        self.controller = InMemoryControllerTransport(self, epoch=epoch)
+        return self.controller
+
+
+class InMemoryControllerTransport:
+    """The controller's end of a hub."""
+
+    def __init__(self, hub: InMemoryHub, *, epoch: int) -> None:
+        self._hub = hub
+        self._session = ControllerSession(run=hub.run, epoch=epoch)
+        self._is_open = True
+
+    @property
+    def endpoint(self) -> str:
+        """A name for people; nobody can connect to it."""
+        return f"inproc://{self._hub.run}"
+
+    def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
+        """See `ControllerTransport`."""
+        received: list[tuple[LearnerId, Message]] = []
+        try:
+            identity, frames = self._hub.inbox.get(timeout=max(timeout_s, 1e-6))
+            for _ in range(MAX_QUEUED):
+                self._open(identity, frames, received)
+                identity, frames = self._hub.inbox.get_nowait()
+        except queue.Empty:
+            return received
+        self._open(identity, frames, received)
+        return received
+
+    def _open(
+        self, identity: bytes, frames: list[bytes], received: list[tuple[LearnerId, Message]]
+    ) -> None:
+        opened = self._session.open(identity, frames, now_s=time.monotonic())
+        if opened.answer is not None:
+            self._put(identity, opened.answer)
+        if opened.message is not None:
+            received.append((LearnerId(identity.decode()), opened.message))
+
+    def send(self, learner: LearnerId, message: FromController) -> bool:
+        """See `ControllerTransport`."""
+        return self._put(learner.encode(), self._session.seal(learner, message))
+
+    def _put(self, identity: bytes, frames: list[bytes]) -> bool:
+        outbox = self._hub.learners.get(identity)
+        if outbox is None or not self._is_open:
+            return False
+        try:
+            outbox.put_nowait(frames)
+        except queue.Full:
+            return False
+        return True
+
+    def take_bad_messages(self) -> list[BadMessage]:
+        """See `ControllerTransport`."""
+        return self._session.take_bad_messages()
+
+    def disconnect(self, learner: LearnerId) -> None:
+        """See `ControllerTransport`."""
+        self._session.mute(learner)
+
+    def close(self, *, linger_s: float) -> None:
+        """See `ControllerTransport`; messages do not linger here."""
+        self._is_open = False
+
+
+class InMemoryLearnerTransport:
+    """A learner's end of a hub."""
+
+    def __init__(self, hub: InMemoryHub, *, learner: LearnerId) -> None:
+        self._hub = hub
+        self._identity = learner.encode()
+        self._session = LearnerSession(run=hub.run, learner=learner)
+        self._inbox: queue.Queue[list[bytes]] = queue.Queue(MAX_QUEUED)
+        hub.learners[self._identity] = self._inbox
+
+    def receive(self, timeout_s: float) -> tuple[Header, Message] | None:
+        """See `LearnerTransport`."""
+        try:
+            frames = self._inbox.get(timeout=max(timeout_s, 1e-6))
+        except queue.Empty:
+            return None
+        return None if frames is _WAKE else self._session.open(frames)
+
+    def send(self, message: FromLearner, *, epoch: int) -> bool:
+        """See `LearnerTransport`."""
+        return self.send_frames(self._session.seal(message, epoch=epoch))
+
+    def send_frames(self, frames: list[bytes]) -> bool:
+        """Send what may be no message: for tests of the other end."""
+        try:
+            self._hub.inbox.put_nowait((self._identity, frames))
+        except queue.Full:
+            return False
+        return True
+
+    def wake(self) -> None:
+        """See `LearnerTransport`."""
+        with suppress(queue.Full):  # then there is enough to wake up for
+            self._inbox.put_nowait(_WAKE)
+
+    def close(self, *, linger_s: float) -> None:
+        """See `LearnerTransport`."""
+        self._hub.learners.pop(self._identity, None)

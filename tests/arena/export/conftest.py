@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from arena.checkpoints.tensors import serialize
+from arena.checkpoints.files import sha256_bytes
+from arena.config import NetworkConfig
+from arena.envs.spaces import describe
+from arena.envs.spec import AgentSpec
+from arena.export.card import (
+    Ancestor,
+    Card,
+    CardAction,
+    CardEnvironment,
+    CardObservation,
+    CardRating,
+    CardSeat,
+    RecordLine,
+)
+from arena.export.observation import action_start, observation_input
+from arena.export.write import Written, write_export
+from arena.networks.make import make_actor_critic
+from arena.types import Digest, Seat
+
+NETWORK = NetworkConfig(hidden_sizes=(16, 16))
+
+
+Policy = tuple[Card, dict[str, torch.Tensor]]
+
+
+def make_policy(
+    observation: gymnasium.Space[object], *, size: int, actions: gymnasium.spaces.Discrete, masks: bool
+) -> Policy:
+    network = make_actor_critic(
+        NETWORK, observation_size=size, num_actions=int(actions.n), seed=5
+    )
+    generator = torch.Generator().manual_seed(6)
+    with torch.no_grad():
+        for tensor in network.state_dict().values():
+            tensor.add_(torch.rand(tensor.shape, generator=generator) * 0.2)
+    weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    agents = ("player_0", "player_1")
+    facts = AgentSpec(
+        observation=describe(observation),
+        action=describe(actions),
+        mask="observation" if masks else None,
+    )
+    seats = tuple(Seat(name=a, side=a, population="player", agents=(a,)) for a in agents)
+    card = Card(
+        created="2026-01-01T00:00:00+00:00",
+        run="f0e1",
+        population="player",
+        player="player/p003",
+        agents=agents,
+        seats=tuple(CardSeat(name=seat.name, agents=seat.agents) for seat in seats),
+        environment=CardEnvironment(
+            id="classic/connect_four-v3",
+            kwargs={},
+            api="aec",
+            agents=agents,
+            agent_specs=dict.fromkeys(agents, facts),
+            versions={"pettingzoo": "1.27.0"},
+            sides={a: (a,) for a in agents},
+            seats=seats,
+            outcome="return",
+            populations={"player": agents},
+        ),
+        observation=CardObservation(
+            space=dict(facts.observation), shape=observation_input(facts.observation).shape
+        ),
+        action=CardAction(
+            space=dict(facts.action),
+            num_actions=int(actions.n),
+            start=action_start(facts.action),
+        ),
+        mask=facts.mask,
+        network=NETWORK,
+        agent_steps=120_000,
+        learner_updates=640,
+        generation=2,
+        weights_digest=sha256_bytes(serialize(weights)),
+        rating=CardRating(rating=812.5, rating_low=790.0, rating_high=835.0),
+        record=(
+            RecordLine(
+                opponent="bot:random",
+                mode="greedy",
+                seat="player_0",
+                matches=10,
+                wins=7,
+                draws=1,
+                losses=2,
+                mean_return=0.5,
+            ),
+        ),
+        hyperparameters={"learning_rate": 3e-4},
+        lineage=(
+            Ancestor(
+                policy="player/p001", generation=1, agent_steps=60_000, weights=Digest("a" * 64)
+            ),
+        ),
+        versions={"arena-league": "0.1.0"},
+    )
+    return card, weights
+
+
+@pytest.fixture(scope="session")
+def board_policy() -> Policy:
+    """Connect Four's spaces: a Box of planes, masks, 7 actions."""
+    box = gymnasium.spaces.Box(low=0, high=1, shape=(6, 7, 2), dtype=np.int8)
+    return make_policy(box, size=84, actions=gymnasium.spaces.Discrete(7), masks=True)
+
+
+@pytest.fixture(scope="session")
+def number_policy() -> Policy:
+    """A Discrete observation that starts at 3, no masks, actions that start at 10."""
+    space = gymnasium.spaces.Discrete(16, start=3)
+    return make_policy(space, size=16, actions=gymnasium.spaces.Discrete(4, start=10), masks=False)
+
+
+@pytest.fixture(scope="session")
+def board_export(board_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    """Exporting takes seconds: tests share it and change nothing in it."""
+    directory = tmp_path_factory.mktemp("board") / "champion"
+    return write_export(directory, card=board_policy[0], weights=board_policy[1])
+
+
+@pytest.fixture(scope="session")
+def number_export(number_policy: Policy, tmp_path_factory: pytest.TempPathFactory) -> Written:
+    directory = tmp_path_factory.mktemp("number") / "champion"
+    return write_export(directory, card=number_policy[0], weights=number_policy[1])

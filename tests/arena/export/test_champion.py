@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from arena.export.card import Card
+from arena.export.champion import Champion, main, play_game, score_of
+from arena.export.write import Written
+from arena.networks.frozen import FrozenPolicy
+
+Policy = tuple[Card, dict[str, torch.Tensor]]
+
+ALONE = """
+import importlib.abc, json, sys
+
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        assert name.split(".")[0] not in {"arena", "populations", "torch", "onnx", "pettingzoo",
+                                          "gymnasium", "pydantic", "safetensors"}, name
+
+sys.meta_path.insert(0, Refuse())
+sys.path.insert(0, sys.argv[1])
+import numpy
+from champion import Champion
+
+champion = Champion(sys.argv[1])
+data = numpy.load(sys.argv[2])
+print(json.dumps([champion.act(row, mask) for row, mask in zip(data["rows"], data["masks"])]))
+"""
+
+
+def boards(num_rows: int, seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, 2, (num_rows, 6, 7, 2)).astype(np.int8)
+    masks = rng.integers(0, 2, (num_rows, 7)).astype(np.int8)
+    masks[:, 2] = 1
+    return rows, masks
+
+
+def test_it_stands_alone_and_plays_the_policys_likeliest_actions(
+    board_policy: Policy, board_export: Written, tmp_path: Path
+) -> None:
+    rows, masks = boards(64, seed=3)
+    np.savez(tmp_path / "boards.npz", rows=rows, masks=masks)
+    copy = tmp_path / "elsewhere"
+    shutil.copytree(board_export.directory, copy)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ALONE, str(copy), str(tmp_path / "boards.npz")],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    card, weights = board_policy
+    policy = FrozenPolicy.from_weights(
+        card.network, weights, device=torch.device("cpu"), greedy=True
+    )
+    expected = policy.act(
+        torch.from_numpy(rows.reshape(64, 84)).float(),
+        torch.from_numpy(masks).bool(),
+        agent="player_0",
+        generator=torch.Generator(),
+    )
+    assert json.loads(done.stdout) == expected.tolist()
+
+
+def test_the_file_is_a_byte_for_byte_copy(board_export: Written) -> None:
+    import arena.export.champion as module
+
+    copied = (board_export.directory / "champion.py").read_bytes()
+    assert copied == Path(module.__file__).read_bytes()
+
+
+def test_it_takes_pettingzoos_dictionary(board_export: Written) -> None:
+    champion = Champion(board_export.directory)
+    (row,), (mask,) = boards(1, seed=4)
+    together = champion.act({"observation": row, "action_mask": mask}, agent="player_1")
+    assert together == champion.act(row, mask)
+    only = np.eye(7, dtype=np.int8)[5]
+    # A mask that is given goes before the dictionary's own.
+    assert champion.act({"observation": row, "action_mask": mask}, only) == 5
+
+
+def test_actions_start_where_the_environment_starts(
+    number_policy: Policy, number_export: Written
+) -> None:
+    champion = Champion(str(number_export.directory))
+    card, weights = number_policy
+    policy = FrozenPolicy.from_weights(card.network, weights, device=torch.device("cpu"))
+    expected = policy.logits(torch.eye(16)).argmax(dim=1) + 10
+    assert [champion.act(number) for number in range(3, 19)] == expected.tolist()
+    assert all(10 <= champion.act(5, sample=True) <= 13 for _ in range(20))
+
+
+def test_samples_follow_the_policy_and_never_break_the_mask(
+    board_policy: Policy, board_export: Written
+) -> None:
+    champion = Champion(board_export.directory)
+    (row,), _ = boards(1, seed=5)
+    mask = np.array([1, 0, 1, 1, 0, 1, 1], dtype=np.int8)
+    champion.reset(seed=6)
+    num_draws = 4000
+    draws = [champion.act(row, mask, sample=True) for _ in range(num_draws)]
+    card, weights = board_policy
+    policy = FrozenPolicy.from_weights(card.network, weights, device=torch.device("cpu"))
+    flat = torch.from_numpy(row.reshape(1, 84)).float()
+    probabilities = policy.logits(flat, torch.from_numpy(mask[None]).bool()).softmax(dim=1)[0]
+    for action, probability in enumerate(probabilities.tolist()):
+        deviation = math.sqrt(num_draws * probability * (1 - probability))
+        assert abs(draws.count(action) - num_draws * probability) <= 5 * deviation
+
+
+def test_a_seed_fixes_the_stream(board_export: Written) -> None:
+    champion, other = Champion(board_export.directory), Champion(board_export.directory)
+    rows, masks = boards(30, seed=7)
+
+    def stream(who: Champion, seed: int) -> list[int]:
+        first = who.act(rows[0], masks[0], sample=True, seed=seed)
+        pairs = zip(rows[1:], masks[1:], strict=True)
+        return [first, *(who.act(row, mask, sample=True) for row, mask in pairs)]
+
+    assert stream(champion, 1) == stream(other, 1) == stream(champion, 1)
+    assert stream(champion, 1) != stream(champion, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"observation": np.zeros((6, 7))}, r"shape \(6, 7, 2\), got \(6, 7\)"),
+        ({"observation": np.full((6, 7, 2), np.nan)}, "finite"),
+        ({"action_mask": None}, "action_mask is needed"),
+        ({"action_mask": np.ones(6)}, r"shape \(7,\), got \(6,\)"),
+        ({"action_mask": np.zeros(7)}, "must have a legal action"),
+        ({"agent": "player_2"}, r"must be one of .*player_1.*, got 'player_2'"),
+    ],
+)
+def test_what_does_not_fit_the_card_is_refused(
+    board_export: Written, arguments: dict[str, Any], complaint: str
+) -> None:
+    valid: dict[str, Any] = {"observation": np.zeros((6, 7, 2)), "action_mask": np.ones(7)}
+    with pytest.raises(ValueError, match=complaint):
+        Champion(board_export.directory).act(**(valid | arguments))
+
+
+def test_a_mask_where_there_are_none_is_refused(number_export: Written) -> None:
+    with pytest.raises(ValueError, match="no action masks"):
+        Champion(number_export.directory).act(3, np.ones(4))
+
+
+def test_another_graph_than_the_cards_is_refused(board_export: Written, tmp_path: Path) -> None:
+    copy = tmp_path / "champion"
+    shutil.copytree(board_export.directory, copy)
+    graph = bytearray((copy / "policy.onnx").read_bytes())
+    graph[len(graph) // 2] ^= 1
+    (copy / "policy.onnx").write_bytes(graph)
+    with pytest.raises(ValueError, match="not the file of"):
+        Champion(copy)
+
+
+def test_as_a_script_it_plays_connect_four_to_its_end(
+    board_export: Written, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--directory", str(board_export.directory), "--games", "3", "--sample"]
+    main(arguments)
+    first = capsys.readouterr().out
+    record = json.loads(first)
+    assert record["player"] == "player/p003"
+    assert [seat["seat"] for seat in record["seats"]] == ["player_0", "player_1"]
+    for seat in record["seats"]:
+        assert seat["wins"] + seat["draws"] + seat["losses"] == seat["matches"] == 3
+        # Connect Four pays 1, 0 or -1.
+        assert seat["mean_return"] == pytest.approx((seat["wins"] - seat["losses"]) / 3)
+    main(arguments)
+    assert capsys.readouterr().out == first
+
+
+class CountingGame:
+    """Two agents choose a number in turn, three times; the sum of one's own numbers is paid."""
+
+    def __init__(self) -> None:
+        self.possible_agents = ["player_0", "player_1"]
+        self.seeds: list[int | None] = []
+        self.steps: list[tuple[str, int | None]] = []
+
+    def reset(self, seed: int | None = None) -> None:
+        self.seeds.append(seed)
+        self.steps = []
+
+    def agent_iter(self) -> Any:
+        for turn in range(8):
+            self.agent, self.is_over = self.possible_agents[turn % 2], turn >= 6
+            yield self.agent
+
+    def last(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        own = [action for agent, action in self.steps if agent == self.agent and action is not None]
+        reward = float(own[-1]) if own else 0.0
+        return 3, reward, self.is_over, False, {}
+
+    def step(self, action: int | None) -> None:
+        self.steps.append((self.agent, action))
+
+    def action_space(self, agent: str) -> Any:
+        from gymnasium.spaces import Discrete
+
+        return Discrete(1, start=100)
+
+    def close(self) -> None:
+        self.possible_agents = []
+
+
+def test_every_reward_is_counted_and_random_moves_are_legal(number_export: Written) -> None:
+    champion, env = Champion(number_export.directory), CountingGame()
+    returns = play_game(
+        champion, env, agents=["player_0"], seed=9, rng=np.random.default_rng(0)
+    )
+    mine = champion.act(3)
+    assert returns == {"player_0": 3.0 * mine, "player_1": 300.0}
+    assert env.seeds == [9]
+    assert env.steps[-2:] == [("player_0", None), ("player_1", None)]
+
+
+SIDES = {"hunters": ["adversary_0", "adversary_1"], "prey": ["agent_0"]}
+RETURNS = {"adversary_0": 30.0, "adversary_1": 10.0, "agent_0": -20.0}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "agents", "expected"),
+    [
+        ("return", ["adversary_0", "adversary_1"], 1.0),
+        ("return", ["agent_0"], 0.0),
+        ({"threshold": 20.0, "side": "hunters"}, ["adversary_0"], 1.0),
+        ({"threshold": 20.0, "side": "hunters"}, ["agent_0"], 0.0),
+        ({"threshold": 20.5, "side": "hunters"}, ["adversary_0"], 0.0),
+        ({"threshold": 20.5, "side": "hunters"}, ["agent_0"], 1.0),
+    ],
+)
+def test_games_are_scored_by_the_cards_rule(
+    outcome: object, agents: list[str], expected: float
+) -> None:
+    card = {"environment": {"sides": SIDES, "outcome": outcome}}
+    assert score_of(card, RETURNS, agents) == expected
+
+
+def test_equal_returns_are_a_draw_and_cooperation_has_no_score() -> None:
+    card: dict[str, Any] = {"environment": {"sides": SIDES, "outcome": "return"}}
+    assert score_of(card, dict.fromkeys(RETURNS, 1.0), ["agent_0"]) == 0.5
+    card["environment"]["sides"] = {"team": list(RETURNS)}
+    assert math.isnan(score_of(card, RETURNS, list(RETURNS)))

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from arena.errors import ConfigError
+from arena.export import directory as module
+from arena.export.directory import check_target, replace_directory
+
+OLD = {"card.json": b"old", "champion.py": b"old player"}
+NEW = {"card.json": b"new", "policy.onnx": b"graph"}
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+def test_it_makes_parents_and_leaves_nothing_else(tmp_path: Path) -> None:
+    replace_directory(tmp_path / "runs" / "champion", NEW)
+    assert contents(tmp_path / "runs" / "champion") == NEW
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["champion"]
+
+
+def test_a_replaced_export_is_gone(tmp_path: Path) -> None:
+    replace_directory(tmp_path / "champion", OLD)
+    replace_directory(tmp_path / "champion", NEW)
+    assert contents(tmp_path / "champion") == NEW
+    assert [path.name for path in tmp_path.iterdir()] == ["champion"]
+
+
+def test_an_empty_directory_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "champion").mkdir()
+    replace_directory(tmp_path / "champion", NEW)
+    assert contents(tmp_path / "champion") == NEW
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), KeyboardInterrupt("No space")])
+@pytest.mark.parametrize("failing_call", range(1, 3))
+def test_a_rename_that_fails_leaves_the_old_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing_call: int, error: BaseException
+) -> None:
+    replace_directory(tmp_path / "champion", OLD)
+    rename, calls = os.rename, []
+
+    def failing_rename(source: Path, target: Path) -> None:
+        calls.append(source)
+        if len(calls) == failing_call:
+            raise error
+        rename(source, target)
+
+    monkeypatch.setattr(module.os, "rename", failing_rename)
+    with pytest.raises(type(error), match="No space"):
+        replace_directory(tmp_path / "champion", NEW)
+    assert contents(tmp_path / "champion") == OLD
+    assert [path.name for path in tmp_path.iterdir()] == ["champion"]
+
+
+@pytest.mark.parametrize("failing_call", range(1, 4))
+def test_a_disk_that_refuses_to_sync_leaves_a_whole_export(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing_call: int
+) -> None:
+    replace_directory(tmp_path / "champion", OLD)
+    calls = []
+
+    def failing_fsync(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == failing_call:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(module.os, "fsync", failing_fsync)
+    with pytest.raises(OSError, match="Input/output"):
+        replace_directory(tmp_path / "champion", NEW)
+    assert contents(tmp_path / "champion") == OLD
+
+
+def test_what_is_no_export_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("ten years of work")
+    with pytest.raises(ConfigError, match=r"it has no card\.json"):
+        check_target(tmp_path, force=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="must be a directory"):
+        check_target(tmp_path / "file", force=True)
+
+
+def test_an_export_is_replaced_by_force_only(tmp_path: Path) -> None:
+    check_target(tmp_path / "champion", force=False)
+    replace_directory(tmp_path / "champion", OLD)
+    with pytest.raises(ConfigError, match="--force"):
+        check_target(tmp_path / "champion", force=False)
+    check_target(tmp_path / "champion", force=True)

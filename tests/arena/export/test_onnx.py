@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from arena.envs.spaces import ObservationLayout, describe
+from arena.errors import ExportError
+from arena.export.card import Card
+from arena.export.observation import observation_input
+from arena.export.onnx import check_onnx, export_onnx, opset_version
+from arena.export.write import Written
+from arena.networks.actor_critic import ActorCritic
+from arena.networks.frozen import FrozenPolicy
+from arena.networks.make import make_actor_critic
+from arena.config import NetworkConfig
+
+Policy = tuple[Card, dict[str, torch.Tensor]]
+CPU = torch.device("cpu")
+
+
+def run(written: Written, **feeds: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    session = onnxruntime.InferenceSession(written.directory / "policy.onnx")
+    logits, action = session.run(["logits", "action"], feeds)
+    return logits, action
+
+
+def frozen(policy: Policy) -> FrozenPolicy:
+    card, weights = policy
+    return FrozenPolicy.from_weights(card.network, weights, device=CPU, greedy=True)
+
+
+def fresh_network(observation_size: int, num_actions: int, *, seed: int = 1) -> ActorCritic:
+    return make_actor_critic(
+        NetworkConfig(hidden_sizes=(8,)),
+        observation_size=observation_size,
+        num_actions=num_actions,
+        seed=seed,
+    ).eval()
+
+
+def test_the_graph_of_a_masked_game_plays_like_the_frozen_policy(
+    board_policy: Policy, board_export: Written
+) -> None:
+    rng = np.random.default_rng(1)
+    planes = rng.integers(0, 2, (64, 6, 7, 2)).astype(np.float32)
+    mask = rng.random((64, 7)) < 0.4
+    mask[:, 3] = True
+    logits, action = run(board_export, observation=planes, action_mask=mask)
+    policy = frozen(board_policy)
+    flat, legal = torch.from_numpy(planes.reshape(64, 84)), torch.from_numpy(mask)
+    expected = policy.logits(flat, legal).numpy()
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
+    assert (logits[~mask] == np.finfo(np.float32).min).all()
+    greedy = policy.act(flat, legal, agent="player_0", generator=torch.Generator())
+    assert action.tolist() == greedy.tolist()
+    assert len(set(action.tolist())) > 1
+
+
+def test_a_number_becomes_one_hot_inside_the_graph(
+    number_policy: Policy, number_export: Written
+) -> None:
+    numbers = np.arange(3, 19, dtype=np.float32)
+    logits, action = run(number_export, observation=numbers)
+    expected = frozen(number_policy).logits(torch.eye(16)).numpy()
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
+    # Counted from 0 although the action space starts at 10.
+    assert action.tolist() == expected.argmax(axis=1).tolist()
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 200])
+def test_any_batch_size_works(board_export: Written, num_rows: int) -> None:
+    logits, action = run(
+        board_export,
+        observation=np.zeros((num_rows, 6, 7, 2), dtype=np.float32),
+        action_mask=np.ones((num_rows, 7), dtype=np.bool_),
+    )
+    assert (logits.shape, action.shape) == ((num_rows, 7), (num_rows,))
+
+
+def test_inputs_and_outputs_are_those_that_were_promised(
+    board_export: Written, number_export: Written
+) -> None:
+    def signature(written: Written) -> tuple[list[Any], list[Any]]:
+        session = onnxruntime.InferenceSession(written.directory / "policy.onnx")
+        return (
+            [(i.name, i.type, i.shape) for i in session.get_inputs()],
+            [(o.name, o.type, o.shape) for o in session.get_outputs()],
+        )
+
+    inputs, outputs = signature(board_export)
+    assert inputs == [
+        ("observation", "tensor(float)", ["batch", 6, 7, 2]),
+        ("action_mask", "tensor(bool)", ["batch", 7]),
+    ]
+    assert outputs == [
+        ("logits", "tensor(float)", ["batch", 7]),
+        ("action", "tensor(int64)", ["batch"]),
+    ]
+    inputs, outputs = signature(number_export)
+    assert inputs == [("observation", "tensor(float)", ["batch"])]
+    assert outputs[0] == ("logits", "tensor(float)", ["batch", 4])
+
+
+def test_the_graph_holds_its_weights_and_no_traces_of_this_machine(board_export: Written) -> None:
+    data = (board_export.directory / "policy.onnx").read_bytes()
+    model = onnx.ModelProto.FromString(data)
+    locations = {tensor.data_location for tensor in model.graph.initializer}
+    assert locations == {onnx.TensorProto.DEFAULT}
+    assert b".py" not in data
+    assert opset_version(data) >= 18
+
+
+def test_several_numbers_are_several_one_hots_and_the_exporter_says_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    space = describe(gymnasium.spaces.MultiDiscrete([3, 4]))
+    network = fresh_network(ObservationLayout.from_json(space).size, 5)
+    observation = observation_input(space)
+    model = export_onnx(network, observation=observation, num_actions=5, has_mask=False)
+    assert capfd.readouterr() == ("", "")
+    rows = np.array([[2.0, 1.0], [0.0, 3.0]], dtype=np.float32)
+    one_hot = torch.tensor([[0, 0, 1, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0, 1]]).float()
+    (logits,) = onnxruntime.InferenceSession(model).run(["logits"], {"observation": rows})
+    with torch.no_grad():
+        expected = network.logits(one_hot).numpy()
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_check_refuses_the_graph_of_other_weights(board_export: Written) -> None:
+    card = board_export.card
+    with pytest.raises(ExportError, match="logits must agree"):
+        check_onnx(
+            (board_export.directory / "policy.onnx").read_bytes(),
+            network=fresh_network(84, 7, seed=2),
+            observation=observation_input(card.observation.space),
+            num_actions=7,
+            has_mask=True,
+        )
+
+
+def test_the_check_saw_64_observations(board_export: Written) -> None:
+    assert board_export.check.observations == 64
+    assert 0.0 <= board_export.check.max_logit_difference < 1e-4
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(3, 2), dtype=np.float32),
+        gymnasium.spaces.Discrete(5),
+        gymnasium.spaces.Discrete(5, start=-2),
+        gymnasium.spaces.MultiBinary(4),
+        gymnasium.spaces.MultiDiscrete([3, 4]),
+    ],
+)
+def test_observations_enter_as_the_environments_layout_says(
+    space: gymnasium.Space[Any],
+) -> None:
+    description = describe(space)
+    observation = observation_input(description)
+    rows = observation.random(20, np.random.default_rng(2))
+    assert rows.shape[1:] == np.asarray(space.sample()).shape
+    layout = ObservationLayout.from_json(description)
+    network = fresh_network(layout.size, 3)
+    flat = graph_flatten(network, observation, rows)
+    assert flat.shape == (20, layout.size)
+    np.testing.assert_array_equal(np.asarray(layout.to_environment(flat), np.float32), rows)

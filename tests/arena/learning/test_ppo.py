@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from arena.config import NetworkConfig
+from arena.core import Algorithm
+from arena.errors import CheckpointCorrupt, NonFiniteError
+from arena.learning.hyperparameters import PpoHyperparameters
+from arena.learning.ppo import Ppo
+from arena.networks.frozen import FrozenPolicy
+from arena.rollout.buffer import Rollout
+
+CPU = torch.device("cpu")
+NETWORK = NetworkConfig(hidden_sizes=(16, 16))
+SIZE, NUM_ACTIONS = 6, 4
+
+METRICS = {
+    "loss/policy",
+    "loss/value",
+    "loss/total",
+    "policy/entropy",
+    "policy/kl",
+    "policy/clip_fraction",
+    "value/explained_variance",
+    "gradient/norm",
+    "gradient/skipped",
+    "optimizer/learning_rate",
+    "optimizer/updates",
+}
+
+
+def make(
+    hyperparameters: PpoHyperparameters | None = None,
+    *,
+    network: NetworkConfig = NETWORK,
+    precision: str = "float32",
+    seed: int = 1,
+) -> Ppo:
+    return Ppo(
+        network,
+        observation_size=SIZE,
+        num_actions=NUM_ACTIONS,
+        hyperparameters=hyperparameters or PpoHyperparameters(),
+        device=CPU,
+        precision=precision,
+        seed=seed,
+    )
+
+
+def make_rollout(ppo: Algorithm, *, num_decisions: int = 64, seed: int = 0) -> Rollout:
+    generator = torch.Generator().manual_seed(seed)
+    observation = 2.0 * torch.randn(num_decisions, SIZE, generator=generator) + 1.0
+    mask = torch.rand(num_decisions, NUM_ACTIONS, generator=generator) < 0.7
+    mask[:, 1] = True
+    action, log_prob, value = (
+        tensor.clone() for tensor in ppo.act(observation, mask, generator=generator)
+    )
+    advantage = torch.randn(num_decisions, generator=generator)
+    return Rollout(
+        observation=observation,
+        action_mask=mask,
+        action=action,
+        log_prob=log_prob,
+        value=value,
+        advantage=advantage,
+        return_=advantage + value + 3.0,
+        agent_steps=num_decisions,
+    )
+
+
+def train(ppo: Algorithm, *, num_rollouts: int, first: int = 0) -> dict[str, float]:
+    generator = torch.Generator().manual_seed(99 + first)
+    metrics: dict[str, float] = {}
+    for k in range(first, first + num_rollouts):
+        metrics = ppo.update(make_rollout(ppo, seed=k), generator=generator)
+    return metrics
+
+
+def digest(tensors: dict[str, torch.Tensor]) -> str:
+    content = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        content.update(name.encode())
+        content.update(tensor.numpy().tobytes())
+    return content.hexdigest()
+
+
+def test_metrics_are_complete_finite_and_read_back() -> None:
+    ppo = make(PpoHyperparameters(learning_rate=1e-3, num_epochs=3, num_minibatches=5))
+    metrics = train(ppo, num_rollouts=2)
+    assert set(metrics) == METRICS
+    assert all(math.isfinite(value) for value in metrics.values())
+    assert metrics["optimizer/learning_rate"] == 1e-3
+    assert metrics["optimizer/updates"] == ppo.learner_updates == 2 * 3 * 5
+    assert metrics["gradient/skipped"] == 0.0
+    assert 0.0 < metrics["policy/entropy"] < math.log(NUM_ACTIONS)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_the_first_step_sees_the_policy_that_played(normalize: bool) -> None:
+    ppo = make(
+        PpoHyperparameters(num_epochs=1, num_minibatches=1),
+        network=NETWORK.model_copy(update={"normalize_observations": normalize}),
+    )
+    for k in range(3):
+        metrics = train(ppo, num_rollouts=1, first=k)
+        # The ratio is 1, so the surrogate is the mean of normalized advantages: 0.
+        assert metrics["policy/kl"] == pytest.approx(0.0, abs=1e-9)
+        assert metrics["policy/clip_fraction"] == 0.0
+        assert metrics["loss/policy"] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_the_first_losses_by_a_second_implementation() -> None:
+    hyperparameters = PpoHyperparameters(
+        num_epochs=1, num_minibatches=1, value_coef=0.7, entropy_coef=0.3
+    )
+    ppo = make(hyperparameters)
+    rollout = make_rollout(ppo)
+    weights = {name: tensor.double() for name, tensor in ppo.weights().items()}
+    metrics = ppo.update(rollout, generator=torch.Generator())
+    features = rollout.observation.double().clamp(-10, 10)  # a fresh normalizer is the identity
+    for layer in (0, 2):
+        features = features @ weights[f"trunk.{layer}.weight"].T + weights[f"trunk.{layer}.bias"]
+        features = features.relu()
+    outputs = features @ weights["head.weight"].T + weights["head.bias"]
+    assert rollout.action_mask is not None
+    policy = torch.distributions.Categorical(
+        logits=outputs[:, :-1].masked_fill(~rollout.action_mask, -1e30)
+    )
+    returns = rollout.return_.double()
+    target = (returns - returns.mean()) / returns.std(correction=0)
+    value_loss = (outputs[:, -1] - target).square().mean().item()
+    entropy = policy.entropy().mean().item()  # type: ignore[no-untyped-call]
+    assert metrics["loss/value"] == pytest.approx(value_loss, rel=1e-4)
+    assert metrics["policy/entropy"] == pytest.approx(entropy, rel=1e-5)
+    assert metrics["loss/total"] == pytest.approx(0.7 * value_loss - 0.3 * entropy, rel=1e-4)
+
+
+def test_act_and_value_are_in_units_of_reward_and_legal() -> None:
+    ppo = make()
+    train(ppo, num_rollouts=1)
+    rollout = make_rollout(ppo, seed=5)
+    assert rollout.action_mask is not None
+    assert rollout.action_mask.gather(1, rollout.action[:, None]).all()
+    torch.testing.assert_close(ppo.value(rollout.observation), rollout.value)
+    # Returns are around 3; a network near its initialisation predicts their mean.
+    returns = make_rollout(make(), seed=0).return_
+    assert abs(float(rollout.value.mean() - returns.mean())) < 1.0
+    frozen = FrozenPolicy.from_weights(NETWORK, ppo.weights(), device=CPU)
+    log_probs = frozen.logits(rollout.observation, rollout.action_mask).log_softmax(1)
+    torch.testing.assert_close(log_probs.gather(1, rollout.action[:, None])[:, 0], rollout.log_prob)
+
+
+def test_values_learn_returns_of_any_scale() -> None:
+    ppo = make(PpoHyperparameters(learning_rate=3e-3, entropy_coef=0.0))
+    generator = torch.Generator().manual_seed(0)
+    for k in range(60):
+        rollout = make_rollout(ppo, num_decisions=256, seed=k)
+        return_ = 1000.0 * rollout.observation[:, 0] - 5000.0
+        ppo.update(
+            replace(rollout, return_=return_, advantage=return_ - rollout.value),
+            generator=generator,
+        )
+    rollout = make_rollout(ppo, num_decisions=256, seed=1000)
+    expected = 1000.0 * rollout.observation[:, 0] - 5000.0
+    error = (ppo.value(rollout.observation) - expected).square().mean().sqrt()
+    # The returns' deviation is 2000.
+    assert float(error) < 400.0
+
+
+def test_same_seed_same_weights() -> None:
+    first, second, other = make(), make(), make(seed=2)
+    for ppo in (first, second, other):
+        train(ppo, num_rollouts=3)
+    assert digest(first.weights()) == digest(second.weights())
+    assert digest(first.optimizer_state()) == digest(second.optimizer_state())
+    assert digest(first.weights()) != digest(other.weights())
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_restored_policy_learns_on_bit_for_bit(precision: str) -> None:
+    uninterrupted = make(precision=precision)
+    train(uninterrupted, num_rollouts=2)
+    weights, optimizer = uninterrupted.weights(), uninterrupted.optimizer_state()
+    restored = make(precision=precision, seed=17)
+    restored.load(weights, optimizer, learner_updates=uninterrupted.learner_updates)
+    assert digest(restored.weights()) == digest(weights)
+    assert digest(restored.optimizer_state()) == digest(optimizer)
+    for ppo in (uninterrupted, restored):
+        train(ppo, num_rollouts=2, first=2)
+    assert digest(restored.weights()) == digest(uninterrupted.weights())
+    assert digest(restored.optimizer_state()) == digest(uninterrupted.optimizer_state())
+    assert restored.learner_updates == uninterrupted.learner_updates
+
+
+def test_a_restore_never_overwrites_a_mutated_hyperparameter() -> None:
+    donor = make(PpoHyperparameters(learning_rate=1e-3, adam_beta1=0.8))
+    train(donor, num_rollouts=1)
+    explorer = make(PpoHyperparameters(learning_rate=5e-5, adam_beta1=0.95))
+    explorer.load(donor.weights(), donor.optimizer_state(), learner_updates=3)
+    metrics = train(explorer, num_rollouts=1)
+    assert metrics["optimizer/learning_rate"] == 5e-5
+    assert metrics["optimizer/updates"] == 3 + 16
+    assert not any("lr" in name or "beta" in name for name in donor.optimizer_state())
+
+
+def test_loading_without_optimizer_state_starts_a_fresh_one() -> None:
+    ppo = make()
+    train(ppo, num_rollouts=1)
+    ppo.load(ppo.weights(), None, learner_updates=0)
+    assert digest(ppo.optimizer_state()) == digest(make().optimizer_state())
+
+
+def test_copies_alias_nothing() -> None:
+    ppo = make()
+    train(ppo, num_rollouts=1)
+    weights, optimizer = ppo.weights(), ppo.optimizer_state()
+    before = digest(weights), digest(optimizer)
+    train(ppo, num_rollouts=1)
+    assert (digest(weights), digest(optimizer)) == before
+    assert digest(ppo.weights()) != before[0]
+    restored = make()
+    restored.load(weights, optimizer, learner_updates=0)
+    for tensor in (*weights.values(), *optimizer.values()):
+        assert tensor.dtype == torch.float32
+        tensor.fill_(0.0)
+    assert (digest(restored.weights()), digest(restored.optimizer_state())) == before
+
+
+def test_loading_is_strict_and_all_or_nothing() -> None:
+    ppo = make()
+    weights, optimizer = ppo.weights(), ppo.optimizer_state()
+    before = digest(weights)
+    changed = weights | {"trunk.0.bias": weights["trunk.0.bias"] + 1.0}
+    with pytest.raises(CheckpointCorrupt, match=r"head.bias must have shape"):
+        ppo.load(changed | {"head.bias": torch.zeros(9)}, optimizer, learner_updates=0)
+    assert digest(ppo.weights()) == before
+    del optimizer["exp_avg.head.bias"]
+    with pytest.raises(CheckpointCorrupt, match=r"optimizer.*missing.*exp_avg.head.bias"):
+        ppo.load(weights, optimizer, learner_updates=0)
+
+
+@pytest.mark.parametrize("num_decisions", [1, 2, 3, 5, 63])
+def test_few_decisions_never_make_an_empty_minibatch(num_decisions: int) -> None:
+    ppo = make(PpoHyperparameters(num_epochs=2, num_minibatches=4))
+    metrics = ppo.update(
+        make_rollout(ppo, num_decisions=num_decisions), generator=torch.Generator()
+    )
+    assert ppo.learner_updates == 2 * min(4, num_decisions)
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_an_empty_rollout_changes_nothing() -> None:
+    ppo = make()
+    before = digest(ppo.weights())
+    metrics = ppo.update(make_rollout(ppo, num_decisions=0), generator=torch.Generator())
+    assert set(metrics) == METRICS
+    assert (digest(ppo.weights()), ppo.learner_updates) == (before, 0)
+
+
+def test_target_kl_stops_between_epochs() -> None:
+    free = PpoHyperparameters(learning_rate=1e-2, num_epochs=10, num_minibatches=2)
+    ppo = make(free)
+    unbounded = train(ppo, num_rollouts=1)
+    assert ppo.learner_updates == 20
+    ppo = make(free.model_copy(update={"target_kl": 1e-4}))
+    bounded = train(ppo, num_rollouts=1)
+    # The first epoch's second step already differs from the policy that played.
+    assert ppo.learner_updates in (2, 4)
+    assert 1e-4 < bounded["policy/kl"] < unbounded["policy/kl"]
+
+
+def test_statistics_move_with_what_was_trained_on() -> None:
+    ppo = make()
+    rollout = make_rollout(ppo, num_decisions=500)
+    ppo.update(rollout, generator=torch.Generator())
+    weights = ppo.weights()
+    torch.testing.assert_close(weights["observation_normalizer.mean"], rollout.observation.mean(0))
+    torch.testing.assert_close(
+        weights["return_normalizer.variance"], rollout.return_.var(0, correction=0)[None]
+    )
+    assert weights["return_normalizer.count"].item() == 500
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf])
+@pytest.mark.parametrize("field", ["advantage", "return_", "log_prob"])
+def test_poisoned_rollouts_are_skipped_and_three_in_a_row_are_an_error(
+    field: str, poison: float
+) -> None:
+    ppo = make(PpoHyperparameters(num_epochs=1, num_minibatches=1))
+    before = digest({k: v for k, v in ppo.weights().items() if "normalizer" not in k})
+    for k in range(2):
+        rollout = make_rollout(ppo, seed=k)
+        getattr(rollout, field)[0] = poison if field != "log_prob" else math.nan
+        metrics = ppo.update(rollout, generator=torch.Generator())
+        assert metrics["gradient/skipped"] == 1.0
+        assert all(math.isfinite(value) for value in metrics.values())
+    rollout = make_rollout(ppo, seed=2)
+    getattr(rollout, field)[3] = math.nan
+    with pytest.raises(NonFiniteError, match=r"3 updates in a row.*learning_rate 0.0003"):
+        ppo.update(rollout, generator=torch.Generator())
+    weights = ppo.weights()
+    assert all(bool(tensor.isfinite().all()) for tensor in weights.values())
+    assert digest({k: v for k, v in weights.items() if "normalizer" not in k}) == before
+
+
+def test_a_good_update_forgives_earlier_skips() -> None:
+    ppo = make(PpoHyperparameters(num_epochs=1, num_minibatches=1))
+    for k in range(6):
+        rollout = make_rollout(ppo, seed=k)
+        if k % 3 != 2:
+            rollout.advantage[0] = math.nan
+        ppo.update(rollout, generator=torch.Generator())
+    assert ppo.learner_updates == 2
+
+
+@pytest.mark.parametrize("learning_rate", [1e30, 1e60])
+def test_an_absurd_learning_rate_never_leaves_absurd_weights(learning_rate: float) -> None:
+    values = PpoHyperparameters().model_dump() | {"learning_rate": learning_rate}
+    ppo = make(PpoHyperparameters.model_construct(**values))
+    before = digest({**ppo.weights(), **ppo.optimizer_state()})
+    with pytest.raises(NonFiniteError):
+        train(ppo, num_rollouts=1)
+    assert digest({**ppo.weights(), **ppo.optimizer_state()}) == before
+    assert ppo.learner_updates == 0
+
+
+def test_an_update_that_ends_in_absurd_weights_is_undone() -> None:
+    values = {"learning_rate": 1e30, "num_epochs": 1, "num_minibatches": 1}
+    ppo = make(PpoHyperparameters(**values))
+    before = digest({**ppo.weights(), **ppo.optimizer_state()})
+    for _ in range(2):
+        metrics = train(ppo, num_rollouts=1)
+        assert (metrics["gradient/skipped"], metrics["optimizer/updates"]) == (1.0, 0.0)
+        assert digest({**ppo.weights(), **ppo.optimizer_state()}) == before
+    with pytest.raises(NonFiniteError):
+        train(ppo, num_rollouts=1)
+
+
+def test_bfloat16_computes_nearly_the_same() -> None:
+    exact, rounded = make(), make(precision="bfloat16")
+    reference, metrics = train(exact, num_rollouts=1), train(rounded, num_rollouts=1)
+    for name in ("loss/value", "policy/entropy", "gradient/norm"):
+        assert metrics[name] == pytest.approx(reference[name], rel=0.1)
+    assert metrics != reference
+    assert all(tensor.dtype == torch.float32 for tensor in rounded.weights().values())
+
+
+def test_updates_use_no_global_randomness() -> None:
+    ppo = make()
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    train(ppo, num_rollouts=1)
+    assert torch.equal(state, torch.get_rng_state())

@@ -1,0 +1,116 @@
+"""A task with a known answer: recall a symbol twice. Reward 1 for both right, at the end."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from arena.config import NetworkConfig
+from arena.envs.base import Group, Turn
+from arena.learning.hyperparameters import PpoHyperparameters
+from arena.learning.ppo import Ppo
+from arena.rollout.buffer import Rollout, RolloutBuffer
+
+NUM_SYMBOLS, NUM_ENVS = 3, 64
+NOBODY = torch.zeros(NUM_ENVS, 1, dtype=torch.bool)
+
+
+class Recall:
+    """First answer the symbol, then the next one; action ``NUM_SYMBOLS`` is always illegal."""
+
+    def __init__(self, generator: torch.Generator) -> None:
+        self._generator = generator
+        self.symbol = torch.zeros(NUM_ENVS, dtype=torch.int64)
+        self.second = False
+        self.first_right = torch.zeros(NUM_ENVS, dtype=torch.bool)
+        self.begin()
+
+    def begin(self) -> None:
+        self.symbol = torch.randint(NUM_SYMBOLS, (NUM_ENVS,), generator=self._generator)
+        self.second = False
+
+    def group(self) -> Group:
+        observation = torch.zeros(NUM_ENVS, 1, NUM_SYMBOLS + 1)
+        observation[torch.arange(NUM_ENVS), 0, self.symbol] = 1.0
+        observation[:, 0, NUM_SYMBOLS] = float(self.second)
+        mask = torch.ones(NUM_ENVS, 1, NUM_SYMBOLS + 1, dtype=torch.bool)
+        mask[:, :, NUM_SYMBOLS] = False
+        index = torch.zeros(NUM_ENVS, 1, dtype=torch.int64)
+        return Group(agent_index=index, observation=observation, action_mask=mask)
+
+    def step(self, action: torch.Tensor) -> Turn:
+        wanted = (self.symbol + int(self.second)) % NUM_SYMBOLS
+        right, over = action[:, 0] == wanted, self.second
+        reward = (right & self.first_right).float() if over else torch.zeros(NUM_ENVS)
+        self.first_right, self.second = right, not over
+        if over:
+            self.begin()
+        return Turn(
+            groups={},
+            reward=reward[:, None],
+            terminated=NOBODY | over,
+            truncated=NOBODY,
+            final_observation={},
+            episode_over=torch.full((NUM_ENVS,), over),
+            score=torch.empty(0),
+        )
+
+
+def collect(ppo: Ppo, task: Recall, *, generator: torch.Generator) -> Rollout:
+    buffer = RolloutBuffer(length=ppo.rollout_length, agents=torch.tensor([0]))
+    for t in range(ppo.rollout_length):
+        group = task.group()
+        assert group.action_mask is not None
+        action, log_prob, value = ppo.act(
+            group.observation[:, 0], group.action_mask[:, 0], generator=generator
+        )
+        buffer.store(
+            t,
+            group,
+            action=action[:, None],
+            log_prob=log_prob[:, None],
+            value=value[:, None],
+            trained=~NOBODY,
+        )
+        turn = task.step(action[:, None])
+        buffer.store_result(t, turn, final_value=torch.zeros(NUM_ENVS, 1))
+    group = task.group()
+    return buffer.finish(
+        group=group,
+        value=ppo.value(group.observation[:, 0])[:, None],
+        gamma=ppo.gamma,
+        gae_lambda=ppo.gae_lambda,
+    )
+
+
+@pytest.mark.parametrize(
+    ("precision", "normalize"), [("float32", True), ("float32", False), ("bfloat16", False)]
+)
+def test_learns_the_exact_answer_and_its_value(precision: str, normalize: bool) -> None:
+    ppo = Ppo(
+        NetworkConfig(hidden_sizes=(32,), normalize_observations=normalize),
+        observation_size=NUM_SYMBOLS + 1,
+        num_actions=NUM_SYMBOLS + 1,
+        hyperparameters=PpoHyperparameters(learning_rate=5e-3, rollout_length=8, gamma=0.8),
+        device=torch.device("cpu"),
+        precision=precision,
+        seed=1,
+    )
+    generator = torch.Generator().manual_seed(2)
+    task = Recall(generator)
+    metrics: dict[str, float] = {}
+    for _ in range(80):
+        metrics = ppo.update(collect(ppo, task, generator=generator), generator=generator)
+    assert metrics["policy/entropy"] < 0.2
+    task.begin()
+    for second, value in ((0, 0.8), (1, 1.0)):
+        group = task.group()
+        assert group.action_mask is not None
+        rows = group.observation[:, 0]
+        actions, log_probs, _ = ppo.act(rows, group.action_mask[:, 0], generator=generator)
+        right = actions == (task.symbol + second) % NUM_SYMBOLS
+        assert right.float().mean() > 0.9
+        assert log_probs[right].exp().min() > 0.9
+        # Discounted once per own decision still to come.
+        torch.testing.assert_close(ppo.value(rows).mean(), torch.tensor(value), rtol=0, atol=0.08)
+        task.step((task.symbol + second)[:, None] % NUM_SYMBOLS)

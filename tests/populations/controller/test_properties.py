@@ -1,0 +1,173 @@
+"""The controller under random interleavings: whatever happens, nothing is lost or counted twice."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from arena.types import LearnerId
+from arena.wire.messages import Failed, Train
+from populations.controller.events import (
+    AssignmentFailed,
+    AssignmentFinished,
+    ControllerStarted,
+    LearnerExited,
+    LearnerLeft,
+    Ticked,
+)
+from populations.controller.state import make_state
+from populations.types import AssignmentRow, PolicyRow
+from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.populations.controller.test_state import fold
+
+PICK = st.integers(min_value=0, max_value=10**6)
+
+
+class Controller(RuleBasedStateMachine):
+    """Learners join, work, fail, vanish and repeat themselves; the controller is killed."""
+
+    world: World
+    sent: list[AssignmentFinished]
+    slots: dict[LearnerId, int]
+
+    @initialize(deterministic=st.booleans())
+    def start(self, deterministic: bool) -> None:
+        self.world = make_world({**DUEL, "deterministic": deterministic, "learners": 3})
+        self.sent = []
+        self.slots = {}
+
+    @rule(slot=st.integers(min_value=0, max_value=2))
+    def join(self, slot: int) -> None:
+        if slot < len(self.world.state.slots) and self.world.state.slots[slot].learner is None:
+            learner = self.world.join(slot=slot)
+            self.slots[learner] = slot
+
+    def _learner(self, pick: int) -> LearnerId | None:
+        learners = sorted(self.world.state.learners)
+        return learners[pick % len(learners)] if learners else None
+
+    @rule(pick=PICK)
+    def finish(self, pick: int) -> None:
+        learner = self._learner(pick)
+        event = self.world.work(learner) if learner is not None else None
+        if event is not None:
+            self.sent.append(event)
+            self.world.handle(event)
+
+    @rule(pick=PICK, kind=st.sampled_from(["error", "non_finite", "environment", "stopped"]))
+    def fail(self, pick: int, kind: str) -> None:
+        learner = self._learner(pick)
+        if learner is None or not self.world.given.get(learner):
+            return
+        message = self.world.given[learner].pop(0)
+        policy = message.trainees[0].policy if isinstance(message, Train) else None
+        failed = Failed(
+            assignment_id=message.assignment_id,
+            attempt=message.attempt,
+            kind=kind,
+            reason="it broke",
+            policy=policy,
+        )
+        self.world.handle(AssignmentFailed(learner=learner, failed=failed))
+
+    @precondition(lambda self: self.sent)
+    @rule(pick=PICK)
+    def repeat(self, pick: int) -> None:
+        before = self.world.state.tables.run
+        self.world.handle(self.sent[pick % len(self.sent)])
+        after = self.world.state.tables.run
+        assert (after.agent_steps, after.matches) == (before.agent_steps, before.matches)
+
+    @rule(pick=PICK)
+    def vanish(self, pick: int) -> None:
+        learner = self._learner(pick)
+        if learner is not None and learner in self.slots:
+            self.world.given.pop(learner, None)
+            self.world.handle(LearnerExited(slot=self.slots[learner], code=-9))
+
+    @rule(pick=PICK)
+    def leave(self, pick: int) -> None:
+        learner = self._learner(pick)
+        if learner is not None:
+            self.world.given.pop(learner, None)
+            self.world.handle(LearnerLeft(learner=learner, reason="signal"))
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 4.0, 20.0, 500.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.now_s += seconds
+        self.world.handle(Ticked())
+
+    @rule()
+    def fit(self) -> None:
+        self.world.fit()
+
+    @rule()
+    def kill_the_controller(self) -> None:
+        if self.world.over:
+            return
+        tables = fold(self.world.committed)
+        self.world.state = make_state(self.world.state.config, self.world.setup, tables)
+        self.world.given.clear()
+        self.world.fits.clear()
+        self.world.handle(ControllerStarted())
+
+    @invariant()
+    def memory_equals_the_journal(self) -> None:
+        if hasattr(self, "world"):
+            assert fold(self.world.committed) == self.world.state.tables
+
+    @invariant()
+    def every_match_and_step_is_counted_once(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        finished = [
+            row
+            for row in self.world.committed
+            if isinstance(row, AssignmentRow) and row.status == "finished"
+        ]
+        assert max(Counter(row.assignment_id for row in finished).values(), default=1) == 1
+        run = self.world.state.tables.run
+        assert run.matches == sum(row.matches for row in finished)
+        assert run.agent_steps == sum(row.agent_steps for row in finished)
+        assert run.assignments_finished == len(finished)
+
+    @invariant()
+    def leases_and_numbers_are_sound(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        tables = self.world.state.tables
+        trained = Counter(
+            trainee.policy
+            for row in tables.assignments.values()
+            if isinstance(row.message, Train)
+            for trainee in row.message.trainees
+        )
+        assert max(trained.values(), default=1) == 1
+        assert len(tables.policies) == 4
+        for policy in tables.policies.values():
+            assert all(math.isfinite(value) for value in policy.hyperparameters.values())
+            if policy.checkpoint is not None and policy.state == "active":
+                assert tables.checkpoints[policy.checkpoint].state == "present"
+
+    @invariant()
+    def counters_never_fall(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        steps: dict[str, int] = {}
+        for row in self.world.committed:
+            if isinstance(row, PolicyRow):
+                assert row.agent_steps >= steps.get(row.policy, 0)
+                steps[row.policy] = row.agent_steps
+
+
+TestController = Controller.TestCase
+TestController.settings = settings(
+    max_examples=100,
+    stateful_step_count=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.types import Entrant, PairScore, Tally
+from populations.league.payoff import PairRecord, Payoff
+
+A, B, C = Entrant("player/p001#0"), Entrant("b" * 64), Entrant("bot:random")
+
+
+def tally(*entrants: Entrant, pairs: tuple[tuple[int, int, int, int, int], ...]) -> Tally:
+    zeros = (0.0,) * len(entrants)
+    return Tally(
+        entrants=entrants,
+        matches=max(sum(pair[2:]) for pair in pairs),
+        pairs=tuple(
+            PairScore(first=f, second=s, wins=w, draws=d, losses=x) for f, s, w, d, x in pairs
+        ),
+        return_sum=zeros,
+        return_sum_of_squares=zeros,
+        length_sum=0,
+    )
+
+
+def two(first: Entrant, second: Entrant, wins: int, draws: int, losses: int) -> Tally:
+    return tally(first, second, pairs=((0, 1, wins, draws, losses),))
+
+
+def test_those_who_never_met_are_even() -> None:
+    assert Payoff(half_life_matches=100.0).win_rate(A, B) == 0.5
+
+
+def test_win_rate_is_the_posterior_mean() -> None:
+    payoff = Payoff(half_life_matches=1e12)
+    payoff.add(two(A, B, 7, 2, 1))
+    # (7 + 2/2 + 1/2) / (10 + 1)
+    assert payoff.win_rate(A, B) == pytest.approx(8.5 / 11)
+    assert payoff.win_rate(B, A) == pytest.approx(2.5 / 11)
+
+
+def test_old_results_are_decayed_by_the_new_matches_of_their_pair() -> None:
+    payoff = Payoff(half_life_matches=10.0)
+    payoff.add(two(A, B, 8, 0, 0))
+    payoff.add(two(A, C, 0, 0, 50))  # another pair's matches change nothing
+    payoff.add(two(A, B, 0, 4, 6))  # 10 matches: one half-life
+    assert payoff.record(A, B) == PairRecord(wins=4.0, draws=4.0, losses=6.0)
+    assert payoff.record(B, A) == PairRecord(wins=6.0, draws=4.0, losses=4.0)
+
+
+def test_both_orders_of_seats_are_one_pair() -> None:
+    payoff = Payoff(half_life_matches=4.0)
+    payoff.add(two(A, B, 4, 0, 0))
+    payoff.add(two(B, A, 0, 0, 4))
+    assert len(payoff.records) == 1
+    assert payoff.record(A, B) == PairRecord(wins=6.0)
+
+
+def test_each_pair_of_seats_on_different_sides_counts_in_one_batch() -> None:
+    # Three seats, one against two copies of the same ghost: 2 x 5 matches are one batch.
+    payoff = Payoff(half_life_matches=10.0)
+    payoff.add(two(A, B, 2, 0, 0))
+    payoff.add(tally(A, B, B, pairs=((0, 1, 5, 0, 0), (0, 2, 3, 1, 1), (1, 2, 5, 0, 0))))
+    assert payoff.record(A, B) == PairRecord(wins=9.0, draws=1.0, losses=1.0)
+
+
+def test_what_an_entrant_does_against_itself_says_nothing() -> None:
+    payoff = Payoff(half_life_matches=10.0)
+    payoff.add(two(A, A, 5, 0, 3))
+    assert dict(payoff.records) == {}
+
+
+def test_statistics_start_anew_with_a_generation() -> None:
+    payoff = Payoff(half_life_matches=100.0)
+    payoff.add(two(A, B, 0, 0, 50))
+    assert payoff.win_rate(Entrant("player/p001#1"), B) == 0.5
+
+
+@pytest.mark.parametrize("half_life", [0.0, -1.0, float("nan")])
+def test_half_life_must_be_positive(half_life: float) -> None:
+    with pytest.raises(ValueError, match="half_life_matches must be above 0"):
+        Payoff(half_life_matches=half_life)
+
+
+ENTRANTS = st.sampled_from([A, B, C, Entrant("c" * 64)])
+COUNTS = st.integers(0, 10_000)
+TALLIES = st.lists(st.builds(two, ENTRANTS, ENTRANTS, COUNTS, COUNTS, COUNTS), max_size=20)
+
+
+@settings(deadline=None)
+@given(TALLIES, st.floats(0.1, 1e9))
+def test_win_rates_are_probabilities_and_folding_again_gives_the_same_bits(
+    tallies: list[Tally], half_life: float
+) -> None:
+    first, second = (Payoff(half_life_matches=half_life) for _ in range(2))
+    for item in tallies:
+        first.add(item)
+        second.add(item)
+    assert dict(first.records) == dict(second.records)
+    for one in (A, B, C):
+        for other in (A, B, C):
+            assert 0.0 < first.win_rate(one, other) < 1.0
+            total = first.win_rate(one, other) + first.win_rate(other, one)
+            assert total == pytest.approx(1.0, abs=1e-12)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(COUNTS, COUNTS, COUNTS), min_size=1, max_size=8), st.floats(1.0, 1e6))
+def test_decay_equals_weighting_each_batch_by_its_age(
+    batches: list[tuple[int, int, int]], half_life: float
+) -> None:
+    payoff = Payoff(half_life_matches=half_life)
+    for batch in batches:
+        payoff.add(two(A, B, *batch))
+    wins = 0.0
+    for index, batch in enumerate(batches):
+        age = sum(sum(later) for later in batches[index + 1 :])
+        wins += batch[0] * 0.5 ** (age / half_life)
+    assert payoff.record(A, B).wins == pytest.approx(wins, rel=1e-9, abs=1e-300)

@@ -1,0 +1,113 @@
+"""Standings, champion and ratings of a simulated league whose true skills are known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from arena.types import Digest, Entrant
+from populations.league.league import League
+from populations.league.standings import Ratings, champion, standings
+from populations.types import RatingsRow
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+
+@pytest.fixture(scope="module")
+def finished() -> World:
+    world = make_world({**DUEL, "stop": {"agent_steps_per_policy": 8000}})
+    world.learning = lambda trainee: 2e5 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    world.run()
+    return world
+
+
+def test_standings_list_every_player_best_first_with_the_random_bot_at_zero(
+    finished: World,
+) -> None:
+    lines = standings(finished.state.tables, finished.state.league)["player"]
+    rated = [line.rating for line in lines if line.rating is not None]
+    assert rated == sorted(rated, reverse=True)
+    bot = next(line for line in lines if line.kind == "bot")
+    assert (bot.rating, bot.rating_low, bot.rating_high) == (0.0, 0.0, 0.0)
+    assert {line.player for line in lines if line.kind == "policy"} == set(
+        finished.state.tables.policies
+    )
+    for line in lines:
+        assert line.matches == line.wins + line.draws + line.losses
+
+
+def test_ratings_find_the_planted_skill(finished: World) -> None:
+    lines = standings(finished.state.tables, finished.state.league)["player"]
+    policies = [line for line in lines if line.kind == "policy" and line.rating is not None]
+    assert len(policies) == 4
+    inside = 0
+    for line in policies:
+        assert line.rating_low is not None
+        assert line.rating_high is not None
+        truth = finished.skills[line.weights or ""] + 400.0  # the bot's planted skill is -400
+        inside += line.rating_low <= truth <= line.rating_high
+    assert inside >= 3
+
+
+def test_the_champion_has_the_best_lower_bound_among_active_players(finished: World) -> None:
+    lines = standings(finished.state.tables, finished.state.league)["player"]
+    best = champion(lines)
+    assert best is not None
+    bounds = [line.rating_low for line in lines if line.kind != "bot" and line.rating_low]
+    assert best.rating_low == max(bounds)
+    quarantined = [
+        replace(line, state="quarantined") if line.player == best.player else line for line in lines
+    ]
+    other = champion(quarantined)
+    assert other is not None
+    assert other.player != best.player
+
+
+def test_folding_the_rows_again_gives_the_same_league(finished: World) -> None:
+    league = finished.state.league
+    again = League.fold(
+        finished.state.tables,
+        seats=league.seats,
+        half_life_matches=finished.state.config.payoffs.half_life_matches,
+    )
+    assert dict(again.payoff.records) == dict(league.payoff.records)
+    assert again.records == league.records
+    assert again.results == league.results
+
+
+def test_the_difference_of_two_players_uses_their_covariance() -> None:
+    row = RatingsRow(
+        population="player",
+        entrants=(Entrant("a"), Entrant("b")),
+        ratings=(100.0, 40.0),
+        covariance=(50.0, 30.0, 30.0, 40.0),
+        num_tallies=1,
+    )
+    # variance of the difference: 50 + 40 - 2 * 30 = 30
+    assert Ratings(row).difference("a", "b") == (60.0, pytest.approx(np.sqrt(30.0)))
+    assert Ratings(row).difference("a", "missing") is None
+    assert Ratings(None).interval("a") is None
+
+
+def test_two_populations_have_a_scale_each_with_its_own_zero() -> None:
+    world = make_world(TAG, tag_spec())
+    world.join()
+    world.run()
+    for name, lines in standings(world.state.tables, world.state.league).items():
+        bots = [line for line in lines if line.kind == "bot"]
+        assert [bot.rating for bot in bots] == [0.0], name
+        assert all(line.player.startswith((name, "bot:")) for line in lines)
+
+
+def test_standing_weights_are_the_latest_evaluated_in_the_line(finished: World) -> None:
+    state = finished.state
+    for policy in state.tables.policies.values():
+        assert policy.checkpoint is not None
+        current = state.tables.checkpoints[policy.checkpoint].weights_digest
+        standing = state.league.standing_weights(policy, state.tables)
+        assert standing is not None
+        line: list[Digest] = [current, *state.league.ancestors(current)]
+        newer = line[: line.index(standing)]
+        assert not any(state.league.is_evaluated("player", digest) for digest in newer)

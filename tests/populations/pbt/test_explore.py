@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from populations.core import Explore, SearchSpace
+from populations.pbt.explore import (
+    NoExplore,
+    Perturb,
+    Resample,
+    initial_hyperparameters,
+    make_explore,
+)
+
+STEP = Perturb(factors=(0.8, 1.2), resample_probability=0.0)
+UP, DOWN = (
+    Perturb(factors=(1.2,), resample_probability=0.0),
+    Perturb(factors=(0.8,), resample_probability=0.0),
+)
+SPACE: SearchSpace = {
+    "learning_rate": {"low": 1e-5, "high": 3e-3, "log": True},
+    "entropy_coef": {"low": 0.0, "high": 0.1},
+    "gamma": {"low": 0.9, "high": 0.9999, "complement": True},
+    "clip_coef": {"low": 0.1, "high": 0.35, "step": 0.1},
+    "num_epochs": {"low": 1, "high": 10},
+    "num_minibatches": {"low": 1, "high": 64, "log": True},
+    "rollout_length": {"low": 16, "high": 70, "step": 16},
+    "max_grad_norm": {"choices": [0.1, 0.5, 2.0]},
+}
+START = {
+    "learning_rate": 3e-4,
+    "entropy_coef": 0.01,
+    "gamma": 0.99,
+    "clip_coef": 0.2,
+    "num_epochs": 4,
+    "num_minibatches": 4,
+    "rollout_length": 32,
+    "max_grad_norm": 0.5,
+    "value_coef": 0.5,
+}
+BOUNDS = {
+    "learning_rate": (1e-5, 3e-3),
+    "entropy_coef": (0.0, 0.1),
+    "gamma": (0.9, 0.9999),
+    "clip_coef": (0.1, 0.3),
+    "num_epochs": (1, 10),
+    "num_minibatches": (1, 64),
+    "rollout_length": (16, 64),
+    "max_grad_norm": (0.1, 2.0),
+    "value_coef": (0.5, 0.5),
+}
+
+
+def explored(rule: Explore, start: dict[str, float], seed: int = 0) -> dict[str, float]:
+    return dict(rule.explore(start, SPACE, rng=np.random.default_rng(seed)).new)
+
+
+def test_one_step_up_by_hand() -> None:
+    assert explored(UP, START) == pytest.approx(
+        {
+            "learning_rate": 3.6e-4,
+            "entropy_coef": 0.012,
+            "gamma": 0.988,  # 1 - 0.01 * 1.2
+            "clip_coef": 0.3,  # 0.24 is nearest to 0.2, so one step
+            "num_epochs": 5,  # 4.8
+            "num_minibatches": 5,
+            "rollout_length": 48,
+            "max_grad_norm": 2.0,
+            "value_coef": 0.5,  # not in the search space
+        }
+    )
+
+
+def test_one_step_down_by_hand() -> None:
+    assert explored(DOWN, START) == pytest.approx(
+        {
+            "learning_rate": 2.4e-4,
+            "entropy_coef": 0.008,
+            "gamma": 0.992,  # 1 - 0.01 * 0.8
+            "clip_coef": 0.1,
+            "num_epochs": 3,
+            "num_minibatches": 3,
+            "rollout_length": 16,
+            "max_grad_norm": 0.1,
+            "value_coef": 0.5,
+        }
+    )
+
+
+def test_moves_say_what_was_done() -> None:
+    exploration = UP.explore(
+        {**START, "num_epochs": 10, "max_grad_norm": 7.0}, SPACE, rng=np.random.default_rng(0)
+    )
+    assert exploration.old["num_epochs"] == 10
+    assert exploration.moves == {
+        "learning_rate": "x1.2",
+        "entropy_coef": "x1.2",
+        "gamma": "x1.2",
+        "clip_coef": "x1.2",
+        "num_epochs": "kept",  # at its bound
+        "num_minibatches": "x1.2",
+        "rollout_length": "x1.2",
+        "max_grad_norm": "resampled",  # was no choice
+    }
+    neighbours = [
+        rule.explore(START, SPACE, rng=np.random.default_rng(0)).moves["max_grad_norm"]
+        for rule in (UP, DOWN)
+    ]
+    assert neighbours == ["next", "previous"]
+
+
+def test_arguments_are_left_alone() -> None:
+    start = dict(START)
+    explored(STEP, start)
+    assert start == START
+
+
+def test_every_factor_is_as_likely_and_some_values_are_drawn_anew() -> None:
+    rng = np.random.default_rng(3)
+    rule = Perturb(factors=(0.8, 1.2), resample_probability=0.25)
+    moves = Counter(rule.explore(START, SPACE, rng=rng).moves["learning_rate"] for _ in range(4000))
+    # standard deviation of a share of 1/4: 0.007, of 3/8: 0.0077
+    assert moves["resampled"] / 4000 == pytest.approx(0.25, abs=0.03)
+    assert moves["x0.8"] / 4000 == pytest.approx(0.375, abs=0.03)
+    assert moves["x1.2"] / 4000 == pytest.approx(0.375, abs=0.03)
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 0.25, 1.0]))
+def test_a_thousand_steps_stay_in_bounds(seed: int, resample_probability: float) -> None:
+    rng = np.random.default_rng(seed)
+    rule = Perturb(factors=(0.5, 0.8, 1.2, 3.0), resample_probability=resample_probability)
+    current: dict[str, float] = dict(START)
+    for _ in range(1000):
+        current = dict(rule.explore(current, SPACE, rng=rng).new)
+        for name, (low, high) in BOUNDS.items():
+            assert low <= current[name] <= high, name
+            assert type(current[name]) is type(START[name])
+    assert current["max_grad_norm"] in (0.1, 0.5, 2.0)
+    assert current["rollout_length"] % 16 == 0
+
+
+@settings(deadline=None)
+@given(
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.floats(allow_nan=True, allow_infinity=True),
+    st.floats(1e-6, 1e6),
+)
+def test_from_wherever_it_starts_it_ends_within_bounds(
+    rate: float, gamma: float, factor: float
+) -> None:
+    rule = Perturb(factors=(factor,), resample_probability=0.0)
+    new = explored(rule, {**START, "learning_rate": rate, "gamma": gamma})
+    assert 1e-5 <= new["learning_rate"] <= 3e-3
+    assert 0.9 <= new["gamma"] <= 0.9999
+
+
+@settings(deadline=None)
+@given(st.integers(1, 10), st.sampled_from([0.8, 0.99, 1.01, 1.2]))
+def test_integers_move_unless_a_bound_is_in_the_way(value: int, factor: float) -> None:
+    rule = Perturb(factors=(factor,), resample_probability=0.0)
+    new = explored(rule, {**START, "num_epochs": value})["num_epochs"]
+    if factor > 1.0:
+        assert new > value or value == 10
+    else:
+        assert new < value or value == 1
+
+
+def test_what_has_no_value_yet_is_drawn_from_its_range() -> None:
+    space: SearchSpace = {"target_kl": {"low": 0.01, "high": 0.1}}
+    exploration = STEP.explore({}, space, rng=np.random.default_rng(0))
+    assert 0.01 <= exploration.new["target_kl"] <= 0.1
+    assert exploration.moves == {"target_kl": "resampled"}
+
+
+def test_hyperparameters_do_not_shift_each_others_randomness() -> None:
+    rule = Perturb(factors=(0.8, 1.2), resample_probability=0.0)
+    first = {name: SPACE[name] for name in ("learning_rate", "gamma")}
+    for seed in range(20):
+        both = rule.explore(START, first, rng=np.random.default_rng(seed)).new
+        other = rule.explore(
+            {**START, "learning_rate": 1e-5}, first, rng=np.random.default_rng(seed)
+        ).new
+        assert both["gamma"] == other["gamma"]
+
+
+def test_resample_draws_all_anew_and_none_changes_nothing() -> None:
+    drawn = Resample().explore(START, SPACE, rng=np.random.default_rng(1))
+    assert set(drawn.moves.values()) == {"resampled"}
+    assert drawn.new["value_coef"] == 0.5
+    assert drawn.new["learning_rate"] != START["learning_rate"]
+    kept = NoExplore().explore(START, SPACE, rng=np.random.default_rng(1))
+    assert kept.new == START
+
+
+def test_a_population_starts_diverse_and_reproducibly() -> None:
+    members = [
+        initial_hyperparameters(START, SPACE, rng=np.random.default_rng(seed)) for seed in range(8)
+    ]
+    again = [
+        initial_hyperparameters(START, SPACE, rng=np.random.default_rng(seed)) for seed in range(8)
+    ]
+    assert members == again
+    assert len({tuple(member.items()) for member in members}) == 8
+
+
+def test_rules_by_name() -> None:
+    assert make_explore("perturb", perturb_factors=(0.5,), resample_probability=0.1) == Perturb(
+        factors=(0.5,), resample_probability=0.1
+    )
+    assert make_explore("resample") == Resample()
+    assert make_explore("none") == NoExplore()
+    with pytest.raises(ValueError, match="must be one of perturb, resample, none, got 'x'"):
+        make_explore("x")

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import pytest
+
+from arena.types import PolicyId
+from populations.pbt.scheduler import is_ready, next_mark
+from populations.types import PolicyRow
+
+
+def policy(*, agent_steps: int, ready_at: int) -> PolicyRow:
+    return PolicyRow(
+        policy=PolicyId("player/p001"),
+        population="player",
+        index=1,
+        agent_steps=agent_steps,
+        ready_at=ready_at,
+        hyperparameters={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("agent_steps", "ready_at", "remaining"),
+    [
+        (0, 0, 400),  # the warm-up is longer than the first period
+        (250, 0, 150),
+        (400, 0, 0),
+        (430, 0, 0),  # overdue
+        (430, 430, 200),  # just decided
+        (629, 430, 1),
+        (630, 430, 0),
+        (350, 300, 150),  # a period that ends after the warm-up
+    ],
+)
+def test_marks_by_hand(agent_steps: int, ready_at: int, remaining: int) -> None:
+    row = policy(agent_steps=agent_steps, ready_at=ready_at)
+    assert next_mark(row, ready_agent_steps=200, warm_up_agent_steps=400) == remaining
+    is_due = is_ready(row, ready_agent_steps=200, warm_up_agent_steps=400)
+    assert is_due == (remaining == 0)

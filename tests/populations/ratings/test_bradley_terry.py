@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize
+
+from populations.core import Result
+from populations.ratings.bradley_terry import (
+    ELO_PER_UNIT,
+    Z95,
+    BradleyTerry,
+    Fit,
+    FloatArray,
+    probability_positive,
+)
+
+RANDOM = "bot:random"
+
+
+def result(
+    first: str,
+    second: str,
+    wins: float,
+    draws: float,
+    losses: float,
+    seats: tuple[int, int] = (0, 1),
+) -> Result[str]:
+    return Result(first=first, second=second, seats=seats, wins=wins, draws=draws, losses=losses)
+
+
+def simulate(
+    theta: Mapping[str, float],
+    *,
+    matches: int,
+    advantage: float,
+    eta: float,
+    rng: np.random.Generator,
+) -> list[Result[str]]:
+    """Everyone plays everyone in both orders; theta and advantage in units, not Elo."""
+    results = []
+    for first, second in itertools.permutations(theta, 2):
+        d = theta[first] - theta[second] + advantage
+        weights = np.exp([d / 2, eta, -d / 2])
+        wins, draws, losses = rng.multinomial(matches, weights / weights.sum())
+        results.append(result(first, second, int(wins), int(draws), int(losses)))
+    return results
+
+
+def brute_force(
+    results: Sequence[Result[str]],
+    *,
+    entrants: Sequence[str],
+    parents: Mapping[str, str],
+    anchors: Sequence[str],
+    model: BradleyTerry,
+) -> tuple[dict[str, float], FloatArray]:
+    """A second implementation: the posterior written out term by term, a general optimizer, and a
+    covariance from finite differences. Ratings in Elo, covariance of the free entrants.
+    """
+    free = [entrant for entrant in entrants if entrant not in anchors]
+    pairs = sorted({r.seats for r in results})
+
+    def negative_log_posterior(x: FloatArray) -> float:
+        theta = dict.fromkeys(anchors, 0.0) | dict(zip(free, x[: len(free)], strict=True))
+        g = dict(zip(pairs, x[len(free) : -1], strict=True))
+        eta = x[-1]
+        total = 0.0
+        for r in results:
+            d = theta[r.first] - theta[r.second] + g[r.seats]
+            norm = math.log(math.exp(d / 2) + math.exp(eta) + math.exp(-d / 2))
+            total -= r.wins * (d / 2 - norm) + r.draws * (eta - norm) + r.losses * (-d / 2 - norm)
+        for entrant in free:
+            is_child = entrant in parents
+            centre = theta[parents[entrant]] if is_child else 0.0
+            sd = model.child_deviation if is_child else model.root_deviation
+            total += 0.5 * ((theta[entrant] - centre) * ELO_PER_UNIT / sd) ** 2
+        for value in g.values():
+            total += 0.5 * (value * ELO_PER_UNIT / model.advantage_deviation) ** 2
+        return float(total + 0.5 * (eta / model.draw_deviation) ** 2)
+
+    size = len(free) + len(pairs) + 1
+    found = optimize.minimize(
+        negative_log_posterior, np.zeros(size), method="BFGS", options={"gtol": 1e-9}
+    ).x
+    step = 1e-4
+    hessian = np.zeros((size, size))
+    for i, j in itertools.product(range(size), repeat=2):
+        for si, sj in itertools.product((1, -1), repeat=2):
+            moved = found.copy()
+            moved[i] += si * step
+            moved[j] += sj * step
+            hessian[i, j] += si * sj * negative_log_posterior(moved) / (4 * step**2)
+    inverse = np.asarray(np.linalg.inv(hessian), dtype=np.float64)
+    covariance = inverse[: len(free), : len(free)] * ELO_PER_UNIT**2
+    ratings = dict(zip(free, found[: len(free)] * ELO_PER_UNIT, strict=True))
+    return ratings, covariance
+
+
+RESULTS = [
+    result(RANDOM, "a", 3, 2, 15),
+    result("a", RANDOM, 17, 1, 2),
+    result("a", "b", 6, 3, 11),
+    result("b", "c", 9, 4, 7),
+    result("c", "b", 5, 5, 10),
+    result("c", "a", 8, 0, 2),
+]
+
+
+def test_agrees_with_a_general_optimizer() -> None:
+    model = BradleyTerry()
+    parents = {"b": "a", "d": "c"}
+    fit = model.fit(RESULTS, entrants=["d"], parents=parents, anchors=[RANDOM])
+    ratings, covariance = brute_force(
+        RESULTS, entrants=fit.entrants, parents=parents, anchors=[RANDOM], model=model
+    )
+    free = [i for i, entrant in enumerate(fit.entrants) if entrant != RANDOM]
+    for entrant, rating in ratings.items():
+        # 1e-6 units are 1.7e-4 Elo; BFGS stops at about that.
+        assert fit.rating(entrant) == pytest.approx(rating, abs=2e-4)
+    assert fit.covariance[np.ix_(free, free)] == pytest.approx(covariance, rel=1e-3)
+
+
+def test_two_players_by_hand() -> None:
+    # Nearly flat priors, no draws, no order of seats: log-odds of 30 to 10, scale 400 / ln 10.
+    model = BradleyTerry(root_deviation=1e6)
+    fit = model.fit([result("a", RANDOM, 30, 0, 10, seats=(0, 0))], anchors=[RANDOM])
+    assert fit.rating("a") == pytest.approx(400 * math.log10(3), abs=0.5)
+    # Fisher information of d without draws: 40 * p (1 - p) = 7.5.
+    assert fit.deviation("a") == pytest.approx(ELO_PER_UNIT / math.sqrt(7.5), rel=0.02)
+    assert fit.rating(RANDOM) == 0.0
+    assert fit.deviation(RANDOM) == 0.0
+
+
+def test_400_points_are_odds_of_ten_to_one() -> None:
+    model = BradleyTerry(root_deviation=1e6)
+    fit = model.fit([result("a", RANDOM, 1000, 300, 100, seats=(0, 0))], anchors=[RANDOM])
+    assert fit.rating("a") == pytest.approx(400.0, abs=0.1)
+
+
+def test_draws_by_hand() -> None:
+    # Equal wins and losses: d = 0, and draws to wins is exp(eta).
+    fit = BradleyTerry(draw_deviation=1e3).fit(
+        [result("a", RANDOM, 100, 50, 100, seats=(0, 0))], anchors=[RANDOM]
+    )
+    assert fit.rating("a") == pytest.approx(0.0, abs=1e-9)
+    assert fit.draw_log_odds == pytest.approx(math.log(0.5), abs=1e-3)
+
+
+def test_the_first_seat_is_worth_its_advantage_and_not_a_rating() -> None:
+    # Who sits first wins 10:1, whoever it is.
+    both = [result("a", "b", 1000, 0, 100), result("b", "a", 1000, 0, 100)]
+    fit = BradleyTerry().fit(both, anchors=["b"])
+    assert fit.rating("a") == pytest.approx(0.0, abs=1e-6)
+    assert fit.advantages[0, 1] == pytest.approx(400.0, abs=2.0)
+
+
+def test_two_populations_have_one_fit_and_two_anchors() -> None:
+    # The game gives predators 10:1. Then prey 1 is 400 points better than random prey.
+    predator, prey = ("predator", RANDOM), ("prey", RANDOM)
+    strong = ("prey", "1")
+    results = [
+        Result(first=predator, second=prey, seats=(0, 1), wins=1000, draws=0, losses=100),
+        Result(first=predator, second=strong, seats=(0, 1), wins=500, draws=0, losses=500),
+    ]
+    fit = BradleyTerry().fit(results, anchors=[predator, prey])
+    assert fit.rating(predator) == fit.rating(prey) == 0.0
+    assert fit.rating(strong) == pytest.approx(400.0, abs=5.0)
+
+
+def test_an_unknown_entrant_has_its_parents_rating_and_a_wider_interval() -> None:
+    fit = BradleyTerry().fit(
+        RESULTS, parents={"child": "c", "grandchild": "child"}, anchors=[RANDOM]
+    )
+    assert fit.rating("child") == pytest.approx(fit.rating("c"))
+    assert fit.rating("grandchild") == pytest.approx(fit.rating("c"))
+    variance = fit.deviation("c") ** 2
+    assert fit.deviation("child") == pytest.approx(math.sqrt(variance + 200.0**2))
+    assert fit.deviation("grandchild") == pytest.approx(math.sqrt(variance + 2 * 200.0**2))
+    # Relative to its parent only the step is unknown.
+    assert fit.difference("child", "c") == pytest.approx((0.0, 200.0))
+    alone = BradleyTerry().fit(RESULTS, anchors=[RANDOM])
+    assert fit.rating("c") == pytest.approx(alone.rating("c"))
+
+
+def test_without_results_everyone_has_the_prior() -> None:
+    fit = BradleyTerry().fit([], entrants=["a"], anchors=[RANDOM])
+    assert fit.interval("a") == pytest.approx((-1000.0 * Z95, 1000.0 * Z95))
+    empty: Fit[str] = BradleyTerry().fit([])
+    assert empty.entrants == ()
+
+
+def test_who_always_won_has_a_finite_rating() -> None:
+    fit = BradleyTerry().fit([result("a", RANDOM, 10**6, 0, 0)], anchors=[RANDOM])
+    assert 1000.0 < fit.rating("a") < 5000.0
+    assert 0.0 < fit.deviation("a") < 1000.0
+
+
+def test_groups_that_never_met_have_finite_ratings() -> None:
+    fit = BradleyTerry().fit([result("a", "b", 9, 0, 1), result("c", RANDOM, 9, 0, 1)])
+    assert np.all(np.isfinite(fit.ratings))
+    assert np.all(np.linalg.eigvalsh(fit.covariance) > -1e-6)
+
+
+def test_without_an_anchor_the_mean_is_0() -> None:
+    fit = BradleyTerry().fit(RESULTS, parents={"b": "a"})
+    assert fit.ratings.mean() == pytest.approx(0.0, abs=1e-9)
+    assert fit.covariance.sum() == pytest.approx(0.0, abs=1e-6)
+    assert len(fit.entrants) == 4
+
+
+def test_the_order_of_results_and_of_names_does_not_matter() -> None:
+    fits = [
+        BradleyTerry().fit(shuffled, entrants=extra, anchors=[RANDOM])
+        for shuffled in (RESULTS, RESULTS[::-1], RESULTS[3:] + RESULTS[:3])
+        for extra in (["d", "e"], ["e", "d"])
+    ]
+    for fit in fits[1:]:
+        assert fit.entrants == fits[0].entrants
+        assert np.array_equal(fit.ratings, fits[0].ratings)
+        assert np.array_equal(fit.covariance, fits[0].covariance)
+
+
+def test_a_result_can_be_told_from_either_side() -> None:
+    forward = BradleyTerry().fit([result("a", "b", 5, 2, 3, seats=(0, 1))])
+    backward = BradleyTerry().fit([result("b", "a", 3, 2, 5, seats=(1, 0))])
+    assert np.array_equal(forward.ratings, backward.ratings)
+    assert forward.advantages == backward.advantages
+
+
+def test_the_difference_of_two_is_surer_than_their_intervals() -> None:
+    # a and b met often, the anchor is far from both.
+    results = [
+        result("a", RANDOM, 40, 0, 0),
+        result("a", "b", 60, 0, 40),
+        result("b", "a", 40, 0, 60),
+    ]
+    fit = BradleyTerry().fit(results, anchors=[RANDOM])
+    mean, deviation = fit.difference("a", "b")
+    assert mean == pytest.approx(400 * math.log10(1.5), abs=2.0)
+    assert deviation < 0.2 * fit.deviation("a")
+    assert fit.probability_better("a", "b") > 0.99
+    total = fit.probability_better("a", "b") + fit.probability_better("b", "a")
+    assert total == pytest.approx(1.0)
+    assert fit.probability_better("a", "a") == 0.5
+
+
+def test_probability_positive_by_table() -> None:
+    assert probability_positive(1.2815515655, 1.0) == pytest.approx(0.9)
+    assert probability_positive(-1.2815515655, 1.0) == pytest.approx(0.1)
+    assert probability_positive(5.0, 0.0) == 1.0
+    assert probability_positive(-5.0, 0.0) == 0.0
+    assert probability_positive(0.0, 0.0) == 0.5
+
+
+def test_95_percent_intervals_hold_the_truth_95_times_in_100() -> None:
+    rng = np.random.default_rng(2024)
+    names = [RANDOM, "a", "b", "c", "d", "e"]
+    rivals = {"a": "b", "b": "c", "c": "d", "d": "e", "e": "a"}
+    covered = covered_differences = total = 0
+    for _ in range(400):
+        elo = dict(zip(names, [0.0, *rng.normal(150.0, 200.0, size=5)], strict=True))
+        theta = {name: rating / ELO_PER_UNIT for name, rating in elo.items()}
+        results = simulate(theta, matches=20, advantage=0.4, eta=-1.0, rng=rng)
+        fit = BradleyTerry().fit(results, anchors=[RANDOM])
+        for name in names[1:]:
+            low, high = fit.interval(name)
+            covered += low <= elo[name] <= high
+            other = rivals[name]
+            mean, deviation = fit.difference(name, other)
+            truth = elo[name] - elo[other]
+            covered_differences += abs(mean - truth) <= Z95 * deviation
+            total += 1
+    assert total == 2000
+    assert 0.92 <= covered / total <= 0.98
+    assert 0.92 <= covered_differences / total <= 0.98
+
+
+def test_lineage_intervals_hold_the_truth_where_children_are_drawn_from_the_prior() -> None:
+    rng = np.random.default_rng(11)
+    covered = total = 0
+    for _ in range(300):
+        elo = {RANDOM: 0.0, "p0": float(rng.normal(0.0, 300.0))}
+        for k in range(1, 5):
+            elo[f"p{k}"] = elo[f"p{k - 1}"] + float(rng.normal(0.0, 200.0))
+        parents = {f"p{k}": f"p{k - 1}" for k in range(1, 5)}
+        theta = {name: rating / ELO_PER_UNIT for name, rating in elo.items()}
+        results = simulate(theta, matches=3, advantage=0.0, eta=-1.0, rng=rng)
+        fit = BradleyTerry().fit(results, parents=parents, anchors=[RANDOM])
+        for name, rating in elo.items():
+            if name != RANDOM:
+                low, high = fit.interval(name)
+                covered += low <= rating <= high
+                total += 1
+    assert 0.92 <= covered / total <= 0.98
+
+
+def test_planted_ranks_are_found() -> None:
+    rng = np.random.default_rng(3)
+    correlations = []
+    for _ in range(5):
+        elo = {f"p{k:02d}": float(rating) for k, rating in enumerate(rng.normal(0, 200, size=30))}
+        theta = {name: rating / ELO_PER_UNIT for name, rating in elo.items()}
+        fit = BradleyTerry().fit(simulate(theta, matches=5, advantage=0.3, eta=-2.0, rng=rng))
+        truth = np.array([elo[name] for name in fit.entrants])
+        ranks = [np.argsort(np.argsort(values)) for values in (fit.ratings, truth)]
+        correlations.append(np.corrcoef(ranks[0], ranks[1])[0, 1])
+    assert np.mean(correlations) > 0.95
+
+
+COUNTS = st.integers(0, 10_000)
+NAMES = st.sampled_from(["a", "b", "c", RANDOM])
+RESULT = st.builds(
+    result, NAMES, NAMES, COUNTS, COUNTS, COUNTS, st.sampled_from([(0, 1), (1, 0), (0, 2), (1, 2)])
+).filter(lambda r: r.first != r.second)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(RESULT, max_size=8), st.booleans(), st.booleans())
+def test_every_fit_is_finite(
+    results: list[Result[str]], has_lineage: bool, has_anchor: bool
+) -> None:
+    fit = BradleyTerry().fit(
+        results,
+        parents={"b": "a", "d": "b"} if has_lineage else {},
+        anchors=[RANDOM] if has_anchor else [],
+    )
+    assert np.all(np.isfinite(fit.ratings))
+    assert np.all(np.isfinite(fit.covariance))
+    assert np.all(np.diag(fit.covariance) >= -1e-6)
+    assert np.all(np.abs(fit.ratings) < 20_000.0)
+
+
+@pytest.mark.parametrize("count", [-1.0, float("nan"), float("inf")])
+def test_counts_must_be_finite_and_not_negative(count: float) -> None:
+    with pytest.raises(ValueError, match="must be finite and at least 0"):
+        BradleyTerry().fit([result("a", "b", count, 0, 0)])
+
+
+def test_nobody_plays_itself() -> None:
+    with pytest.raises(ValueError, match="an entrant cannot play itself, got 'a' twice"):
+        BradleyTerry().fit([result("a", "a", 1, 0, 0)])
+
+
+def test_parents_do_not_go_round_in_a_circle() -> None:
+    with pytest.raises(ValueError, match="parents must not go round in a circle"):
+        BradleyTerry().fit([], parents={"a": "b", "b": "c", "c": "a"})

@@ -1,0 +1,211 @@
+"""A small, sound run that tests then break: two policies, checkpoints, a ghost, a tally."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arena.checkpoints.files import file_records
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, ghost_key
+from arena.checkpoints.publish import link_ghost, publish
+from arena.config import NetworkConfig
+from arena.types import (
+    AssignmentId,
+    CheckpointRef,
+    Digest,
+    Entrant,
+    PairScore,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    Tally,
+    WeightsRef,
+    ghost_id,
+)
+from arena.wire.messages import Train, Trainee
+from populations.storage.journal import Journal
+from populations.storage.tables import Tables
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    EventRow,
+    GhostRow,
+    PolicyRow,
+    Row,
+    RunRow,
+    TallyRow,
+)
+
+HYPERPARAMETERS = {"learning_rate": 3e-4, "num_epochs": 4}
+STEPS = 100
+
+
+class SmallRun:
+    """A run directory and the rows that its journal holds; every change goes through `put`."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        (run_dir / "run.yaml").write_text("environment: {id: classic/rps-v2}\n")
+        self.journal = Journal.create(run_dir / "journal.db", [RunRow(run="r")])
+        for index in range(2):
+            policy = PolicyId(f"player/p{index:03d}")
+            self.put(
+                PolicyRow(
+                    policy=policy, population="player", index=index, hyperparameters=HYPERPARAMETERS
+                )
+            )
+        for policy in list(self.tables.policies):
+            for _ in range(3):
+                self.train(policy)
+
+    @property
+    def tables(self) -> Tables:
+        return self.journal.load()
+
+    def put(self, *rows: Row) -> None:
+        self.journal.commit(rows)
+
+    def note(self, kind: str, subject: str, **data: str) -> None:
+        sequence = self.tables.num_events + 1
+        self.put(EventRow(sequence=sequence, time="now", kind=kind, subject=subject, data=data))
+
+    def checkpoints_of(self, policy: str) -> list[CheckpointRow]:
+        """Oldest first."""
+        return [row for row in self.tables.checkpoints.values() if row.policy == policy]
+
+    def opened(self, policy: PolicyId) -> AssignmentRow:
+        """Commit a training assignment against the policy's own current weights."""
+        tables = self.tables
+        row = tables.policies[policy]
+        current = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
+        trainee = Trainee(
+            policy=policy,
+            generation=row.generation,
+            agent_steps=row.agent_steps,
+            learner_updates=row.learner_updates,
+            checkpoint=CheckpointRef(digest=current.digest, key=current.key) if current else None,
+            hyperparameters=dict(row.hyperparameters),
+        )
+        weights = WeightsRef(digest=current.weights_digest, key=current.key) if current else None
+        opponent = Player(player=PlayerId(policy), weights=weights)
+        assignment_id = AssignmentId(tables.run.next_assignment)
+        message = Train(
+            assignment_id=assignment_id,
+            attempt=1,
+            trainees=(trainee,),
+            opponents=(Seating(players=(Player(player=PlayerId(policy)), opponent)),),
+            agent_steps=STEPS,
+            deadline_s=60.0,
+            seed=2**70,
+            may_stop_early=False,
+        )
+        assignment = AssignmentRow(
+            assignment_id=assignment_id, attempt=1, kind="train", message=message, metrics={}
+        )
+        self.put(replace(tables.run, next_assignment=assignment_id + 1), assignment)
+        return assignment
+
+    def train(self, policy: PolicyId) -> CheckpointRow:
+        """Carry out a training assignment and commit all that follows."""
+        assignment = self.opened(policy)
+        tables = self.tables
+        row = tables.policies[policy]
+        agent_steps = row.agent_steps + STEPS
+        files = {WEIGHTS: f"w {policy} {agent_steps}".encode(), OPTIMIZER: b"o"}
+        manifest = Manifest(
+            policy=policy,
+            generation=row.generation,
+            agent_steps=agent_steps,
+            learner_updates=row.learner_updates + 1,
+            hyperparameters=dict(row.hyperparameters),
+            parent=None,
+            donor=None,
+            environment_digest=Digest("0" * 64),
+            population_agents=("player_0", "player_1"),
+            network=NetworkConfig(),
+            files=file_records(files),
+            arena_version="0",
+            created="2026-01-01T00:00:00+00:00",
+        )
+        reference = publish(self.run_dir, manifest=manifest, files=files)
+        checkpoint = CheckpointRow(
+            key=reference.key,
+            digest=reference.digest,
+            weights_digest=manifest.weights_digest,
+            policy=policy,
+            generation=row.generation,
+            agent_steps=agent_steps,
+            learner_updates=manifest.learner_updates,
+            parent=None,
+            assignment_id=assignment.assignment_id,
+        )
+        tally = Tally(
+            entrants=(Entrant(f"{policy}#0"), Entrant(manifest.weights_digest)),
+            matches=5,
+            pairs=(PairScore(first=0, second=1, wins=2, draws=1, losses=2),),
+            return_sum=(0.5, -0.5),
+            return_sum_of_squares=(4.0, 4.0),
+            length_sum=50,
+        )
+        run = tables.run
+        self.put(
+            checkpoint,
+            replace(
+                row,
+                agent_steps=agent_steps,
+                learner_updates=manifest.learner_updates,
+                checkpoint=checkpoint.key,
+            ),
+            replace(
+                assignment,
+                status="finished",
+                agent_steps=STEPS,
+                matches=5,
+                metrics={"loss/policy": 0.5},
+            ),
+            TallyRow(
+                sequence=len(tables.tallies) + 1,
+                assignment_id=assignment.assignment_id,
+                kind="train",
+                tally=tally,
+            ),
+            replace(
+                run,
+                agent_steps=run.agent_steps + STEPS,
+                matches=run.matches + 5,
+                assignments_finished=run.assignments_finished + 1,
+                training_assignments=run.training_assignments + 1,
+            ),
+        )
+        return checkpoint
+
+    def snapshot(self, checkpoint: CheckpointRow, *, linked: bool = True) -> GhostRow:
+        """Commit a ghost of a checkpoint, and make its directory if it is to be linked."""
+        ghost = GhostRow(
+            player=ghost_id(checkpoint.policy, agent_steps=checkpoint.agent_steps),
+            policy=checkpoint.policy,
+            population="player",
+            agent_steps=checkpoint.agent_steps,
+            generation=checkpoint.generation,
+            weights_digest=checkpoint.weights_digest,
+            key=ghost_key(
+                checkpoint.policy, agent_steps=checkpoint.agent_steps, digest=checkpoint.digest
+            ),
+            checkpoint=checkpoint.key,
+            linked=linked,
+        )
+        if linked:
+            link_ghost(self.run_dir, checkpoint_key=ghost.checkpoint, ghost_key=ghost.key)
+        self.put(ghost)
+        return ghost
+
+
+@pytest.fixture
+def small_run(tmp_path: Path) -> Iterator[SmallRun]:
+    run = SmallRun(tmp_path)
+    with run.journal:
+        yield run

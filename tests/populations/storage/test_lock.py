@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from populations.errors import RunInUse, StorageError
+from populations.storage.lock import LOCK, UNKNOWN_PID, RunLock, lock_holder
+
+HOLD = """
+import sys
+from pathlib import Path
+from populations.storage.lock import RunLock
+lock = RunLock(Path(sys.argv[1]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_one_at_a_time_and_the_second_is_told_by_whom(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        assert lock_holder(tmp_path) == os.getpid()
+        with pytest.raises(RunInUse, match=str(os.getpid())) as caught:
+            RunLock(tmp_path)
+        assert caught.value.pid == os.getpid()
+        assert lock_holder(tmp_path) == os.getpid()
+    assert lock_holder(tmp_path) is None
+    with RunLock(tmp_path) as again:
+        again.release()
+        assert lock_holder(tmp_path) is None
+
+
+def test_sigkill_frees_it(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    ) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == b"held\n"
+            for _ in range(50):
+                assert lock_holder(tmp_path) == process.pid
+            with pytest.raises(RunInUse, match=str(process.pid)):
+                RunLock(tmp_path)
+        finally:
+            process.kill()
+        process.wait()
+        assert lock_holder(tmp_path) is None
+        with RunLock(tmp_path):
+            assert lock_holder(tmp_path) == os.getpid()
+
+
+def test_a_holder_without_a_number_is_still_a_holder(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        (tmp_path / LOCK).write_text("")
+        assert lock_holder(tmp_path) == UNKNOWN_PID
+        with pytest.raises(RunInUse, match="unknown"):
+            RunLock(tmp_path)
+
+
+def test_nobody_holds_what_is_not_there(tmp_path: Path) -> None:
+    assert lock_holder(tmp_path / "nothing") is None
+    with pytest.raises(StorageError):
+        RunLock(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_lock_file_that_was_replaced_does_not_admit_two(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        (tmp_path / LOCK).rename(tmp_path / "moved")
+        with RunLock(tmp_path), pytest.raises(RunInUse):
+            RunLock(tmp_path)

@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.checkpoints.files import list_directories
+from arena.types import (
+    AssignmentId,
+    CheckpointRef,
+    Digest,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    WeightsRef,
+)
+from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.storage.store import link_ghosts, remove_doomed, retained
+from populations.types import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
+
+from .conftest import SmallRun
+
+DIGEST = Digest("0" * 64)
+
+
+def policy(name: str, checkpoint: str | None) -> PolicyRow:
+    return PolicyRow(
+        policy=PolicyId(name),
+        population="player",
+        index=0,
+        checkpoint=checkpoint,
+        hyperparameters={},
+    )
+
+
+def checkpoint(name: str, agent_steps: int, *, state: str = "present") -> CheckpointRow:
+    return CheckpointRow(
+        key=f"{name}-{agent_steps}",
+        digest=DIGEST,
+        weights_digest=DIGEST,
+        policy=PolicyId(name),
+        generation=0,
+        agent_steps=agent_steps,
+        learner_updates=0,
+        parent=None,
+        assignment_id=AssignmentId(1),
+        state=state,  # type: ignore[arg-type]
+    )
+
+
+def ghost(source: str, *, linked: bool) -> GhostRow:
+    return GhostRow(
+        player=PlayerId(f"g {source}"),
+        policy=PolicyId("a"),
+        population="player",
+        agent_steps=0,
+        generation=0,
+        weights_digest=DIGEST,
+        key=f"ghost of {source}",
+        checkpoint=source,
+        linked=linked,
+    )
+
+
+def seating(*keys: str) -> Seating:
+    players = [
+        Player(player=PlayerId(key), weights=WeightsRef(digest=DIGEST, key=key)) for key in keys
+    ]
+    return Seating(players=(*players, Player(player=PlayerId("bot:random"))))
+
+
+def training(*, trains: str, against: str) -> AssignmentRow:
+    trainee = Trainee(
+        policy=PolicyId("a"),
+        generation=0,
+        agent_steps=0,
+        learner_updates=0,
+        checkpoint=CheckpointRef(digest=DIGEST, key=trains),
+        hyperparameters={},
+    )
+    message = Train(
+        assignment_id=AssignmentId(1),
+        attempt=1,
+        trainees=(trainee,),
+        opponents=(seating(against),),
+        agent_steps=1,
+        deadline_s=1.0,
+        seed=1,
+        may_stop_early=False,
+    )
+    return AssignmentRow(assignment_id=AssignmentId(1), kind="train", message=message, metrics={})
+
+
+def evaluation(*keys: str) -> AssignmentRow:
+    message = Evaluate(
+        assignment_id=AssignmentId(2),
+        attempt=1,
+        pairings=(Pairing(seating=seating(*keys), num_matches=4),),
+        deadline_s=1.0,
+        seed=1,
+    )
+    return AssignmentRow(
+        assignment_id=AssignmentId(2), kind="evaluate", message=message, metrics={}
+    )
+
+
+def leftover(
+    rows: list[CheckpointRow],
+    *,
+    policies: list[PolicyRow] | None = None,
+    ghosts: list[GhostRow] | None = None,
+    assignments: list[AssignmentRow] | None = None,
+    keep: int | None = 1,
+    milestones: int | None = None,
+    pinned: tuple[str, ...] = (),
+) -> list[str]:
+    return retained(
+        policies={row.policy: row for row in policies or []},
+        checkpoints={row.key: row for row in rows},
+        ghosts={row.player: row for row in ghosts or []},
+        assignments={row.assignment_id: row for row in assignments or []},
+        keep=keep,
+        milestones_every_agent_steps=milestones,
+        pinned=pinned,
+    )
+
+
+FIVE = [checkpoint("a", agent_steps) for agent_steps in (10, 20, 30, 40, 50)]
+
+
+def test_the_newest_of_each_policy_stay() -> None:
+    rows = [*FIVE, checkpoint("b", 5), checkpoint("b", 15)]
+    assert leftover(rows, keep=2) == ["a-10", "a-20", "a-30"]
+    assert leftover(rows, keep=1) == ["a-10", "a-20", "a-30", "a-40", "b-5"]
+    assert leftover(list(reversed(rows)), keep=2) == ["a-10", "a-20", "a-30"]
+    assert leftover(rows, keep=None) == []
+    assert leftover(rows, keep=9) == []
+
+
+def test_keep_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="got 0"):
+        leftover(FIVE, keep=0)
+
+
+def test_only_present_ones_go_and_only_present_ones_count() -> None:
+    rows = [*FIVE[:3], checkpoint("a", 40, state="doomed"), checkpoint("a", 50, state="corrupt")]
+    assert leftover(rows, keep=2) == ["a-10"]
+
+
+def test_every_kind_of_pin_holds() -> None:
+    everything = {"a-10", "a-20", "a-30", "a-40"}
+    assert set(leftover(FIVE)) == everything
+    assert set(leftover(FIVE, policies=[policy("b", "a-10")])) == everything - {"a-10"}
+    assert set(leftover(FIVE, ghosts=[ghost("a-20", linked=False)])) == everything - {"a-20"}
+    assert set(leftover(FIVE, ghosts=[ghost("a-20", linked=True)])) == everything
+    open_ = [training(trains="a-10", against="a-30"), evaluation("a-20", "a-40")]
+    assert leftover(FIVE, assignments=open_) == []
+    closed = [replace(row, status="finished") for row in open_]
+    assert set(leftover(FIVE, assignments=closed)) == everything
+    assert set(leftover(FIVE, pinned=("a-30",))) == everything - {"a-30"}
+
+
+def test_a_milestone_is_the_first_at_or_after_each_multiple() -> None:
+    # Multiples of 20: 20 is reached at 20, 40 at 40; 10 is before the first, 30 is between.
+    assert leftover(FIVE, milestones=20) == ["a-10", "a-30"]
+    assert leftover(FIVE, milestones=25) == ["a-10", "a-20", "a-40"]
+    assert leftover(FIVE, milestones=1000) == ["a-10", "a-20", "a-30", "a-40"]
+
+
+@given(
+    counts=st.lists(st.integers(0, 300), unique=True, max_size=12),
+    keep=st.integers(1, 4),
+    every=st.integers(1, 100),
+)
+def test_milestones_do_not_depend_on_what_went_before(
+    counts: list[int], keep: int, every: int
+) -> None:
+    """Dooming after each checkpoint leaves what dooming once at the end would leave."""
+    rows = [checkpoint("a", count) for count in sorted(counts)]
+    present: list[CheckpointRow] = []
+    for row in rows:
+        present.append(row)
+        gone = leftover(present, keep=keep, milestones=every)
+        present = [other for other in present if other.key not in gone]
+    gone = leftover(rows, keep=keep, milestones=every)
+    assert present == [row for row in rows if row.key not in gone]
+
+
+def test_linking_and_removing_are_done_again_without_harm(small_run: SmallRun) -> None:
+    rows = small_run.checkpoints_of("player/p000")
+    frozen = small_run.snapshot(rows[0], linked=False)
+    for _ in range(2):
+        assert link_ghosts(small_run.run_dir, [frozen]) == [frozen.player]
+        assert remove_doomed(small_run.run_dir, [rows[0].key]) == [rows[0].key]
+    assert frozen.key in list_directories(small_run.run_dir, "ghosts")
+    assert rows[0].key not in list_directories(small_run.run_dir, "checkpoints")
+
+
+def test_one_that_cannot_be_done_does_not_stop_the_others(
+    small_run: SmallRun, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second, _ = small_run.checkpoints_of("player/p000")
+    ghosts = [small_run.snapshot(row, linked=False) for row in (first, second)]
+    remove_doomed(small_run.run_dir, [first.key])
+    with caplog.at_level(logging.ERROR):
+        assert link_ghosts(small_run.run_dir, ghosts) == [ghosts[1].player]
+        assert remove_doomed(small_run.run_dir, ["../x", second.key]) == [second.key]
+    assert ghosts[0].player in caplog.text
+    assert "../x" in caplog.text

@@ -1,0 +1,149 @@
+"""Gathers what an export's card says about a player of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from ._game import Game
+from ._record import play_record
+
+if TYPE_CHECKING:
+    from arena.checkpoints.manifest import Manifest
+    from arena.export.card import Ancestor, Card, CardEnvironment, CardRating
+    from arena.types import Digest
+    from populations.league.league import League
+    from populations.league.views import Inspection
+
+    from ._players import PolicyWeights
+    from ._progress import PlayProgress
+
+PACKAGES = ("arena-league", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
+
+
+def make_card(
+    inspection: Inspection,
+    policy: PolicyWeights,
+    manifest: Manifest,
+    *,
+    population: str,
+    num_matches: int,
+    seed: int,
+    progress: PlayProgress,
+) -> Card:
+    """Look everything up and play the record.
+
+    Args:
+        inspection: The run.
+        policy: A player of it.
+        manifest: Of the player's checkpoint.
+        population: The player's.
+        num_matches: Of the record, per opponent and seat.
+        seed: Of the record.
+        progress: Told of every step.
+    """
+    from arena.envs.spaces import num_actions
+    from arena.export.card import Card, CardAction, CardObservation, CardSeat
+    from arena.export.observation import action_start, observation_input
+    from populations.run_file import learner_setup
+
+    game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+    record = play_record(
+        inspection,
+        game,
+        policy,
+        population=population,
+        num_matches=num_matches,
+        seed=seed,
+        progress=progress,
+    )
+    facts = game.spec.agent_specs[policy.agents[0]]
+    return Card(
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        run=inspection.tables.run.run,
+        population=population,
+        player=policy.player,
+        agents=policy.agents,
+        seats=tuple(
+            CardSeat(name=seat.name, agents=seat.agents)
+            for seat in game.seats
+            if seat.population == population
+        ),
+        environment=_environment(game),
+        observation=CardObservation(
+            space=dict(facts.observation), shape=observation_input(facts.observation).shape
+        ),
+        action=CardAction(
+            space=dict(facts.action),
+            num_actions=num_actions(facts.action),
+            start=action_start(facts.action),
+        ),
+        mask=facts.mask,
+        network=policy.network,
+        agent_steps=manifest.agent_steps,
+        learner_updates=manifest.learner_updates,
+        generation=manifest.generation,
+        weights_digest=policy.digest,
+        rating=_rating(inspection, population=population, digest=policy.digest),
+        record=record,
+        hyperparameters=dict(manifest.hyperparameters),
+        lineage=tuple(lineage(inspection.league, policy.digest)),
+        versions=dict(_versions()),
+    )
+
+
+def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:
+    """Where weights come from, nearest first: one entry per generation of a policy."""
+    from arena.export.card import Ancestor
+
+    stretch = None
+    for weights in league.ancestors(digest):
+        row = league.checkpoints.get(weights)
+        if row is not None and (row.policy, row.generation) != stretch:
+            stretch = (row.policy, row.generation)
+            yield Ancestor(
+                policy=row.policy,
+                generation=row.generation,
+                agent_steps=row.agent_steps,
+                weights=weights,
+            )
+
+
+def _environment(game: Game) -> CardEnvironment:
+    from arena.export.card import CardEnvironment
+
+    spec = game.spec
+    return CardEnvironment(
+        id=spec.id,
+        kwargs=dict(spec.kwargs),
+        api=spec.api,
+        agents=spec.agents,
+        agent_specs=dict(spec.agent_specs),
+        versions=dict(spec.versions),
+        sides=dict(game.sides),
+        seats=game.seats,
+        outcome=game.environment.model_dump(mode="json")["outcome"],
+        populations=dict(game.populations),
+    )
+
+
+def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardRating:
+    """Of these very weights; a policy's later checkpoints may be unrated."""
+    from arena.export.card import CardRating
+    from populations.league.standings import Ratings
+
+    interval = Ratings(inspection.tables.ratings.get(population)).interval(digest)
+    if interval is None:
+        return CardRating()
+    rating, low, high = interval
+    return CardRating(rating=rating, rating_low=low, rating_high=high)
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in PACKAGES:
+        try:
+            yield package, version(package)
+        except PackageNotFoundError:  # a checkout that is not installed
+            continue
