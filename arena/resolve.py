@@ -16,23 +16,38 @@ def resolve(reference: str, *, launch_directory: str) -> object:
 
     Args:
         reference: What to import.
-        launch_directory: Put first on ``sys.path``.
+        launch_directory: Put first on ``sys.path``, once.
 
     Raises:
-        ConfigError: If the module or the name in it is missing; names the reference.
+        ConfigError: If the module or the name in it is missing, or importing it fails. The text
+            names the reference; the cause is what the import raised.
     """
     module_name, colon, name = reference.partition(":")
-    if not colon or not module_name or not name:
+    parts = [*module_name.split("."), *name.split(".")]
+    if not colon or not all(part.isidentifier() for part in parts):
         raise ConfigError(f"a reference must be package.module:Name, got {reference!r}")
-    if launch_directory not in sys.path[:1]:
-        sys.path.insert(0, launch_directory)
+    put_first_on_path(launch_directory)
     try:
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error
+    except Exception as error:
+        # A user's module may raise anything, and it is the user who can mend it.
+        raise ConfigError(
+            f"{reference}: importing {module_name} raised {type(error).__name__}: {error}"
+        ) from error
     for part in name.split("."):
         try:
             found = getattr(found, part)
         except AttributeError as error:
             raise ConfigError(f"{reference}: {module_name} has no {name!r}") from error
     return found
+
+
+def put_first_on_path(launch_directory: str) -> None:
+    """Make modules in a directory win over all others; done twice, it is there once."""
+    if sys.path[:1] == [launch_directory]:
+        return
+    if launch_directory in sys.path:
+        sys.path.remove(launch_directory)
+    sys.path.insert(0, launch_directory)

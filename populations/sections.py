@@ -126,7 +126,7 @@ class PbtConfig(Model):
     """Whether policies in the middle of the ranking explore without copying."""
 
     reference: bool = True
-    """Whether policy 0 keeps its hyperparameters, as a measure of what PBT brings."""
+    """Whether policy 0 is never mutated: it explores nothing, and copies a donor unchanged."""
 
     perturb_factors: tuple[float, ...] = Field((0.8, 1.2), min_length=1, max_length=16)
     """A hyperparameter is multiplied by one of these."""

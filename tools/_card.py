@@ -44,9 +44,8 @@ def make_card(
         seed: Of the record.
         progress: Told of every step.
     """
-    from arena.envs.spaces import num_actions
+    from arena.envs.spaces import ObservationLayout, first_action, num_actions
     from arena.export.card import Card, CardAction, CardObservation, CardSeat
-    from arena.export.observation import action_start, observation_input
     from populations.run_file import learner_setup
 
     game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
@@ -73,12 +72,13 @@ def make_card(
         ),
         environment=_environment(game),
         observation=CardObservation(
-            space=dict(facts.observation), shape=observation_input(facts.observation).shape
+            space=dict(facts.observation),
+            shape=ObservationLayout.from_json(facts.observation).shape,
         ),
         action=CardAction(
             space=dict(facts.action),
             num_actions=num_actions(facts.action),
-            start=action_start(facts.action),
+            start=first_action(facts.action),
         ),
         mask=facts.mask,
         network=policy.network,

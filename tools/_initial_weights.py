@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from ._players import PolicyWeights, resolve_player
@@ -41,20 +40,18 @@ def find_initial_weights(run_file: RunFile, player: str) -> dict[str, dict[str, 
         files[name] = _files(run_file, policy)
     if not files:
         raise ConfigError(
-            f"--init-from {player}: it has no weights for "
-            f"{', '.join(run_file.config.populations)}"
+            f"--init-from {player}: it has no weights for {', '.join(run_file.config.populations)}"
         )
     return files
 
 
 def _files(run_file: RunFile, policy: PolicyWeights) -> dict[str, bytes]:
     from arena import __version__
-    from arena.checkpoints.manifest import MANIFEST, WEIGHTS, FileRecord, Manifest
+    from arena.checkpoints.files import encode_manifest, file_records
+    from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
     from arena.checkpoints.tensors import serialize
-    from arena.types import Digest
 
-    weights = serialize(policy.tensors)
-    digest = Digest(sha256(weights).hexdigest())
+    weights = {WEIGHTS: serialize(policy.tensors)}
     manifest = Manifest(
         policy=policy.player,
         generation=0,
@@ -66,8 +63,8 @@ def _files(run_file: RunFile, policy: PolicyWeights) -> dict[str, bytes]:
         environment_digest=run_file.spec.digest,
         population_agents=policy.agents,
         network=policy.network,
-        files={WEIGHTS: FileRecord(sha256=digest, size_bytes=len(weights))},
+        files=file_records(weights),
         arena_version=__version__,
         created=run_file.created,
     )
-    return {WEIGHTS: weights, MANIFEST: manifest.model_dump_json(indent=1).encode()}
+    return {**weights, MANIFEST: encode_manifest(manifest)}

@@ -235,5 +235,5 @@ def read_card(directory: Path) -> Card:
         return Card.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"]) or "the card"
         raise CheckpointCorrupt(f"{path}: {where}: {first['msg']}") from error

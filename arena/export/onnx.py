@@ -22,8 +22,8 @@ import onnx
 import torch
 from torch import nn
 
+from arena.envs.spaces import ObservationLayout
 from arena.errors import ExportError
-from arena.export.observation import ObservationInput
 from arena.export.session import make_session
 from arena.networks.actor_critic import ActorCritic
 
@@ -48,38 +48,46 @@ class OnnxCheck:
 class _Graph(nn.Module):
     """What is exported."""
 
-    def __init__(self, network: ActorCritic, observation: ObservationInput) -> None:
+    def __init__(self, network: ActorCritic, layout: ObservationLayout) -> None:
         super().__init__()
         self._network = network
-        self._categories = observation.categories
-
-    def flatten(self, observation: torch.Tensor) -> torch.Tensor:
-        """float32 [N, *shape] to [N, F]."""
-        flat = observation.flatten(1) if observation.ndim > 1 else observation.unsqueeze(1)
-        if not self._categories:
-            return flat
-        one_hots = [
-            flat[:, index : index + 1] == torch.arange(start, start + n, dtype=flat.dtype)
-            for index, (start, n) in enumerate(self._categories)
-        ]
-        return torch.cat(one_hots, dim=1).to(flat.dtype)
+        self._layout = layout
 
     def forward(
         self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Masked logits and the greedy action."""
-        logits = self._network.logits(self.flatten(observation), action_mask)
+        logits = self._network.logits(flatten(observation, self._layout), action_mask)
         return logits, logits.argmax(dim=1)
 
 
+def flatten(observation: torch.Tensor, layout: ObservationLayout) -> torch.Tensor:
+    """What the network takes, from what the environment gives. float32 [N, ...] to [N, F]."""
+    rows = observation.flatten(1) if layout.shape else observation.unsqueeze(1)
+    if layout.kind == "Box":
+        return rows
+    values = torch.arange(layout.start, layout.start + layout.size, dtype=rows.dtype)
+    return (rows == values).to(rows.dtype)
+
+
+def random_observations(
+    layout: ObservationLayout, num_rows: int, *, rng: np.random.Generator
+) -> npt.NDArray[np.float32]:
+    """Observations as the graph takes them. float32 [num_rows, ...]."""
+    if layout.kind == "Discrete":
+        numbers = rng.integers(layout.start, layout.start + layout.size, num_rows)
+        return numbers.astype(np.float32)
+    return rng.normal(scale=2.0, size=(num_rows, *layout.shape)).astype(np.float32)
+
+
 def export_onnx(
-    network: ActorCritic, *, observation: ObservationInput, num_actions: int, has_mask: bool
+    network: ActorCritic, *, layout: ObservationLayout, num_actions: int, has_mask: bool
 ) -> bytes:
     """Write a policy as an ONNX model with its weights inline.
 
     Args:
         network: The policy, on the CPU.
-        observation: How the environment gives observations.
+        layout: How the environment gives observations.
         num_actions: n.
         has_mask: Whether the environment says which actions are legal.
 
@@ -87,11 +95,11 @@ def export_onnx(
         ExportError: If the exporter gives no valid model.
     """
     # Two rows: a batch of one would be taken for a constant.
-    inputs: dict[str, torch.Tensor] = {"observation": torch.zeros(2, *observation.shape)}
+    inputs: dict[str, torch.Tensor] = {"observation": torch.zeros(2, *layout.shape)}
     if has_mask:
         inputs["action_mask"] = torch.ones(2, num_actions, dtype=torch.bool)
     batch = torch.export.Dim("batch")
-    graph = _Graph(network, observation).eval()
+    graph = _Graph(network, layout).eval()
     with _quiet():
         program = torch.onnx.export(
             graph,
@@ -124,7 +132,7 @@ def check_onnx(
     model: bytes,
     *,
     network: ActorCritic,
-    observation: ObservationInput,
+    layout: ObservationLayout,
     num_actions: int,
     has_mask: bool,
     seed: int = 0,
@@ -134,7 +142,7 @@ def check_onnx(
     Args:
         model: What `export_onnx` gave.
         network: The policy, on the CPU.
-        observation: How the environment gives observations.
+        layout: How the environment gives observations.
         num_actions: n.
         has_mask: Whether the model takes masks.
         seed: Of observations and masks.
@@ -144,7 +152,7 @@ def check_onnx(
             likeliest.
     """
     rng = np.random.default_rng(seed)
-    rows = observation.random(NUM_CHECKED, rng)
+    rows = random_observations(layout, NUM_CHECKED, rng=rng)
     feeds: dict[str, npt.NDArray[np.float32] | npt.NDArray[np.bool_]] = {"observation": rows}
     legal = np.ones((NUM_CHECKED, num_actions), dtype=np.bool_)
     if has_mask:
@@ -153,7 +161,7 @@ def check_onnx(
         feeds["action_mask"] = legal
     logits, action = make_session(model).run(["logits", "action"], feeds)
     with torch.inference_mode():
-        flat = _Graph(network, observation).flatten(torch.from_numpy(rows))
+        flat = flatten(torch.from_numpy(rows), layout)
         expected = network.logits(flat, torch.from_numpy(legal)).numpy()
     tolerance = LOGITS_TOLERANCE * max(1.0, float(np.abs(expected[legal]).max()))
     difference = float(np.abs(logits - expected)[legal].max())

@@ -16,7 +16,6 @@ from arena.errors import ExportError
 from arena.export.card import CARD, CARD_FOR_PEOPLE, PLAYER, POLICY, WEIGHTS, Card
 from arena.export.card_text import card_for_people
 from arena.export.directory import check_target, replace_directory
-from arena.export.observation import observation_input
 from arena.export.onnx import OnnxCheck, check_onnx, export_onnx, opset_version
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
@@ -68,16 +67,14 @@ def write_export(
 def _contents(
     card: Card, weights: Mapping[str, torch.Tensor]
 ) -> tuple[dict[str, bytes], Card, OnnxCheck]:
-    observation = observation_input(card.observation.space)
+    layout = ObservationLayout.from_json(card.observation.space)
     num_actions, has_mask = card.action.num_actions, card.mask is not None
-    network = _network(card, weights)
-    model = export_onnx(
-        network, observation=observation, num_actions=num_actions, has_mask=has_mask
-    )
+    network = _network(card, weights, observation_size=layout.size)
+    model = export_onnx(network, layout=layout, num_actions=num_actions, has_mask=has_mask)
     check = check_onnx(
         model,
         network=network,
-        observation=observation,
+        layout=layout,
         num_actions=num_actions,
         has_mask=has_mask,
     )
@@ -93,10 +90,12 @@ def _contents(
     return files | {CARD: written.to_json()}, written, check
 
 
-def _network(card: Card, weights: Mapping[str, torch.Tensor]) -> ActorCritic:
+def _network(
+    card: Card, weights: Mapping[str, torch.Tensor], *, observation_size: int
+) -> ActorCritic:
     network = make_actor_critic(
         card.network,
-        observation_size=ObservationLayout.from_json(card.observation.space).size,
+        observation_size=observation_size,
         num_actions=card.action.num_actions,
         seed=0,
     )

@@ -126,7 +126,7 @@ def prefix(frame: bytes) -> str:
     return bytes(frame[:_PREFIX_BYTES]).hex()
 
 
-def _pack(value: object, *, limit: int) -> bytes:
+def _pack(value: Header | Message, *, limit: int) -> bytes:
     data = plain(value)
     decoder(type(value))(data)
     frame: bytes = msgpack.packb(data)
@@ -135,7 +135,7 @@ def _pack(value: object, *, limit: int) -> bytes:
     return frame
 
 
-def _unpack(frame: bytes, *, kind: type, limit: int) -> Any:
+def _unpack(frame: bytes, *, kind: type[T], limit: int) -> T:
     if len(frame) > limit:
         raise DecodeError(f"{kind.__name__}: {len(frame)} bytes are more than {limit}")
     count = _Count()
@@ -149,12 +149,13 @@ def _unpack(frame: bytes, *, kind: type, limit: int) -> Any:
             list_hook=count.list,
             **_LIMITS,
         )
-        return decoder(kind)(data)
+        message: T = decoder(kind)(data)
     except DecodeError as error:
         raise DecodeError(f"{kind.__name__}: {error}") from None
     except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException):
         # The text of these may quote the payload.
         raise DecodeError(f"{kind.__name__}: no msgpack of ours: {prefix(frame)}") from None
+    return message
 
 
 class _Count:

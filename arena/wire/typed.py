@@ -37,6 +37,8 @@ Plain = Any
 
 Decode = Callable[[Plain], Plain]
 
+_UNIONS: tuple[object, ...] = (Union, types.UnionType)
+
 MAX_INTEGER = 2**63 - 1
 
 _POLICY = r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,12}"
@@ -78,12 +80,16 @@ def _field_names(kind: type) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
-@cache
 def decoder(annotation: Annotation) -> Decode:
-    """A function from plain data to a value of the annotated type.
+    """A function from plain data to a value of the annotated type, compiled once.
 
     The function raises DecodeError for anything else.
     """
+    return _compile(annotation)
+
+
+@cache
+def _compile(annotation: Annotation) -> Decode:
     if annotation in _PATTERNS:
         return _text(*_PATTERNS[annotation])
     while isinstance(annotation, typing.NewType):
@@ -92,12 +98,13 @@ def decoder(annotation: Annotation) -> Decode:
         return _SCALARS[annotation]
     if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
         return _dataclass(annotation)
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin: object = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         return _sequence(decoder(arguments[0]))
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return _mapping(decoder(arguments[1]))
-    if origin in (Union, types.UnionType):
+    if origin in _UNIONS:
         return _optional(arguments)
     raise TypeError(f"no decoder for {annotation!r}")
 

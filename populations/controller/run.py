@@ -21,11 +21,11 @@ from populations.controller.learners import Patience
 from populations.controller.state import make_state
 from populations.pbt.explore import initial_hyperparameters
 from populations.run_file import RUN_FILE, RunFile, learner_setup
+from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
 from populations.storage.recovery import recover
 from populations.types import EventRow, Json, PolicyRow, Row, RunRow
 
-JOURNAL = "journal.db"
 SETUP = "learner.json"
 IMPORTS = "imports"
 
@@ -36,7 +36,11 @@ def has_run(run_dir: Path) -> bool:
 
 
 def create_run(
-    run_dir: Path, run_file: RunFile, *, initial_weights: Mapping[str, Mapping[str, bytes]], utc: str
+    run_dir: Path,
+    run_file: RunFile,
+    *,
+    initial_weights: Mapping[str, Mapping[str, bytes]],
+    utc: str,
 ) -> None:
     """Make a run's directory, run.yaml, and the journal with its initial policies.
 

@@ -48,7 +48,9 @@ from populations.controller.events import (
 from populations.controller.live import LiveFigures
 from populations.controller.state import ControllerState
 from populations.core import Launcher
+from populations.errors import StorageError
 from populations.ratings.fit import FitInput, fit_ratings
+from populations.storage.database import BACKUP
 from populations.storage.journal import Journal
 from populations.storage.status import write_status
 from populations.types import GhostRow, Json, Row
@@ -117,6 +119,7 @@ class Server:
             self._handle(ControllerStarted())
             while not self._ended:
                 self._serve_once()
+            self._worker.submit(self._back_up)
             self._worker.shutdown(wait=True)
             self._write_status()
         finally:
@@ -139,7 +142,7 @@ class Server:
             self._write_status()
         if now_s - self._backup_at_s >= BACKUP_S:
             self._backup_at_s = now_s
-            self._journal.backup(self._run_dir / "journal.backup.db")
+            self._worker.submit(self._back_up)
 
     def _write_status(self) -> None:
         self._status_at_s = self._clock()
@@ -231,6 +234,12 @@ class Server:
             )
             return AssignmentFailed(learner=learner, failed=failed)
         return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
+
+    def _back_up(self) -> None:
+        try:
+            self._journal.backup(self._run_dir / BACKUP)
+        except StorageError as error:
+            logger.error("the journal's backup failed: %s", error)
 
     def _link(self, ghosts: tuple[GhostRow, ...]) -> Event:
         linked = []

@@ -13,7 +13,8 @@ from pathlib import Path
 from arena.types import Digest, is_bot
 from populations.league.league import League
 from populations.league.standings import Standing, champion, standings
-from populations.run_file import RunFile, learner_setup
+from populations.run_file import RUN_FILE, RunFile, learner_setup
+from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from populations.storage.lock import lock_holder
 from populations.storage.status import read_status
@@ -41,8 +42,8 @@ class Inspection:
             ConfigError: If there is no run in it.
             StorageError: If its journal cannot be read.
         """
-        run_file = RunFile.load(run_dir / "run.yaml")
-        reader = JournalReader(run_dir / "journal.db")
+        run_file = RunFile.load(run_dir / RUN_FILE)
+        reader = JournalReader(run_dir / JOURNAL)
         tables = reader.load()
         setup = learner_setup(run_file, root=run_dir)
         half_life = run_file.config.payoffs.half_life_matches

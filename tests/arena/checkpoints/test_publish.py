@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -251,12 +250,8 @@ def killed_at_each_step(base: Path, manifest: Manifest, files: dict[str, bytes],
     for name, data in files.items():
         (base / name).write_bytes(data)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(KILLS), str(base), what],
-        check=True,
-        env=environment,
-        timeout=60,
-    )
+    command = [sys.executable, "-c", KILLS, str(base), what]
+    subprocess.run(command, check=True, env=environment, timeout=60)
     return len([entry for entry in base.iterdir() if entry.is_dir()])
 
 

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 
-from arena.checkpoints.tensors import serialize
 from arena.checkpoints.files import sha256_bytes
+from arena.checkpoints.tensors import serialize
 from arena.config import NetworkConfig
-from arena.envs.spaces import describe
+from arena.envs.spaces import ObservationLayout, describe, first_action
 from arena.envs.spec import AgentSpec
 from arena.export.card import (
     Ancestor,
@@ -21,7 +22,6 @@ from arena.export.card import (
     CardSeat,
     RecordLine,
 )
-from arena.export.observation import action_start, observation_input
 from arena.export.write import Written, write_export
 from arena.networks.make import make_actor_critic
 from arena.types import Digest, Seat
@@ -33,10 +33,13 @@ Policy = tuple[Card, dict[str, torch.Tensor]]
 
 
 def make_policy(
-    observation: gymnasium.Space[object], *, size: int, actions: gymnasium.spaces.Discrete, masks: bool
+    observation: gymnasium.Space[Any], *, actions: gymnasium.spaces.Discrete, masks: bool
 ) -> Policy:
     network = make_actor_critic(
-        NETWORK, observation_size=size, num_actions=int(actions.n), seed=5
+        NETWORK,
+        observation_size=ObservationLayout.from_json(describe(observation)).size,
+        num_actions=int(actions.n),
+        seed=5,
     )
     generator = torch.Generator().manual_seed(6)
     with torch.no_grad():
@@ -70,12 +73,13 @@ def make_policy(
             populations={"player": agents},
         ),
         observation=CardObservation(
-            space=dict(facts.observation), shape=observation_input(facts.observation).shape
+            space=dict(facts.observation),
+            shape=ObservationLayout.from_json(facts.observation).shape,
         ),
         action=CardAction(
             space=dict(facts.action),
             num_actions=int(actions.n),
-            start=action_start(facts.action),
+            start=first_action(facts.action),
         ),
         mask=facts.mask,
         network=NETWORK,
@@ -111,14 +115,14 @@ def make_policy(
 def board_policy() -> Policy:
     """Connect Four's spaces: a Box of planes, masks, 7 actions."""
     box = gymnasium.spaces.Box(low=0, high=1, shape=(6, 7, 2), dtype=np.int8)
-    return make_policy(box, size=84, actions=gymnasium.spaces.Discrete(7), masks=True)
+    return make_policy(box, actions=gymnasium.spaces.Discrete(7), masks=True)
 
 
 @pytest.fixture(scope="session")
 def number_policy() -> Policy:
     """A Discrete observation that starts at 3, no masks, actions that start at 10."""
     space = gymnasium.spaces.Discrete(16, start=3)
-    return make_policy(space, size=16, actions=gymnasium.spaces.Discrete(4, start=10), masks=False)
+    return make_policy(space, actions=gymnasium.spaces.Discrete(4, start=10), masks=False)
 
 
 @pytest.fixture(scope="session")

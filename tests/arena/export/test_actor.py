@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,9 @@ def test_it_undoes_the_flattening_of_numbers(
     number_policy: Policy, number_export: Written, greedy: bool
 ) -> None:
     expected = act(frozen(number_policy, greedy=greedy), torch.eye(16), None)
-    assert act(ExportedActor(number_export.directory, greedy=greedy), torch.eye(16), None) == expected
+    assert (
+        act(ExportedActor(number_export.directory, greedy=greedy), torch.eye(16), None) == expected
+    )
 
 
 def test_weights_come_back_as_they_were(board_policy: Policy, board_export: Written) -> None:
@@ -55,18 +58,20 @@ def test_weights_come_back_as_they_were(board_policy: Policy, board_export: Writ
     assert all(torch.equal(weights[name], board_policy[1][name]) for name in weights)
 
 
-@pytest.mark.parametrize("name", ["policy.onnx", "policy.safetensors"])
-def test_an_altered_file_is_refused(board_export: Written, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "reader"),
+    [("policy.onnx", ExportedActor), ("policy.safetensors", load_export_weights)],
+)
+def test_an_altered_file_is_refused(
+    board_export: Written, tmp_path: Path, name: str, reader: Callable[[Path], object]
+) -> None:
     copy = tmp_path / "champion"
     shutil.copytree(board_export.directory, copy)
     data = bytearray((copy / name).read_bytes())
     data[-1] ^= 1
     (copy / name).write_bytes(data)
     with pytest.raises(CheckpointCorrupt, match=name):
-        if name == "policy.onnx":
-            ExportedActor(copy)
-        else:
-            load_export_weights(copy)
+        reader(copy)
 
 
 def test_a_directory_that_is_no_export_is_missing(tmp_path: Path) -> None:

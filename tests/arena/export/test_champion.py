@@ -220,9 +220,7 @@ class CountingGame:
 
 def test_every_reward_is_counted_and_random_moves_are_legal(number_export: Written) -> None:
     champion, env = Champion(number_export.directory), CountingGame()
-    returns = play_game(
-        champion, env, agents=["player_0"], seed=9, rng=np.random.default_rng(0)
-    )
+    returns = play_game(champion, env, agents=["player_0"], seed=9, rng=np.random.default_rng(0))
     mine = champion.act(3)
     assert returns == {"player_0": 3.0 * mine, "player_1": 300.0}
     assert env.seeds == [9]

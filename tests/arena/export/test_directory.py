@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
-from arena.export import directory as module
 from arena.export.directory import check_target, replace_directory
 
 OLD = {"card.json": b"old", "champion.py": b"old player"}
@@ -50,7 +49,7 @@ def test_a_rename_that_fails_leaves_the_old_export(
             raise error
         rename(source, target)
 
-    monkeypatch.setattr(module.os, "rename", failing_rename)
+    monkeypatch.setattr(os, "rename", failing_rename)
     with pytest.raises(type(error), match="No space"):
         replace_directory(tmp_path / "champion", NEW)
     assert contents(tmp_path / "champion") == OLD
@@ -69,7 +68,7 @@ def test_a_disk_that_refuses_to_sync_leaves_a_whole_export(
         if len(calls) == failing_call:
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(module.os, "fsync", failing_fsync)
+    monkeypatch.setattr(os, "fsync", failing_fsync)
     with pytest.raises(OSError, match="Input/output"):
         replace_directory(tmp_path / "champion", NEW)
     assert contents(tmp_path / "champion") == OLD

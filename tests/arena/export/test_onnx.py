@@ -10,16 +10,21 @@ import onnxruntime
 import pytest
 import torch
 
+from arena.config import NetworkConfig
 from arena.envs.spaces import ObservationLayout, describe
 from arena.errors import ExportError
 from arena.export.card import Card
-from arena.export.observation import observation_input
-from arena.export.onnx import check_onnx, export_onnx, opset_version
+from arena.export.onnx import (
+    check_onnx,
+    export_onnx,
+    flatten,
+    opset_version,
+    random_observations,
+)
 from arena.export.write import Written
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
-from arena.config import NetworkConfig
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
 CPU = torch.device("cpu")
@@ -117,20 +122,15 @@ def test_the_graph_holds_its_weights_and_no_traces_of_this_machine(board_export:
     assert opset_version(data) >= 18
 
 
-def test_several_numbers_are_several_one_hots_and_the_exporter_says_nothing(
+def test_a_flat_box_needs_no_reshaping_and_the_exporter_says_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    space = describe(gymnasium.spaces.MultiDiscrete([3, 4]))
-    network = fresh_network(ObservationLayout.from_json(space).size, 5)
-    observation = observation_input(space)
-    model = export_onnx(network, observation=observation, num_actions=5, has_mask=False)
+    space = gymnasium.spaces.Box(low=-np.inf, high=np.inf, shape=(16,), dtype=np.float32)
+    layout = ObservationLayout.from_json(describe(space))
+    network = fresh_network(layout.size, 5)
+    model = export_onnx(network, layout=layout, num_actions=5, has_mask=False)
     assert capfd.readouterr() == ("", "")
-    rows = np.array([[2.0, 1.0], [0.0, 3.0]], dtype=np.float32)
-    one_hot = torch.tensor([[0, 0, 1, 0, 1, 0, 0], [1, 0, 0, 0, 0, 0, 1]]).float()
-    (logits,) = onnxruntime.InferenceSession(model).run(["logits"], {"observation": rows})
-    with torch.no_grad():
-        expected = network.logits(one_hot).numpy()
-    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
+    check_onnx(model, network=network, layout=layout, num_actions=5, has_mask=False)
 
 
 def test_the_check_refuses_the_graph_of_other_weights(board_export: Written) -> None:
@@ -139,7 +139,7 @@ def test_the_check_refuses_the_graph_of_other_weights(board_export: Written) -> 
         check_onnx(
             (board_export.directory / "policy.onnx").read_bytes(),
             network=fresh_network(84, 7, seed=2),
-            observation=observation_input(card.observation.space),
+            layout=ObservationLayout.from_json(card.observation.space),
             num_actions=7,
             has_mask=True,
         )
@@ -154,21 +154,15 @@ def test_the_check_saw_64_observations(board_export: Written) -> None:
     "space",
     [
         gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(3, 2), dtype=np.float32),
+        gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(), dtype=np.float32),
         gymnasium.spaces.Discrete(5),
         gymnasium.spaces.Discrete(5, start=-2),
-        gymnasium.spaces.MultiBinary(4),
-        gymnasium.spaces.MultiDiscrete([3, 4]),
     ],
 )
-def test_observations_enter_as_the_environments_layout_says(
-    space: gymnasium.Space[Any],
-) -> None:
-    description = describe(space)
-    observation = observation_input(description)
-    rows = observation.random(20, np.random.default_rng(2))
-    assert rows.shape[1:] == np.asarray(space.sample()).shape
-    layout = ObservationLayout.from_json(description)
-    network = fresh_network(layout.size, 3)
-    flat = graph_flatten(network, observation, rows)
-    assert flat.shape == (20, layout.size)
-    np.testing.assert_array_equal(np.asarray(layout.to_environment(flat), np.float32), rows)
+def test_the_graph_flattens_as_the_learners_do(space: gymnasium.Space[Any]) -> None:
+    layout = ObservationLayout.from_json(describe(space))
+    rows = random_observations(layout, 20, rng=np.random.default_rng(2))
+    expected = np.full((20, layout.size), np.nan, dtype=np.float32)
+    for row, observation in zip(expected, rows, strict=True):
+        layout.flatten_into(row, observation.astype(layout.dtype))
+    np.testing.assert_array_equal(flatten(torch.from_numpy(rows), layout).numpy(), expected)

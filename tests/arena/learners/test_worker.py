@@ -33,7 +33,7 @@ from arena.types import (
 from arena.wire.messages import Evaluate, Failed, Finished, Pairing, Train, Trainee
 
 NETWORK = NetworkConfig(hidden_sizes=(8,))
-HYPERPARAMETERS = {"rollout_length": 8, "num_epochs": 2, "num_minibatches": 2}
+HYPERPARAMETERS: dict[str, float] = {"rollout_length": 8, "num_epochs": 2, "num_minibatches": 2}
 POLICY = PolicyId("player/p000")
 RANDOM = Player(player=PlayerId("bot:random"))
 NUM_ENVS = 6

@@ -225,8 +225,8 @@ class World:
 
     def beat(self, learner: LearnerId, *, progress: int = 0) -> None:
         """A learner's heartbeat about what it runs."""
-        running = self.given.get(learner) or [None]
-        message = running[0]
+        queue = self.given.get(learner)
+        message = queue[0] if queue else None
         self.handle(
             HeartbeatReceived(
                 learner=learner,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from arena.types import AssignmentId, LearnerId
+from arena.types import AssignmentId, Digest, LearnerId
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller.events import (
     AssignmentFailed,
@@ -128,7 +128,7 @@ def test_the_next_assignment_after_an_exploit_starts_from_the_donors_checkpoint(
     assert donated
     for trainee in donated:
         assert trainee.checkpoint is not None
-        assert f"/{trainee.donor.split('/')[1]}/" in trainee.checkpoint.key  # type: ignore[union-attr]
+        assert f"/{trainee.donor}/" in trainee.checkpoint.key
 
 
 def test_a_policy_is_never_in_two_open_assignments() -> None:
@@ -161,13 +161,12 @@ def test_bound_learners_only_ever_train_their_own_population() -> None:
     predator = world.join(populations=("predator",))
     prey = world.join(populations=("prey",))
     world.run()
-    assigned = world.events("train_assigned")
-    trained = {
-        (event.data["learner"], policy.split("/")[0])
-        for event in assigned
-        if event.data["agent_steps"]
-        for policy in event.data["policies"]  # type: ignore[union-attr]
-    }
+    trained = set()
+    for event in world.events("train_assigned"):
+        policies = event.data["policies"]
+        assert isinstance(policies, list)
+        if event.data["agent_steps"]:
+            trained |= {(event.data["learner"], str(policy).split("/")[0]) for policy in policies}
     assert trained == {(predator, "predator"), (prey, "prey")}
 
 
@@ -292,7 +291,7 @@ def test_a_stop_request_ends_with_everything_saved_and_the_run_resumable() -> No
 
 def test_a_learner_with_another_configuration_is_refused() -> None:
     world = make_world()
-    hello = replace(world.hello(LearnerId("stranger")), config_digest="0" * 64)
+    hello = replace(world.hello(LearnerId("stranger")), config_digest=Digest("0" * 64))
     from populations.controller.events import LearnerJoined
 
     world.handle(LearnerJoined(learner=LearnerId("stranger"), hello=hello, slot=None))

@@ -31,9 +31,8 @@ def test_standings_list_every_player_best_first_with_the_random_bot_at_zero(
     assert rated == sorted(rated, reverse=True)
     bot = next(line for line in lines if line.kind == "bot")
     assert (bot.rating, bot.rating_low, bot.rating_high) == (0.0, 0.0, 0.0)
-    assert {line.player for line in lines if line.kind == "policy"} == set(
-        finished.state.tables.policies
-    )
+    policies = {str(line.player) for line in lines if line.kind == "policy"}
+    assert policies == {str(policy) for policy in finished.state.tables.policies}
     for line in lines:
         assert line.matches == line.wins + line.draws + line.losses
 
@@ -86,7 +85,9 @@ def test_the_difference_of_two_players_uses_their_covariance() -> None:
         num_tallies=1,
     )
     # variance of the difference: 50 + 40 - 2 * 30 = 30
-    assert Ratings(row).difference("a", "b") == (60.0, pytest.approx(np.sqrt(30.0)))
+    mean, deviation = Ratings(row).difference("a", "b") or (0.0, 0.0)
+    assert mean == 60.0
+    assert deviation == pytest.approx(np.sqrt(30.0))
     assert Ratings(row).difference("a", "missing") is None
     assert Ratings(None).interval("a") is None
 

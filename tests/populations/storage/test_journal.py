@@ -66,6 +66,16 @@ def test_an_integer_beyond_64_bits_is_refused_and_nothing_is_written(path: Path)
         assert journal.load() == before
 
 
+def test_a_row_that_sqlite_refuses_takes_the_others_back(path: Path) -> None:
+    with Journal.open(path) as journal:
+        before = journal.load()
+        with pytest.raises(ValueError):
+            journal.commit([policy(2), policy(1, role="\ud800")])
+        assert journal.load() == before
+        journal.commit([policy(3)])
+        assert len(journal.load().policies) == len(before.policies) + 1
+
+
 def test_a_full_disk_changes_nothing(path: Path) -> None:
     with Journal.open(path) as journal:
         before = journal.load()

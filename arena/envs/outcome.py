@@ -1,0 +1,171 @@
+"""How a match is scored: from what the agents received and were told to a score per side.
+
+Torch-free. A side's return is the mean of its agents' undiscounted returns.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from arena.config import InfoOutcome, Outcome, ThresholdOutcome
+from arena.errors import ConfigError, EnvironmentFault
+from arena.resolve import resolve
+
+Returns = Mapping[str, float]
+Infos = Mapping[str, Mapping[str, object]]
+Sides = Mapping[str, tuple[str, ...]]
+Score = Callable[[Returns, Infos], tuple[float, ...]]
+"""From returns and last infos by agent to a score in [0, 1] per side, in the order of the sides."""
+
+RELATIVE_TOLERANCE = 1e-9
+"""Returns closer than this are equal: they are sums of rewards, and rounding decides no match."""
+
+
+def make_outcome(
+    outcome: Outcome, *, sides: Sides, agents: tuple[str, ...], launch_directory: str
+) -> Score:
+    """Make the function that scores an episode when it has ended.
+
+    More than two sides are scored pairwise: a side's score is its mean over the other sides. In
+    cooperation, with one side, every score is NaN.
+
+    Args:
+        outcome: What the configuration says.
+        sides: Agents by side.
+        agents: All agents.
+        launch_directory: First on ``sys.path`` where the outcome names a function.
+
+    Raises:
+        ConfigError: If the outcome or a side names what there is not.
+    """
+    _check_agents(sides, agents=agents)
+    score = _make_score(outcome, sides=sides, launch_directory=launch_directory)
+    return _unscored if len(sides) == 1 else score
+
+
+def needs_infos(outcome: Outcome) -> bool:
+    """Whether an outcome looks at infos."""
+    return outcome != "return" and not isinstance(outcome, ThresholdOutcome)
+
+
+def pairwise_scores(values: Sequence[float]) -> tuple[float, ...]:
+    """Score sides by their values: mean over the others of 1 (higher), 0.5 (equal) or 0 (lower)."""
+    others = len(values) - 1
+    return tuple(
+        sum(_beats(mine, value) for at, value in enumerate(values) if at != index) / others
+        for index, mine in enumerate(values)
+    )
+
+
+def side_return(returns: Returns, agents: tuple[str, ...]) -> float:
+    """Mean return of a side's agents."""
+    return sum(returns[agent] for agent in agents) / len(agents)
+
+
+def _beats(mine: float, other: float) -> float:
+    if math.isclose(mine, other, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE):
+        return 0.5
+    return 1.0 if mine > other else 0.0
+
+
+def _check_agents(sides: Sides, *, agents: tuple[str, ...]) -> None:
+    for side, members in sides.items():
+        if not members:
+            raise ConfigError(f"environment.sides.{side} must have an agent, got none")
+        for agent in members:
+            if agent not in agents:
+                raise ConfigError(
+                    f"environment.sides.{side}: there is no agent {agent!r}"
+                    f"{_nearest(agent, agents)}"
+                )
+
+
+def _make_score(outcome: Outcome, *, sides: Sides, launch_directory: str) -> Score:
+    if isinstance(outcome, ThresholdOutcome):
+        return _threshold(outcome, sides=sides)
+    if isinstance(outcome, InfoOutcome):
+        return _info(outcome.info, sides=sides)
+    if outcome == "return":
+        members = tuple(sides.values())
+        return lambda returns, _: pairwise_scores([side_return(returns, m) for m in members])
+    if ":" not in outcome:
+        raise ConfigError(
+            "environment.outcome must be return, {threshold: ..., side: ...}, {info: ...} or "
+            f"package.module:function, got {outcome!r}"
+        )
+    function = resolve(outcome, launch_directory=launch_directory)
+    if not callable(function):
+        raise ConfigError(f"environment.outcome {outcome} must name a function, got {function!r}")
+    return _function(function, name=outcome, sides=sides)
+
+
+def _threshold(outcome: ThresholdOutcome, *, sides: Sides) -> Score:
+    if outcome.side not in sides:
+        raise ConfigError(
+            f"environment.outcome.side: there is no side {outcome.side!r}"
+            f"{_nearest(outcome.side, sides)}; sides: {', '.join(sides)}"
+        )
+    if len(sides) != 2:
+        raise ConfigError(
+            "environment.outcome: a threshold decides between two sides, got "
+            f"{len(sides)}: {', '.join(sides)}"
+        )
+    members = sides[outcome.side]
+
+    def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
+        reached = side_return(returns, members) >= outcome.threshold
+        return tuple(float((side == outcome.side) == reached) for side in sides)
+
+    return score
+
+
+def _info(key: str, *, sides: Sides) -> Score:
+    if not key:
+        raise ConfigError("environment.outcome.info must name a key, got ''")
+    side_of = {agent: side for side, members in sides.items() for agent in members}
+    # A side's own name counts before an agent's.
+    side_of.update((side, side) for side in sides)
+
+    def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
+        named = [info[key] for info in infos.values() if info.get(key) is not None]
+        winners = {side_of.get(str(name)) for name in named}
+        if not winners:
+            return pairwise_scores([0.0] * len(sides))
+        if None in winners or len(winners) > 1:
+            raise EnvironmentFault(
+                f"info {key!r} must name one side or one of its agents, or be None, got {named}"
+            )
+        return pairwise_scores([float(side in winners) for side in sides])
+
+    return score
+
+
+def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Score:
+    def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
+        answer = function(dict(returns), dict(infos))
+        if not isinstance(answer, Mapping) or set(answer) != set(sides):
+            raise ConfigError(
+                f"environment.outcome {name} must return a score for each of {list(sides)}, "
+                f"got {answer!r}"
+            )
+        scores = tuple(float(cast(float, answer[side])) for side in sides)
+        if not all(0.0 <= value <= 1.0 for value in scores):
+            raise ConfigError(
+                f"environment.outcome {name} must return scores in [0, 1], got {answer!r}"
+            )
+        return scores
+
+    return score
+
+
+def _unscored(returns: Returns, infos: Infos) -> tuple[float, ...]:
+    """Cooperation: there is nobody to compare with."""
+    return (math.nan,)
+
+
+def _nearest(name: str, known: Sequence[str] | Sides) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; nearest: {near[0]}" if near else ""

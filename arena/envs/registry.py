@@ -1,0 +1,314 @@
+"""From an environment's id to an environment.
+
+An id is one of PettingZoo's registry (``classic/connect_four-v3``), one of mpe2
+(``mpe2/simple_spread_v3``, also written ``mpe/...`` and ``-v3``), or ``package.module:factory``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import os
+import re
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from arena.errors import ConfigError, EnvironmentUnavailable
+from arena.resolve import put_first_on_path, resolve
+
+Api = Literal["aec", "parallel"]
+
+MPE_ID = re.compile(r"mpe2?/(?P<name>\w+?)[-_]v(?P<version>\d+)")
+MPE_NAMES = (
+    "collect_treasure_v1",
+    "simple_v3",
+    "simple_adversary_v3",
+    "simple_crypto_v3",
+    "simple_formation_v1",
+    "simple_line_v1",
+    "simple_push_v3",
+    "simple_reference_v3",
+    "simple_speaker_listener_v4",
+    "simple_spread_v3",
+    "simple_tag_v3",
+    "simple_world_comm_v3",
+)
+"""Environments of mpe2 1.1, which enters none into PettingZoo's registry. Suggestions only: an id
+that is not listed is looked up all the same."""
+
+MPE_INSTALL = "pip install 'arena-league[mpe]'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownEnvironment:
+    """A line of ``arena envs list``.
+
+    Attributes:
+        id: As `make_environment` takes it.
+        package: That defines it.
+        apis: In which forms it comes; the first is the one that is used.
+        installed: Whether it can be imported here.
+        install: The line that installs what it needs.
+    """
+
+    id: str
+    package: str
+    apis: tuple[Api, ...]
+    installed: bool
+    install: str
+
+
+def make_environment(
+    environment_id: str, *, kwargs: Mapping[str, object], api: Api, launch_directory: str
+) -> Any:  # noqa: ANN401  (PettingZoo's two classes have no common one)
+    """Make one environment.
+
+    Args:
+        environment_id: See the module's text.
+        kwargs: For its factory.
+        api: The form that is wanted.
+        launch_directory: First on ``sys.path``.
+
+    Returns:
+        A ``pettingzoo.AECEnv`` or ``pettingzoo.ParallelEnv``.
+
+    Raises:
+        EnvironmentUnavailable: If there is no such id, or a package is missing.
+        ConfigError: If its factory fails, or makes something else.
+    """
+    env = _call_factory(environment_id, kwargs=kwargs, api=api, launch_directory=launch_directory)
+    made = _api_of(env, environment_id=environment_id)
+    if made != api:
+        raise ConfigError(f"environment.id {environment_id} makes {made} environments, not {api}")
+    return env
+
+
+def native_api(environment_id: str, *, kwargs: Mapping[str, object], launch_directory: str) -> Api:
+    """In which form an environment is used: parallel if it offers that, else turn by turn.
+
+    What ``package.module:factory`` offers is known only when it has made one.
+
+    Raises:
+        EnvironmentUnavailable: If there is no such id, or a package is missing.
+        ConfigError: If its factory fails.
+    """
+    if ":" not in environment_id:
+        return _apis(environment_id)[0]
+    env = _call_factory(environment_id, kwargs=kwargs, api="aec", launch_directory=launch_directory)
+    env.close()
+    return _api_of(env, environment_id=environment_id)
+
+
+def canonical_id(environment_id: str) -> str:
+    """One way to write an id: with its version, ``mpe2/`` before mpe2's.
+
+    Raises:
+        EnvironmentUnavailable: If there is no such id.
+    """
+    if ":" in environment_id:
+        return environment_id
+    mpe = MPE_ID.fullmatch(environment_id)
+    if mpe is not None:
+        return f"mpe2/{mpe['name']}_v{mpe['version']}"
+    return cast(str, _registered(environment_id)[0].id)
+
+
+def known_environments() -> list[KnownEnvironment]:
+    """All environments with an id of their own. Imports each, to see whether that works."""
+    pettingzoo = _pettingzoo()
+    known = [
+        KnownEnvironment(
+            id=name,
+            package="pettingzoo",
+            apis=_apis(name),
+            installed=_importable(spec.entry_point.partition(":")[0]),
+            install=f"pip install 'pettingzoo[{spec.namespace}]'",
+        )
+        for name, spec in pettingzoo.aec_registry.items()
+    ]
+    known += [
+        KnownEnvironment(
+            id=f"mpe2/{name}",
+            package="mpe2",
+            apis=("parallel", "aec"),
+            installed=_importable(f"mpe2.{name}"),
+            install=MPE_INSTALL,
+        )
+        for name in MPE_NAMES
+    ]
+    return sorted(known, key=lambda environment: environment.id)
+
+
+def home_module(environment_id: str) -> str:
+    """The module that defines an environment."""
+    if ":" in environment_id:
+        return environment_id.partition(":")[0]
+    name = canonical_id(environment_id)
+    if name.startswith("mpe2/"):
+        return name.replace("/", ".")
+    return cast(str, _registered(name)[0].entry_point.partition(":")[0])
+
+
+def _pettingzoo() -> Any:  # noqa: ANN401  (a module without types)
+    # Before pygame can open a window; the user's own choice of a driver holds.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    return importlib.import_module("pettingzoo")
+
+
+def _call_factory(
+    environment_id: str, *, kwargs: Mapping[str, object], api: Api, launch_directory: str
+) -> Any:  # noqa: ANN401
+    _pettingzoo()
+    put_first_on_path(launch_directory)
+    factory = _factory(environment_id, api=api, launch_directory=launch_directory)
+    try:
+        # Where it says it wants something else than it makes, the caller finds out and says more.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*was expected to be an instance of.*")
+            env = factory(**kwargs)
+    except Exception as error:
+        missing = _missing_module(error)
+        if missing is not None:
+            raise _needs(environment_id, missing) from error
+        # Whatever a factory raises, what it was called with is the user's.
+        raise ConfigError(
+            f"environment.id {environment_id} with kwargs {dict(kwargs)} cannot be made: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    _drop_picture(env, kwargs=kwargs)
+    return env
+
+
+def _drop_picture(env: Any, *, kwargs: Mapping[str, object]) -> None:  # noqa: ANN401
+    """Free the 2 MB that each environment of mpe2 holds to draw on, if it will not draw."""
+    innermost = getattr(env, "unwrapped", None)
+    if type(innermost).__module__.startswith("mpe2.") and kwargs.get("render_mode") is None:
+        innermost.screen = None
+
+
+def _factory(environment_id: str, *, api: Api, launch_directory: str) -> Callable[..., Any]:
+    if ":" in environment_id:
+        return _referred(environment_id, launch_directory=launch_directory)
+    mpe = MPE_ID.fullmatch(environment_id)
+    if mpe is not None:
+        return _mpe_factory(canonical_id(environment_id), api=api)
+    specs = {spec_api: spec for spec, spec_api in _registrations(environment_id)}
+    if api not in specs:
+        raise ConfigError(f"environment.id {environment_id} has no {api} form")
+    pettingzoo = _pettingzoo()
+    return lambda **kwargs: pettingzoo.make(api, specs[api], **kwargs)
+
+
+def _referred(environment_id: str, *, launch_directory: str) -> Callable[..., Any]:
+    try:
+        factory = resolve(environment_id, launch_directory=launch_directory)
+    except ConfigError as error:
+        missing = _missing_module(error.__cause__)
+        if missing is None:
+            raise
+        raise _needs(environment_id, missing) from error
+    if not callable(factory):
+        raise ConfigError(f"environment.id {environment_id} must name a factory, got {factory!r}")
+    return cast("Callable[..., Any]", factory)
+
+
+def _mpe_factory(environment_id: str, *, api: Api) -> Callable[..., Any]:
+    name = environment_id.removeprefix("mpe2/")
+    try:
+        module = importlib.import_module(f"mpe2.{name}")
+    except ModuleNotFoundError as error:
+        if error.name == f"mpe2.{name}":
+            raise _unknown(environment_id) from error
+        raise _needs(environment_id, error.name or "mpe2") from error
+    return cast("Callable[..., Any]", module.env if api == "aec" else module.parallel_env)
+
+
+def _apis(environment_id: str) -> tuple[Api, ...]:
+    if MPE_ID.fullmatch(environment_id):
+        return ("parallel", "aec")
+    return tuple(api for _, api in _registrations(environment_id))
+
+
+def _registered(environment_id: str) -> tuple[Any, Api]:
+    return _registrations(environment_id)[0]
+
+
+def _registrations(environment_id: str) -> list[tuple[Any, Api]]:
+    """PettingZoo's specs of an id, the parallel form first."""
+    pettingzoo = _pettingzoo()
+    exceptions = importlib.import_module("pettingzoo.env_registry.exceptions")
+    found: list[tuple[Any, Api]] = []
+    apis: tuple[Api, ...] = ("parallel", "aec")
+    for api in apis:
+        try:
+            found.append((pettingzoo.spec(api, environment_id), api))
+        except exceptions.PettingZooRegistryError:
+            continue
+    if not found:
+        raise _unknown(environment_id)
+    return found
+
+
+def _unknown(environment_id: str) -> EnvironmentUnavailable:
+    known = [*_pettingzoo().aec_registry, *(f"mpe2/{name}" for name in MPE_NAMES)]
+    normalized = re.sub(r"_v(?=\d+$)", "-v", environment_id)
+    near = dict.fromkeys(
+        difflib.get_close_matches(environment_id, known, n=2, cutoff=0.5)
+        + difflib.get_close_matches(normalized, known, n=2, cutoff=0.5)
+    )
+    hint = f"; nearest: {', '.join(near)}" if near else ""
+    return EnvironmentUnavailable(
+        f"environment.id: there is no environment {environment_id!r}{hint}. "
+        "Ids: arena envs list, or package.module:factory"
+    )
+
+
+def _missing_module(error: BaseException | None) -> str | None:
+    """The module that an import did not find, somewhere up the chain of causes."""
+    while error is not None:
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            return error.name
+        error = error.__cause__
+    return None
+
+
+def _needs(environment_id: str, missing: str) -> EnvironmentUnavailable:
+    return EnvironmentUnavailable(
+        f"environment.id {environment_id} needs the module {missing!r}, which is not there: "
+        f"{_install_line(environment_id, missing)}"
+    )
+
+
+def _install_line(environment_id: str, missing: str) -> str:
+    package = missing.partition(".")[0]
+    if package == "mpe2":
+        return MPE_INSTALL
+    if ":" not in environment_id:
+        return f"pip install 'pettingzoo[{environment_id.partition('/')[0]}]'"
+    family = environment_id.split(".")
+    if family[0] == "pettingzoo" and len(family) > 1 and package != "pettingzoo":
+        return f"pip install 'pettingzoo[{family[1].partition(':')[0]}]'"
+    return f"pip install {package} (or start where {package} is: that directory is searched first)"
+
+
+def _importable(module: str) -> bool:
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
+def _api_of(env: object, *, environment_id: str) -> Api:
+    pettingzoo = _pettingzoo()
+    if isinstance(env, pettingzoo.ParallelEnv):
+        return "parallel"
+    if isinstance(env, pettingzoo.AECEnv):
+        return "aec"
+    raise ConfigError(
+        f"environment.id {environment_id} must make a pettingzoo.AECEnv or ParallelEnv, got "
+        f"{type(env).__name__}"
+    )

@@ -1,0 +1,35 @@
+"""How far the training loop is: written by the thread that works, read for heartbeats."""
+
+from __future__ import annotations
+
+import threading
+
+
+class Progress:
+    """Counts turns of the training loop and what trainees did in them. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._progress = 0
+        self._agent_steps = 0
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Count one turn of the loop."""
+        with self._lock:
+            self._progress += 1
+            self._agent_steps += agent_steps
+
+    def reset(self) -> None:
+        """Begin another assignment: its agent steps start at 0; turns are counted on."""
+        with self._lock:
+            self._agent_steps = 0
+
+    @property
+    def progress(self) -> int:
+        """Turns of the loop since the process began. If it stands still, so does the loop."""
+        return self._progress
+
+    @property
+    def agent_steps(self) -> int:
+        """Trainees' decisions since the last ``reset``."""
+        return self._agent_steps

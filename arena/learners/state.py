@@ -1,0 +1,326 @@
+"""A learner's side of the protocol as a pure state machine: an event comes in, commands come out.
+
+No socket, thread, clock or file in it; times are arguments. Messages may be lost, repeated and late
+in both directions, so whatever needs an answer is said again until it comes: Hello until Welcome,
+Finished and Failed until Acknowledge. A controller that says nothing for long is asked whether it
+is there by another Hello; the next controller of the run answers it, too, with its epoch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from arena.learners.events import (
+    Command,
+    Event,
+    Exit,
+    Received,
+    Send,
+    SendHeartbeat,
+    Started,
+    StartWork,
+    StopRequested,
+    StopWork,
+    Ticked,
+    WorkDone,
+)
+from arena.wire.messages import (
+    Acknowledge,
+    Assignment,
+    Evaluate,
+    Failed,
+    Finished,
+    Goodbye,
+    Hello,
+    Refuse,
+    Stop,
+    Train,
+    Welcome,
+)
+
+EXIT_DONE = 0
+EXIT_REFUSED = 2
+FENCED = "fenced"
+"""How the reason of a Refuse begins that tells a learner of the past to go."""
+
+MAX_QUEUED = 1
+MAX_REMEMBERED = 64
+Lease = tuple[int, int]
+"""(assignment_id, attempt)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a learner waits.
+
+    Attributes:
+        hello_s: Between Hellos: doubles from the first to the second of these.
+        resend_s: Between repetitions of an unacknowledged result: doubles likewise.
+        liveness_s: Silence of the controller after which the learner says Hello again.
+        grace_s: To finish and be acknowledged after a stop that names no time itself.
+    """
+
+    hello_s: tuple[float, float] = (0.02, 5.0)
+    resend_s: tuple[float, float] = (0.5, 10.0)
+    liveness_s: float = 30.0
+    grace_s: float = 30.0
+
+
+@dataclass(slots=True)
+class Repeated:
+    """When something is to be said again; the waits double."""
+
+    wait_s: float
+    last_wait_s: float
+    due_s: float
+
+    @classmethod
+    def begin(cls, waits_s: tuple[float, float], *, now_s: float) -> Repeated:
+        """Said now for the first time."""
+        return cls(wait_s=waits_s[0], last_wait_s=waits_s[1], due_s=now_s + waits_s[0])
+
+    def again(self, *, now_s: float) -> None:
+        """Said again now."""
+        self.wait_s = min(2.0 * self.wait_s, self.last_wait_s)
+        self.due_s = now_s + self.wait_s
+
+
+def lease_of(message: Train | Evaluate | Finished | Failed | Acknowledge) -> Lease:
+    """Which attempt at which assignment a message is about."""
+    return message.assignment_id, message.attempt
+
+
+@dataclass(slots=True)
+class LearnerState:
+    """Everything a learner knows about its conversation with the controller.
+
+    Attributes:
+        hello: What it says of itself.
+        patience: How long it waits.
+        epoch: Of the controller that welcomed it; 0 before.
+        heartbeat_s: Between heartbeats, as the controller wants it.
+        running: What the worker does.
+        abandoned: The worker's result will be nobody's: its lease was given to somebody else.
+        queued: What comes next: at most one.
+        results: What the controller has not acknowledged yet, by lease.
+        stop_reason: Why it is ending; None while it is not.
+        is_over: Whether Exit was said; nothing follows.
+    """
+
+    hello: Hello
+    patience: Patience = field(default_factory=Patience)
+    epoch: int = 0
+    heartbeat_s: float = 1.0
+    running: Assignment | None = None
+    abandoned: bool = False
+    queued: deque[Assignment] = field(default_factory=deque)
+    results: dict[Lease, Finished | Failed] = field(default_factory=dict)
+    stop_reason: str | None = None
+    is_over: bool = False
+    _resends: dict[Lease, Repeated] = field(default_factory=dict)
+    _seen: deque[Lease] = field(default_factory=lambda: deque(maxlen=MAX_REMEMBERED))
+    _greeting: Repeated | None = None
+    _heard_s: float = 0.0
+    _heartbeat_due_s: float = 0.0
+    _stop_at_s: float = 0.0
+    _stopped_locally: Literal[0, 1] = 0
+
+    def handle(self, event: Event, *, now_s: float) -> list[Command]:
+        """Take in one event and say what is to be done, in order.
+
+        Args:
+            event: What happened.
+            now_s: When, on this process's monotonic clock.
+        """
+        if self.is_over:
+            return []
+        match event:
+            case Started():
+                commands = self._greet(now_s)
+            case Received():
+                commands = self._receive(event, now_s)
+            case WorkDone():
+                commands = self._finish(event.result, now_s)
+            case StopRequested():
+                commands = self._stop_locally(event.reason, now_s)
+            case Ticked():
+                commands = self._tick(now_s)
+        return commands + self._end_if_stopped(now_s)
+
+    def due_s(self) -> float:
+        """When to tick next at the latest, if nothing else happens."""
+        times_s = [repeated.due_s for repeated in self._resends.values()]
+        if self._greeting is not None:
+            times_s.append(self._greeting.due_s)
+        if self.epoch:
+            times_s += [self._heartbeat_due_s, self._heard_s + self.patience.liveness_s]
+        if self.stop_reason is not None:
+            times_s.append(self._stop_at_s)
+        return min(times_s, default=0.0)
+
+    def _greet(self, now_s: float) -> list[Command]:
+        self._heard_s = now_s
+        self._greeting = Repeated.begin(self.patience.hello_s, now_s=now_s)
+        return [Send(message=self.hello)]
+
+    def _receive(self, event: Received, now_s: float) -> list[Command]:
+        message, epoch = event.message, event.epoch
+        if isinstance(message, Refuse):
+            # From the past: some earlier controller's last word to a learner that has moved on.
+            return [] if 0 < epoch < self.epoch else self._refused(message)
+        if isinstance(message, Welcome):
+            return self._welcomed(message, epoch, now_s)
+        if epoch != self.epoch:
+            return []
+        self._heard_s = now_s
+        match message:
+            case Train() | Evaluate():
+                return self._take(message, now_s)
+            case Acknowledge():
+                self.results.pop(lease_of(message), None)
+                self._resends.pop(lease_of(message), None)
+                return []
+            case Stop():
+                return self._stop("the controller said so", now_s=now_s, grace_s=message.grace_s)
+
+    def _refused(self, refuse: Refuse) -> list[Command]:
+        code = EXIT_DONE if refuse.reason.startswith(FENCED) else EXIT_REFUSED
+        return self._exit(code, refuse.reason)
+
+    def _welcomed(self, welcome: Welcome, epoch: int, now_s: float) -> list[Command]:
+        if epoch < self.epoch:
+            return []
+        commands: list[Command] = []
+        if epoch > self.epoch and self.epoch:
+            commands = self._forget()
+        self._heard_s = now_s
+        self._greeting = None
+        self.heartbeat_s = welcome.heartbeat_s
+        self.epoch = epoch
+        return commands + self._heartbeat(now_s)
+
+    def _forget(self) -> list[Command]:
+        """Drop what another epoch's controller gave out: its successor gives it out again."""
+        self.queued.clear()
+        self.results.clear()
+        self._resends.clear()
+        self._seen.clear()
+        return self._abandon()
+
+    def _abandon(self) -> list[Command]:
+        if self.running is None or self.abandoned:
+            return []
+        self.abandoned = True
+        return [StopWork()]
+
+    def _take(self, assignment: Assignment, now_s: float) -> list[Command]:
+        lease = lease_of(assignment)
+        if self.stop_reason is not None or self._was_seen(lease):
+            return []
+        self._seen.append(lease)
+        commands = self._drop_older_attempts(assignment)
+        if len(self.queued) >= MAX_QUEUED:
+            # The controller counts what it gave out, so it has given up what waits here. If it has
+            # not after all, a Failed makes it give that out again.
+            dropped = self.queued.popleft()
+            commands += self._answer(_no_room(dropped), now_s)
+        self.queued.append(assignment)
+        return commands + self._start_next(now_s)
+
+    def _was_seen(self, lease: Lease) -> bool:
+        return any(seen[0] == lease[0] and seen[1] >= lease[1] for seen in self._seen)
+
+    def _drop_older_attempts(self, assignment: Assignment) -> list[Command]:
+        number = assignment.assignment_id
+        self.queued = deque(other for other in self.queued if other.assignment_id != number)
+        for lease in [lease for lease in self.results if lease[0] == number]:
+            del self.results[lease], self._resends[lease]
+        if self.running is not None and self.running.assignment_id == number:
+            return self._abandon()
+        return []
+
+    def _start_next(self, now_s: float) -> list[Command]:
+        if self.running is not None or not self.queued or self.stop_reason is not None:
+            return []
+        self.running = self.queued.popleft()
+        self.abandoned = False
+        # The controller's deadline runs from the first heartbeat, so it comes at once.
+        return [StartWork(assignment=self.running), *self._heartbeat(now_s)]
+
+    def _finish(self, result: Finished | Failed, now_s: float) -> list[Command]:
+        commands: list[Command] = []
+        was_abandoned, self.running, self.abandoned = self.abandoned, None, False
+        if not was_abandoned:
+            commands = self._answer(result, now_s)
+        return commands + self._start_next(now_s)
+
+    def _answer(self, result: Finished | Failed, now_s: float) -> list[Command]:
+        self.results[lease_of(result)] = result
+        self._resends[lease_of(result)] = Repeated.begin(self.patience.resend_s, now_s=now_s)
+        return [Send(message=result)]
+
+    def _heartbeat(self, now_s: float) -> list[Command]:
+        self._heartbeat_due_s = now_s + self.heartbeat_s
+        if self.running is None or self.abandoned:
+            return [SendHeartbeat(assignment_id=None, attempt=0)]
+        number, attempt = lease_of(self.running)
+        return [SendHeartbeat(assignment_id=self.running.assignment_id, attempt=attempt)]
+
+    def _tick(self, now_s: float) -> list[Command]:
+        commands: list[Command] = []
+        if self._greeting is None and self.epoch:
+            if now_s >= self._heard_s + self.patience.liveness_s:
+                commands += self._greet(now_s)
+        elif self._greeting is not None and now_s >= self._greeting.due_s:
+            self._greeting.again(now_s=now_s)
+            commands.append(Send(message=self.hello))
+        for lease, repeated in self._resends.items():
+            if now_s >= repeated.due_s:
+                repeated.again(now_s=now_s)
+                commands.append(Send(message=self.results[lease]))
+        if self.epoch and now_s >= self._heartbeat_due_s:
+            commands += self._heartbeat(now_s)
+        return commands
+
+    def _stop_locally(self, reason: str, now_s: float) -> list[Command]:
+        if self._stopped_locally:
+            return self._leave(f"{reason}, twice")
+        self._stopped_locally = 1
+        return self._stop(reason, now_s=now_s, grace_s=self.patience.grace_s)
+
+    def _stop(self, reason: str, *, now_s: float, grace_s: float) -> list[Command]:
+        if self.stop_reason is not None:
+            self._stop_at_s = min(self._stop_at_s, now_s + grace_s)
+            return []
+        self.stop_reason = reason
+        self._stop_at_s = now_s + grace_s
+        self.queued.clear()  # Goodbye gives it back
+        return [] if self.running is None else [StopWork()]
+
+    def _end_if_stopped(self, now_s: float) -> list[Command]:
+        if self.stop_reason is None or self.is_over:
+            return []
+        if self.running is None and not self.results:
+            return self._leave(self.stop_reason)
+        if now_s >= self._stop_at_s:
+            return self._leave(f"{self.stop_reason}; the time to finish is over")
+        return []
+
+    def _leave(self, reason: str) -> list[Command]:
+        farewell: list[Command] = [Send(message=Goodbye(reason=reason))] if self.epoch else []
+        return farewell + self._exit(EXIT_DONE, reason)
+
+    def _exit(self, code: int, reason: str) -> list[Command]:
+        self.is_over = True
+        return [Exit(code=code, reason=reason)]
+
+
+def _no_room(dropped: Assignment) -> Failed:
+    return Failed(
+        assignment_id=dropped.assignment_id,
+        attempt=dropped.attempt,
+        kind="stopped",
+        reason="another assignment took its place in the learner's queue",
+    )

@@ -1,0 +1,16 @@
+"""What many tests need and no fixture gives: ``from tests.support import wait_until``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+POLL_S = 0.005
+
+
+def wait_until(condition: Callable[[], object], *, timeout_s: float) -> None:
+    """Return as soon as a condition holds; fail if it does not within the timeout."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"did not happen within {timeout_s} s"
+        time.sleep(POLL_S)

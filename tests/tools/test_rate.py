@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from arena.errors import ConfigError
+from populations.core import RatingModel, Result
+from populations.ratings.bradley_terry import BradleyTerry
+from tools.rate import rate, rate_scores, read_scores
+
+ROCK, PAPER, SCISSORS = "rock", "paper", "scissors"
+app = typer.Typer()
+app.command()(rate)
+
+
+def written(path: Path, text: str) -> Path:
+    file = path / "matches.csv"
+    file.write_text(text, encoding="utf8")
+    return file
+
+
+def test_the_document_has_what_the_interface_says(tmp_path: Path) -> None:
+    lines = ["a,b,1"] * 30 + ["b,a,0"] * 30 + ["b,c,1"] * 20 + ["c,b,0.5"] * 20
+    file = written(tmp_path, "home,away,score\n" + "\n".join(lines))
+    outcome = CliRunner().invoke(app, [str(file), "--json"], catch_exceptions=False)
+    assert outcome.exit_code == 0
+    document = json.loads(outcome.stdout)
+    assert document["schema"] == 1
+    assert document["model"] == "bradley_terry"
+    assert 0.0 <= document["cyclicity"] <= 1.0
+    ratings = document["ratings"]
+    assert [line["player"] for line in ratings] == ["a", "b", "c"]
+    assert [line["matches"] for line in ratings] == [60, 100, 40]
+    assert [line["rank_low"] for line in ratings] == [1, 2, 3]
+    assert [line["rank_high"] for line in ratings] == [1, 2, 3]
+    assert sum(line["rating"] for line in ratings) == pytest.approx(0.0, abs=1e-6)
+    for line in ratings:
+        assert line["rating_low"] < line["rating"] < line["rating_high"]
+
+
+def test_the_anchor_is_at_zero(tmp_path: Path) -> None:
+    file = written(tmp_path, "home,away,score\na,b,1\nb,a,1\na,b,0.5\n")
+    for model in ("bradley_terry", "elo"):
+        arguments = [str(file), "--json", "--model", model, "--anchor", "b"]
+        outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        ratings = {line["player"]: line for line in json.loads(outcome.stdout)["ratings"]}
+        assert ratings["b"]["rating"] == 0.0
+        assert (ratings["b"]["rating_low"] is None) == (model == "elo")
+
+
+def test_a_person_reads_a_table(tmp_path: Path) -> None:
+    file = written(tmp_path, "home,away,score\na,b,1\n")
+    for model in ("bradley_terry", "elo"):
+        outcome = CliRunner().invoke(app, [str(file), "--model", model], catch_exceptions=False)
+        assert outcome.exit_code == 0
+        assert "cyclicity" in outcome.stdout
+        assert "a" in outcome.stdout.split()
+
+
+def test_ratings_are_those_of_the_model() -> None:
+    scores = [("a", "b", 1.0), ("a", "b", 0.5), ("b", "a", 0.0), ("a", "c", 0.75)]
+    document = rate_scores(scores, model="bradley_terry", anchor="c")
+    model: RatingModel = BradleyTerry()
+    fit = model.fit(
+        [
+            Result(first="a", second="b", seats=(0, 1), wins=1, draws=1, losses=0),
+            Result(first="b", second="a", seats=(0, 1), wins=0, draws=0, losses=1),
+            # A score of neither 0, 1/2 nor 1 counts in parts.
+            Result(first="a", second="c", seats=(0, 1), wins=0.75, draws=0, losses=0.25),
+        ],
+        anchors=["c"],
+    )
+    lines = document["ratings"]
+    assert isinstance(lines, list)
+    assert {line["player"]: line["rating"] for line in lines} == {
+        player: fit.rating(player) for player in fit.entrants
+    }
+
+
+def test_elo_by_hand() -> None:
+    # 1200 each, K 32: 16 points for the win; shifted to mean 0.
+    document = rate_scores([("a", "b", 1.0)], model="elo", anchor=None)
+    lines = document["ratings"]
+    assert isinstance(lines, list)
+    assert [(line["player"], line["rating"]) for line in lines] == [("a", 16.0), ("b", -16.0)]
+
+
+def test_rock_paper_scissors_is_cyclic_and_even() -> None:
+    beats = [(ROCK, SCISSORS), (SCISSORS, PAPER), (PAPER, ROCK)]
+    scores = [match for a, b in beats for match in ((a, b, 1.0), (b, a, 0.0))] * 10
+    document = rate_scores(scores, model="bradley_terry", anchor=None)
+    assert document["cyclicity"] == pytest.approx(1.0)
+    lines = document["ratings"]
+    assert isinstance(lines, list)
+    for line in lines:
+        assert line["rating"] == pytest.approx(0.0, abs=1e-6)
+        assert (line["rank_low"], line["rank_high"]) == (1, 3)
+
+
+def test_other_columns_spaces_and_a_byte_order_mark_do_no_harm(tmp_path: Path) -> None:
+    file = written(tmp_path, '\ufeffdate, score ,away,home\n2024, 0.5 ,"b, jr", a\n\n')
+    assert read_scores(file) == [("a", "b, jr", 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "line 1 must name the columns home, away and score; 'home' is missing, got nothing"),
+        ("home,away\na,b\n", "'score' is missing, got home, away"),
+        ("home,away,score\n", "must have at least one match"),
+        (
+            "home,away,score\na,b,1\na,b,1.5\n",
+            "line 3: score must be a number in [0, 1], got '1.5'",
+        ),
+        ("home,away,score\na,b,nan\n", "line 2: score must be a number in [0, 1], got 'nan'"),
+        ("home,away,score\na,b,won\n", "line 2: score must be a number in [0, 1], got 'won'"),
+        ("home,away,score\na,b\n", "line 2: score must be a number in [0, 1], got ''"),
+        ("home,away,score\n,b,1\n", "line 2: home must not be empty"),
+        ("home,away,score\na,a,1\n", "line 2: home and away must differ, got 'a' twice"),
+        ('home,away,score\na,"b,1\n', "is no CSV file in UTF-8"),
+    ],
+)
+def test_errors_name_the_line_the_rule_and_the_value(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_scores(written(tmp_path, text))
+    assert message in str(caught.value)
+    assert "matches.csv" in str(caught.value)
+
+
+def test_what_is_no_text_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "matches.csv"
+    file.write_bytes(b"\xff\xfe\x00home")
+    with pytest.raises(ConfigError, match="is no CSV file in UTF-8"):
+        read_scores(file)
+    with pytest.raises(ConfigError, match=r"cannot read .*: No such file or directory"):
+        read_scores(tmp_path / "nothing.csv")
+
+
+def test_an_anchor_that_never_played_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must be one of the players; did you mean 'bobby'"):
+        rate_scores([("anna", "bobby", 1.0)], model="elo", anchor="boby")
