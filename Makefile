@@ -37,7 +37,7 @@ demo: setup
 	$(BIN)/arena league $(DEMO)
 	$(BIN)/arena export $(DEMO) --force
 	$(BIN)/arena evaluate $(DEMO)/champion bot:random --matches 200 --greedy
-	$(BIN)/python -m tools.pettingzoo_match $(DEMO)/champion classic/connect_four-v3 --matches 200
+	$(BIN)/python $(DEMO)/champion/champion.py --games 200
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"

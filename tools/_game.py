@@ -82,6 +82,8 @@ class Game:
 
         from arena.envs.make import make_batched_env
 
+        # Products of policies are too small for threads, which only wait for each other.
+        torch.set_num_threads(1)
         return make_batched_env(
             self.environment,
             spec=self.spec,

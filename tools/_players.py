@@ -124,6 +124,7 @@ def resolve_players(
             populations, or if an export alone names code to import. Sides and outcome are those of
             the first run, else of the first export.
     """
+    from arena.envs.registry import canonical_id
     from arena.errors import ConfigError
 
     for name in names:
@@ -137,7 +138,7 @@ def resolve_players(
         return Game.of_environment(environment), players
     # A run is of this machine; an export may be from anywhere, and then its code is not used.
     first, game = min(games.items(), key=lambda item: item[1].is_foreign)
-    if environment not in (None, game.spec.id):
+    if environment is not None and canonical_id(environment) != game.spec.id:
         raise ConfigError(f"--environment {environment}: {first} plays {game.spec.id}")
     if game.is_foreign and game.user_code:
         if environment is None:

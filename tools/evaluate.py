@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ._output import console, print_json
+from ._tables import print_table
 
 if TYPE_CHECKING:
     from arena.matches.tournament import PairResult, TournamentResult
@@ -169,7 +170,7 @@ def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, objec
             f"{pair.score:.3f}",
             f"{pair.mean_return:.3f}",
         )
-    screen.print(table)
+    print_table(screen, table)
     table = Table(title="ratings", title_justify="left")
     table.add_column("player", overflow="fold")
     for column in ("rating", "low", "high"):
@@ -177,4 +178,4 @@ def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, objec
     for line in ratings:
         numbers_shown = (f"{line[key]:.0f}" for key in ("rating", "rating_low", "rating_high"))
         table.add_row(escape(str(line["player"])), *numbers_shown)
-    screen.print(table)
+    print_table(screen, table)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ._output import console, log_console, print_json
+from ._tables import print_table
 
 if TYPE_CHECKING:
     from arena.export.write import Written
@@ -140,7 +141,7 @@ def _print_tables(written: Mapping[str, Written]) -> None:
                 *(str(number) for number in numbers),
                 f"{line.mean_return:.3f}",
             )
-        screen.print(table)
+        print_table(screen, table)
         screen.print(
             f"policy.onnx agrees with the policy on {check.observations} random observations "
             f"(largest difference of a logit {check.max_logit_difference:.1e})"

@@ -7,14 +7,11 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import Annotated, Literal, cast
 
 import typer
 
 from ._output import console, print_json
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 View = Literal[
     "standings",
@@ -101,38 +98,55 @@ def _rows(view: View, document: Mapping[str, object]) -> list[dict[str, Cell]]:
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "standings": (
-        "player", "rating", "rating_low", "rating_high", "matches", "wins", "draws", "losses",
-        "mean_return", "generation", "agent_steps", "evaluated_agent_steps", "parent", "state",
+        "player",
+        "rating",
+        "95%",
+        "matches",
+        "wins",
+        "draws",
+        "losses",
+        "return",
+        "gen",
+        "agent_steps",
+        "parent",
+        "state",
     ),
     "payoff": ("player", "opponent", "matches", "score"),
     "matches": ("sequence", "assignment", "kind", "seats", "matches", "mean_return", "mean_length"),
     "checkpoints": ("policy", "agent_steps", "generation", "learner_updates", "state", "key"),
-}  # fmt: skip
+    "events": ("sequence", "time", "kind", "subject", "why"),
+}
+WIDE = 160
 
 
 def _print_table(view: View, document: Mapping[str, object], *, clear: bool) -> None:
     from rich.table import Table
 
+    shorten = {"standings": _shown_standing, "events": _explained}.get(view)
     rows = _rows(view, document)
     columns = COLUMNS.get(view) or tuple(dict.fromkeys(key for row in rows for key in row))
-    if view == "events":
-        columns = ("sequence", "time", "kind", "subject", "why")
-        rows = [_explained(row) for row in rows]
-    tables: list[Table] = []
-    groups = {str(row.get("population", "")) for row in rows} if view == "standings" else {""}
-    for group in sorted(groups):
-        table = Table(title=f"{view} {group}".strip(), title_justify="left")
-        for column in columns:
-            table.add_column(column.replace("_", " "), overflow="fold")
-        for row in rows:
-            if view != "standings" or row.get("population", "") == group:
-                table.add_row(*(_text(row.get(column)) for column in columns))
-        tables.append(table)
     screen = console()
+    if not screen.is_terminal:
+        screen.width = WIDE
     if clear and screen.is_terminal:
         screen.clear()
-    for table in tables:
+    groups = dict.fromkeys(str(row.get("population", "")) for row in rows)
+    for group in groups if view == "standings" else [None]:
+        table = Table(title=f"{view} {group or ''}".strip(), title_justify="left")
+        for column in columns:
+            is_text = column in ("player", "opponent", "parent", "kind", "subject", "key", "state")
+            table.add_column(column.replace("_", " "), no_wrap=is_text, overflow="fold")
+        for row in rows:
+            if group in (None, row.get("population")):
+                shown = shorten(row) if shorten is not None else row
+                table.add_row(*(_text(shown.get(column)) for column in columns))
         screen.print(table)
+
+
+def _shown_standing(row: Mapping[str, Cell]) -> dict[str, Cell]:
+    low, high = row["rating_low"], row["rating_high"]
+    interval = f"{low:.0f}..{high:.0f}" if isinstance(low, float) else None
+    return {**row, "95%": interval, "return": row["mean_return"], "gen": row["generation"]}
 
 
 def _explained(row: Mapping[str, Cell]) -> dict[str, Cell]:
@@ -150,7 +164,7 @@ def _text(value: Cell) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 100 else f"{value:.0f}"
+        return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:.0f}"
     printable = "".join(c for c in str(value) if c.isprintable())
     return escape(printable)
 

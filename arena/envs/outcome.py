@@ -145,7 +145,13 @@ def _info(key: str, *, sides: Sides) -> Score:
 
 def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Score:
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
-        answer = function(dict(returns), dict(infos))
+        try:
+            answer = function(dict(returns), dict(infos))
+        except Exception as error:
+            # A user's function may raise anything, and it is not the environment's fault.
+            raise ConfigError(
+                f"environment.outcome {name} raised {type(error).__name__}: {error}"
+            ) from error
         if not isinstance(answer, Mapping) or set(answer) != set(sides):
             raise ConfigError(
                 f"environment.outcome {name} must return a score for each of {list(sides)}, "

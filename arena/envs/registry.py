@@ -184,7 +184,7 @@ def _call_factory(
 
 def _drop_picture(env: Any, *, kwargs: Mapping[str, object]) -> None:  # noqa: ANN401
     """Free the 2 MB that each environment of mpe2 holds to draw on, if it will not draw."""
-    innermost = getattr(env, "unwrapped", None)
+    innermost: Any = getattr(env, "unwrapped", None)
     if type(innermost).__module__.startswith("mpe2.") and kwargs.get("render_mode") is None:
         innermost.screen = None
 

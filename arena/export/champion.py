@@ -27,6 +27,7 @@ import numpy.typing as npt
 import onnxruntime
 
 _SCHEMA = 1
+_EQUAL = 1e-9  # returns are sums of rewards: rounding decides no game
 
 
 class Discrete(Protocol):
@@ -183,7 +184,8 @@ def make_environment(environment_id: str, kwargs: Mapping[str, Any]) -> Environm
     """Make PettingZoo's own environment, turn by turn (AEC).
 
     Args:
-        environment_id: ``classic/connect_four-v3``, or ``package.module:factory``.
+        environment_id: ``classic/connect_four-v3``, ``mpe2/simple_tag_v3``, or
+            ``package.module:factory``.
         kwargs: For its factory.
     """
     import pettingzoo
@@ -194,7 +196,7 @@ def make_environment(environment_id: str, kwargs: Mapping[str, Any]) -> Environm
         env = getattr(importlib.import_module(path), factory)(**kwargs)
         return cast(Environment, env if hasattr(env, "agent_iter") else parallel_to_aec(env))
     family, _, name = environment_id.partition("/")
-    if family == "mpe":
+    if family in ("mpe", "mpe2"):
         module = importlib.import_module(f"mpe2.{name.replace('-', '_')}")
         return cast(Environment, module.env(**kwargs))
     return cast(Environment, pettingzoo.make("aec", environment_id, **kwargs))
@@ -265,7 +267,7 @@ def score_of(card: Mapping[str, Any], returns: Mapping[str, float], agents: Sequ
         reached = float(np.mean([returns[agent] for agent in side])) >= outcome["threshold"]
         return float(reached == bool(set(side) & set(agents)))
     difference = float(np.mean([returns[agent] for agent in sorted(mine)]) - np.mean(others))
-    return 0.5 + 0.5 * float(np.sign(difference))
+    return 0.5 if abs(difference) < _EQUAL else float(difference > 0.0)
 
 
 def play_record(

@@ -45,6 +45,7 @@ EXIT_REFUSED = 2
 FENCED = "fenced"
 """How the reason of a Refuse begins that tells a learner of the past to go."""
 
+MIN_HEARTBEAT_S = 0.01
 MAX_QUEUED = 1
 MAX_REMEMBERED = 64
 Lease = tuple[int, int]
@@ -197,7 +198,7 @@ class LearnerState:
             commands = self._forget()
         self._heard_s = now_s
         self._greeting = None
-        self.heartbeat_s = welcome.heartbeat_s
+        self.heartbeat_s = max(welcome.heartbeat_s, MIN_HEARTBEAT_S)
         self.epoch = epoch
         return commands + self._heartbeat(now_s)
 
@@ -265,8 +266,8 @@ class LearnerState:
         self._heartbeat_due_s = now_s + self.heartbeat_s
         if self.running is None or self.abandoned:
             return [SendHeartbeat(assignment_id=None, attempt=0)]
-        number, attempt = lease_of(self.running)
-        return [SendHeartbeat(assignment_id=self.running.assignment_id, attempt=attempt)]
+        running = self.running
+        return [SendHeartbeat(assignment_id=running.assignment_id, attempt=running.attempt)]
 
     def _tick(self, now_s: float) -> list[Command]:
         commands: list[Command] = []

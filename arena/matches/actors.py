@@ -5,7 +5,7 @@ Shapes: N rows, F features of a flattened observation, n actions.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,7 @@ class Bot(Protocol):
 
     def act(
         self,
-        observation: object,
+        observation: npt.NDArray[Any],
         action_mask: npt.NDArray[np.bool_] | None,
         *,
         agent: str,

@@ -34,7 +34,7 @@ from arena.wire.messages import (
     Train,
     Welcome,
 )
-from arena.wire.typed import Plain, decoder, plain
+from arena.wire.typed import MAX_CHARACTERS, MAX_ENTRIES, MAX_ITEMS, Plain, decoder, plain
 
 T = TypeVar("T")
 
@@ -47,10 +47,10 @@ MAX_CONTAINERS = 50_000
 
 _PREFIX_BYTES = 64
 _LIMITS: Mapping[str, int] = {
-    "max_str_len": 65536,
+    "max_str_len": 4 * MAX_CHARACTERS,
     "max_bin_len": 0,
-    "max_array_len": 65536,
-    "max_map_len": 4096,
+    "max_array_len": MAX_ITEMS,
+    "max_map_len": MAX_ENTRIES,
     "max_ext_len": 0,
 }
 

@@ -68,7 +68,6 @@ class SequenceWindow:
 @dataclass(slots=True)
 class _Peer:
     window: SequenceWindow = field(default_factory=SequenceWindow)
-    num_sent: int = 0
     num_bad: int = 0
     is_muted: bool = False
     answered_at_s: float = float("-inf")
@@ -88,13 +87,22 @@ class ControllerSession:
     def __init__(self, *, run: str, epoch: int) -> None:
         self._run = run
         self._epoch = epoch
+        self._num_sent = 0
         self._peers: OrderedDict[bytes, _Peer] = OrderedDict()
         self._bad: deque[BadMessage] = deque(maxlen=100)
         self._logged_at_s = float("-inf")
 
     def seal(self, learner: LearnerId, message: FromController) -> list[bytes]:
-        """Frames for a learner."""
-        return self._seal(self._peer(learner.encode()), learner, message)
+        """Frames for a learner.
+
+        Raises:
+            WireError: If the message breaks a rule of the wire.
+        """
+        # One count for all learners: forgetting a peer must not begin its numbers anew.
+        header = Header(run=self._run, epoch=self._epoch, learner=learner, sequence=self._num_sent)
+        frames = encode(header, message)
+        self._num_sent += 1
+        return frames
 
     def open(self, identity: bytes, frames: Sequence[bytes], *, now_s: float) -> Opened:
         """Look at what a peer sent. Never raises for what it is."""
@@ -150,14 +158,7 @@ class ControllerSession:
         if now_s - peer.answered_at_s < ANSWER_EVERY_S:
             return Opened()
         peer.answered_at_s = now_s
-        return Opened(answer=self._seal(peer, name or NOBODY, Refuse(reason=reason)))
-
-    def _seal(self, peer: _Peer, learner: LearnerId, message: FromController) -> list[bytes]:
-        peer.num_sent += 1
-        header = Header(
-            run=self._run, epoch=self._epoch, learner=learner, sequence=peer.num_sent - 1
-        )
-        return encode(header, message)
+        return Opened(answer=self.seal(name or NOBODY, Refuse(reason=reason)))
 
     def _peer(self, identity: bytes) -> _Peer:
         peer = self._peers.get(identity)

@@ -40,6 +40,9 @@ Decode = Callable[[Plain], Plain]
 _UNIONS: tuple[object, ...] = (Union, types.UnionType)
 
 MAX_INTEGER = 2**63 - 1
+MAX_CHARACTERS = 16384
+MAX_ITEMS = 65536
+MAX_ENTRIES = 4096
 
 _POLICY = r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,12}"
 _BOT = r"bot:[A-Za-z0-9_.:@/-]{1,200}"
@@ -129,8 +132,8 @@ def _duration(value: Plain) -> Plain:
 
 
 def _string(value: Plain) -> Plain:
-    if type(value) is not str:
-        raise DecodeError("must be text")
+    if type(value) is not str or len(value) > MAX_CHARACTERS:
+        raise DecodeError(f"must be text of at most {MAX_CHARACTERS} characters")
     return value
 
 
@@ -161,8 +164,8 @@ def _text(name: str, pattern: str) -> Decode:
 
 def _sequence(item: Decode) -> Decode:
     def decode(value: Plain) -> Plain:
-        if type(value) is not list:
-            raise DecodeError("must be a list")
+        if type(value) is not list or len(value) > MAX_ITEMS:
+            raise DecodeError(f"must be a list of at most {MAX_ITEMS} items")
         return tuple([item(element) for element in value])
 
     return decode
@@ -170,8 +173,8 @@ def _sequence(item: Decode) -> Decode:
 
 def _mapping(item: Decode) -> Decode:
     def decode(value: Plain) -> Plain:
-        if type(value) is not dict:
-            raise DecodeError("must be a map")
+        if type(value) is not dict or len(value) > MAX_ENTRIES:
+            raise DecodeError(f"must be a map of at most {MAX_ENTRIES} entries")
         return {_string(key): item(element) for key, element in value.items()}
 
     return decode

@@ -7,8 +7,10 @@ second peer with an identity that is there already.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
+import threading
 import time
 
 import zmq
@@ -130,6 +132,8 @@ class ZmqLearnerTransport:
         self._socket = _socket(self._context, zmq.DEALER, endpoint, _DEALER_OPTIONS)
         self._socket.setsockopt(zmq.ROUTING_ID, learner.encode())
         self._socket.connect(endpoint)
+        # Reentrant: a signal handler may interrupt its own thread in ``wake``.
+        self._wake_lock = threading.RLock()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
@@ -159,16 +163,18 @@ class ZmqLearnerTransport:
 
     def wake(self) -> None:
         """See `LearnerTransport`."""
-        with contextlib.suppress(OSError):  # full: it wakes up anyway; closed: nobody sleeps
-            os.write(self._wake_write, b"w")
+        with self._wake_lock, contextlib.suppress(BlockingIOError):  # full: it wakes up anyway
+            if not self._context.closed:
+                os.write(self._wake_write, b"w")
 
     def close(self, *, linger_s: float) -> None:
         """See `LearnerTransport`."""
         if self._context.closed:
             return
         self._context.destroy(linger=_milliseconds(linger_s))
-        os.close(self._wake_read)
-        os.close(self._wake_write)
+        with self._wake_lock:
+            os.close(self._wake_read)
+            os.close(self._wake_write)
 
 
 def _socket(
@@ -199,4 +205,4 @@ def _receive_parts(socket: zmq.Socket[bytes], *, limit: int) -> list[bytes] | No
 
 
 def _milliseconds(duration_s: float) -> int:
-    return max(0, round(duration_s * 1000))
+    return max(0, math.ceil(duration_s * 1000))

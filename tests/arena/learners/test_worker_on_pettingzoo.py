@@ -180,3 +180,13 @@ def test_simple_spread_in_cooperation(tmp_path: Path) -> None:
     (pair,) = compared.pairs
     assert (compared.matches, pair.wins + pair.draws + pair.losses) == (3, 3)
     worker.close()
+
+
+def test_random_against_random_has_the_exact_values_of_tictactoe(tmp_path: Path) -> None:
+    worker = make_worker(tmp_path, "classic/tictactoe-v3", num_envs=48)
+    (tally,) = finished(worker.carry_out(evaluate((RANDOM, RANDOM, 2000)))).tallies
+    (pair,) = tally.pairs
+    for count, exact in ((pair.wins, 0.584921), (pair.draws, 0.126984), (pair.losses, 0.288095)):
+        deviation = math.sqrt(exact * (1 - exact) / 2000)
+        assert abs(count / 2000 - exact) < 5 * deviation
+    worker.close()

@@ -1,0 +1,168 @@
+"""B PettingZoo environments as one, whichever way they take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from arena.envs.base import Turn
+from arena.envs.buffers import NO_DECISION, Buffers
+from arena.errors import ArenaError, EnvironmentFault
+
+MAX_SEED = 2**63
+
+
+class Stepper(Protocol):
+    """One environment that tells its row of the buffers what it says."""
+
+    @property
+    def on_turn(self) -> str:
+        """Whose action is carried out, for messages."""
+        ...
+
+    def start(self, seed: int) -> None:
+        """Reset, and ask whoever decides first."""
+        ...
+
+    def step(self, actions: Mapping[str, list[list[int]]]) -> bool:
+        """Carry out the decisions that were asked for; True if the episode is over.
+
+        Args:
+            actions: Of the whole batch by population, [B][S].
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the environment holds."""
+        ...
+
+
+class PettingZooBatch:
+    """Steps PettingZoo environments one by one; a `BatchedEnv`.
+
+    Args:
+        environment_id: For messages.
+        buffers: That the steppers write.
+        steppers: One per environment.
+    """
+
+    def __init__(
+        self, environment_id: str, *, buffers: Buffers, steppers: Sequence[Stepper]
+    ) -> None:
+        self._id = environment_id
+        self._buffers = buffers
+        self._steppers = tuple(steppers)
+        self._seeds: tuple[int, ...] = ()
+        self._episodes = [0] * len(self._steppers)
+        self._halted = [False] * len(self._steppers)
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        return len(self._steppers)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The A agents in the order of ``reward``'s columns."""
+        return self._buffers.agents
+
+    def reset(self, seeds: Sequence[int]) -> Turn:
+        """Start afresh: episode k of environment b is seeded by (seeds[b], k) and nothing else.
+
+        Raises:
+            ValueError: If there is not one seed in [0, 2**63) for each environment.
+            EnvironmentFault: If an environment breaks its contract.
+        """
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"{self.num_envs} environments need as many seeds, got {len(seeds)}")
+        for seed in seeds:
+            if not 0 <= seed < MAX_SEED:
+                raise ValueError(f"a seed must be in [0, 2**63), got {seed}")
+        self._seeds = tuple(int(seed) for seed in seeds)
+        self._episodes = [0] * self.num_envs
+        self._halted = [False] * self.num_envs
+        self._buffers.clear()
+        for b in range(self.num_envs):
+            self._start(b)
+        return self._buffers.turn()
+
+    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
+        """Carry out the decisions that the last turn asked for.
+
+        Raises:
+            ValueError: If an action is not legal.
+            EnvironmentFault: If an environment breaks its contract.
+        """
+        if not self._seeds:
+            raise RuntimeError("step needs a reset first")
+        buffers = self._buffers
+        chosen = {
+            name: population.check(name, actions[name])
+            for name, population in buffers.populations.items()
+        }
+        buffers.clear()
+        for b, stepper in enumerate(self._steppers):
+            if self._halted[b]:
+                continue
+            try:
+                over = stepper.step(chosen)
+            except Exception as error:
+                raise self._blame(error, stepper, doing="step") from error
+            if over:
+                self._episodes[b] += 1
+                self._start(b)
+        return buffers.turn()
+
+    def halt(self, environments: torch.Tensor) -> None:
+        """Stop stepping some environments until the next reset; they ask for no decisions.
+
+        Args:
+            environments: bool [B].
+        """
+        for b in environments.nonzero().flatten().tolist():
+            self._halted[b] = True
+            for population in self._buffers.populations.values():
+                population.agent_index[b] = NO_DECISION
+
+    def close(self) -> None:
+        """Release what the environments hold.
+
+        Raises:
+            EnvironmentFault: If one of them raises; all are closed before.
+        """
+        faults = []
+        for stepper in self._steppers:
+            try:
+                stepper.close()
+            except Exception as error:
+                faults.append(self._blame(error, stepper, doing="close"))
+        if faults:
+            raise faults[0]
+
+    def _start(self, b: int) -> None:
+        stepper = self._steppers[b]
+        seed = episode_seed(self._seeds[b], episode=self._episodes[b])
+        try:
+            stepper.start(seed)
+        except Exception as error:
+            raise self._blame(error, stepper, doing="reset") from error
+
+    def _blame(self, error: Exception, stepper: Stepper, *, doing: str) -> EnvironmentFault:
+        """Say whose fault it is: an environment is a user's code and may raise anything."""
+        if isinstance(error, EnvironmentFault):
+            return EnvironmentFault(f"environment {self._id} in {doing}: {error}")
+        if isinstance(error, ArenaError):
+            raise error
+        return EnvironmentFault(
+            f"environment {self._id} raised {type(error).__name__} in {doing}, "
+            f"{stepper.on_turn}: {error}"
+        )
+
+
+def episode_seed(seed: int, *, episode: int) -> int:
+    """The seed of an environment's k-th episode, in [0, 2**31): what every environment takes."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(episode,))
+    return int(sequence.generate_state(1, np.uint32)[0]) >> 1

@@ -1,0 +1,104 @@
+"""Makes the batched view that a configuration asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from arena.config import EnvironmentConfig
+from arena.envs.base import BatchedEnv
+from arena.envs.batch import PettingZooBatch, Stepper
+from arena.envs.buffers import Buffers, EpisodeRow
+from arena.envs.facts import agent_spec, agents_of
+from arena.envs.outcome import make_outcome, needs_infos
+from arena.envs.pettingzoo_aec import AecStepper
+from arena.envs.pettingzoo_parallel import ParallelStepper
+from arena.envs.registry import make_environment
+from arena.envs.spaces import first_action
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
+
+CPU = torch.device("cpu")
+
+
+def make_batched_env(
+    environment: EnvironmentConfig,
+    *,
+    spec: EnvironmentSpec,
+    sides: Mapping[str, tuple[str, ...]],
+    populations: Mapping[str, tuple[str, ...]],
+    num_envs: int,
+    launch_directory: str,
+    device: torch.device = CPU,
+) -> BatchedEnv:
+    """Make B environments that step as one.
+
+    Args:
+        environment: Its ``outcome`` says how a match is scored.
+        spec: What the environment is known to be; id and kwargs are taken from here.
+        sides: Agents by side, in the order of the score's columns.
+        populations: Agents by population; every agent is in one.
+        num_envs: B.
+        launch_directory: First on ``sys.path``.
+        device: Where turns go.
+
+    Raises:
+        ConfigError: If the environment cannot be made or is not what the spec says, or the outcome
+            or a population names what there is not.
+    """
+    score = make_outcome(
+        environment.outcome, sides=sides, agents=spec.agents, launch_directory=launch_directory
+    )
+    buffers = Buffers(
+        spec, populations=populations, num_envs=num_envs, num_sides=len(sides), device=device
+    )
+    keeps_infos = needs_infos(environment.outcome) and len(sides) > 1
+    steppers: list[Stepper] = []
+    for b in range(num_envs):
+        env = make_environment(
+            spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
+        )
+        if b == 0:
+            _check_spec(env, spec=spec)
+        row = EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos)
+        steppers.append(_stepper(env, spec=spec, row=row, populations=populations))
+    return PettingZooBatch(spec.id, buffers=buffers, steppers=steppers)
+
+
+def _stepper(
+    env: Any,  # noqa: ANN401
+    *,
+    spec: EnvironmentSpec,
+    row: EpisodeRow,
+    populations: Mapping[str, tuple[str, ...]],
+) -> Stepper:
+    actions_of = {
+        agent: (name, position, first_action(spec.agent_specs[agent].action))
+        for name, agents in populations.items()
+        for position, agent in enumerate(agents)
+    }
+    if spec.api == "parallel":
+        return ParallelStepper(env, row=row, actions_of=actions_of)
+    return AecStepper(
+        env,
+        row=row,
+        actions_of={agent: (name, first) for agent, (name, _, first) in actions_of.items()},
+    )
+
+
+def _check_spec(env: Any, *, spec: EnvironmentSpec) -> None:  # noqa: ANN401
+    agents = agents_of(env, environment_id=spec.id)
+    if agents != spec.agents:
+        raise ConfigError(
+            f"environment.id {spec.id} must have the agents {spec.agents} that it had when it was "
+            f"inspected, got {agents}"
+        )
+    for agent, known in spec.agent_specs.items():
+        found = agent_spec(env, agent)
+        if (found.observation, found.action) != (known.observation, known.action):
+            raise ConfigError(
+                f"environment.id {spec.id} must have the spaces of agent {agent!r} that it had "
+                f"when it was inspected, {known}, got {found}"
+            )

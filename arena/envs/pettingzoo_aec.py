@@ -1,0 +1,139 @@
+"""One PettingZoo environment in which agents take turns.
+
+An agent is on turn; its action may bring rewards to any agent and end any. Dead agents are stepped
+with None, as PettingZoo wants it, and never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pettingzoo.utils import wrappers
+
+from arena.envs.buffers import EpisodeRow
+from arena.errors import EnvironmentFault
+
+Actions = Mapping[str, list[list[int]]]
+"""By population, [B][S]."""
+
+
+class AecStepper:
+    """Steps one environment from decision to decision and tells its row of the batch.
+
+    Args:
+        env: A ``pettingzoo.AECEnv``.
+        row: Of the batch.
+        actions_of: By agent, its population's name and what its environment calls action 0.
+    """
+
+    def __init__(
+        self,
+        env: Any,  # noqa: ANN401
+        *,
+        row: EpisodeRow,
+        actions_of: Mapping[str, tuple[str, int]],
+    ) -> None:
+        self._env = env
+        self._state = _holder_of_state(env)
+        self._row = row
+        self._actions_of = actions_of
+        self._on_turn = ""
+        # Dead agents leave after one step each. One that stays, or is replaced by another dead
+        # one for ever, must not hang the loop.
+        self._max_dead_steps = 2 * len(actions_of) + 1
+
+    @property
+    def on_turn(self) -> str:
+        """Whose action is carried out, for messages."""
+        return f"agent {self._on_turn!r} on turn"
+
+    def start(self, seed: int) -> None:
+        """Reset, and ask the first agent.
+
+        Raises:
+            EnvironmentFault: If nobody is alive.
+        """
+        self._on_turn = ""
+        self._env.reset(seed=seed)
+        self._row.begin()
+        state = self._state
+        agent = state.agent_selection if state.agents else None
+        if agent is None or state.terminations[agent] or state.truncations[agent]:
+            raise EnvironmentFault(f"after reset an agent must be alive and on turn, got {agent!r}")
+        self._ask(agent)
+
+    def step(self, actions: Actions) -> bool:
+        """Carry out one decision, then ask whoever is next.
+
+        Args:
+            actions: Of the whole batch.
+
+        Returns:
+            Whether the episode is over; nobody is asked then.
+        """
+        population, first_action = self._actions_of[self._on_turn]
+        self._env.step(actions[population][self._row.b][0] + first_action)
+        agent = self._next_alive()
+        if agent is None:
+            self._row.finish(self._state.infos)
+            return True
+        self._ask(agent)
+        return False
+
+    def close(self) -> None:
+        """Release what the environment holds."""
+        self._env.close()
+
+    def _ask(self, agent: str) -> None:
+        self._on_turn = agent
+        self._row.ask(agent, self._env.observe(agent), self._state.infos.get(agent))
+
+    def _next_alive(self) -> str | None:
+        """Credit rewards, note who died and step the dead, until someone alive is on turn."""
+        state, row = self._state, self._row
+        for _ in range(self._max_dead_steps):
+            row.credit(state.rewards)
+            terminations, truncations = state.terminations, state.truncations
+            if True in terminations.values() or True in truncations.values():
+                self._note_deaths(terminations, truncations)
+            if not state.agents:
+                return None
+            agent: str = state.agent_selection
+            if not (terminations[agent] or truncations[agent]):
+                return agent
+            self._env.step(None)
+        if all(state.terminations[agent] or state.truncations[agent] for agent in state.agents):
+            return None
+        raise EnvironmentFault(
+            f"only dead agents are on turn, the last is {agent!r}, but some of {state.agents} live"
+        )
+
+    def _note_deaths(
+        self, terminations: Mapping[str, bool], truncations: Mapping[str, bool]
+    ) -> None:
+        row, infos = self._row, self._state.infos
+        for agent in tuple(terminations):
+            if row.has_ended(agent):
+                continue
+            if terminations[agent]:
+                row.terminate(agent, infos.get(agent))
+            elif truncations[agent]:
+                row.truncate(agent, self._env.observe(agent), infos.get(agent))
+
+
+def _holder_of_state(env: Any) -> Any:  # noqa: ANN401
+    """What to read ``rewards``, ``agents`` and so on from.
+
+    PettingZoo's own wrappers pass these on unchanged, but at a microsecond for each read and layer;
+    any other wrapper may say something else than what it wraps, and is read itself.
+    """
+    passing = (
+        wrappers.OrderEnforcingWrapper,
+        wrappers.AssertOutOfBoundsWrapper,
+        wrappers.ClipOutOfBoundsWrapper,
+        wrappers.TerminateIllegalWrapper,
+    )
+    while type(env) in passing:
+        env = env.env
+    return env

@@ -1,0 +1,113 @@
+"""One PettingZoo environment in which all live agents decide at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from arena.envs.buffers import EpisodeRow
+from arena.errors import EnvironmentFault
+
+Actions = Mapping[str, list[list[int]]]
+"""By population, [B][P]."""
+
+
+class ParallelStepper:
+    """Steps one environment and tells its row of the batch.
+
+    Args:
+        env: A ``pettingzoo.ParallelEnv``.
+        row: Of the batch.
+        actions_of: By agent, its population's name, its position there and what its environment
+            calls action 0.
+    """
+
+    def __init__(
+        self,
+        env: Any,  # noqa: ANN401
+        *,
+        row: EpisodeRow,
+        actions_of: Mapping[str, tuple[str, int, int]],
+    ) -> None:
+        self._env = env
+        self._row = row
+        self._actions_of = actions_of
+        self._deciding: list[str] = []
+
+    @property
+    def on_turn(self) -> str:
+        """Whose actions are carried out, for messages."""
+        return f"agents {self._deciding} on turn"
+
+    def start(self, seed: int) -> None:
+        """Reset, and ask every agent that is there.
+
+        Raises:
+            EnvironmentFault: If nobody is there.
+        """
+        self._deciding = []
+        observations, infos = self._env.reset(seed=seed)
+        self._row.begin()
+        self._ask(observations, infos, terminations={}, truncations={})
+        if not self._deciding:
+            raise EnvironmentFault("after reset an agent must be alive and have an observation")
+
+    def step(self, actions: Actions) -> bool:
+        """Carry out one decision of each agent that was asked, then ask those that live.
+
+        Args:
+            actions: Of the whole batch.
+
+        Returns:
+            Whether the episode is over; nobody is asked then.
+        """
+        chosen, b = {}, self._row.b
+        for agent in self._deciding:
+            population, position, first_action = self._actions_of[agent]
+            chosen[agent] = actions[population][b][position] + first_action
+        observations, rewards, terminations, truncations, infos = self._env.step(chosen)
+        self._row.credit(rewards)
+        if True in terminations.values() or True in truncations.values():
+            self._note_deaths(observations, terminations, truncations, infos)
+        self._ask(observations, infos, terminations=terminations, truncations=truncations)
+        if self._deciding:
+            return False
+        self._row.finish(infos)
+        return True
+
+    def close(self) -> None:
+        """Release what the environment holds."""
+        self._env.close()
+
+    def _ask(
+        self,
+        observations: Mapping[str, Any],
+        infos: Mapping[str, Any],
+        *,
+        terminations: Mapping[str, bool],
+        truncations: Mapping[str, bool],
+    ) -> None:
+        """Ask the live agents. Who has no observation is not asked: PettingZoo's word for dead."""
+        deciding = []
+        for agent in self._env.agents:
+            if terminations.get(agent) or truncations.get(agent) or agent not in observations:
+                continue
+            self._row.ask(agent, observations[agent], infos.get(agent))
+            deciding.append(agent)
+        self._deciding = deciding
+
+    def _note_deaths(
+        self,
+        observations: Mapping[str, Any],
+        terminations: Mapping[str, bool],
+        truncations: Mapping[str, bool],
+        infos: Mapping[str, Any],
+    ) -> None:
+        row = self._row
+        for agent in row.agents:
+            if row.has_ended(agent):
+                continue
+            if terminations.get(agent):
+                row.terminate(agent, infos.get(agent))
+            elif truncations.get(agent):
+                row.truncate(agent, observations.get(agent), infos.get(agent))

@@ -1,0 +1,64 @@
+"""A learner as a thread of the controller's process, over the in-memory transport."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from arena.config import LearnerSetup
+from arena.learners.loop import LearnerLoop, MakeWork, make_worker, new_learner_id
+from arena.learners.state import Patience
+from arena.wire.in_memory import InMemoryHub
+
+logger = logging.getLogger(__name__)
+
+GRACE_S = 5.0
+"""Shorter than a process has: nothing can kill a thread, so whoever stops it waits for it."""
+
+
+class InlineLearner:
+    """The thread that a learner works in."""
+
+    def __init__(self, loop: LearnerLoop) -> None:
+        self._loop = loop
+        self._thread = threading.Thread(target=self._run, name="learner", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run()
+        except Exception:
+            # The boundary of the thread: the controller sees that the learner has ended.
+            logger.exception("the learner could not start")
+
+    def stop(self) -> None:
+        """Finish early, be acknowledged, say Goodbye; at once when asked a second time."""
+        self._loop.request_stop("stopped")
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join(timeout_s)
+
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+
+def start_inline_learner(
+    setup: LearnerSetup,
+    hub: InMemoryHub,
+    populations: tuple[str, ...],
+    *,
+    make_work: MakeWork = make_worker,
+) -> InlineLearner:
+    """Start a learner that serves the hub's controller."""
+    learner = new_learner_id()
+    loop = LearnerLoop(
+        setup,
+        hub.learner(learner),
+        populations,
+        learner=learner,
+        make_work=make_work,
+        patience=Patience(grace_s=GRACE_S),
+    )
+    return InlineLearner(loop)

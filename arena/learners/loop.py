@@ -1,0 +1,287 @@
+"""The two threads of a learner around its state machine: one works, one talks."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import os
+import queue
+import re
+import secrets
+import socket
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import psutil
+
+from arena.config import LearnerSetup
+from arena.errors import VersionMismatch, WireError
+from arena.learners.events import (
+    Command,
+    Event,
+    Exit,
+    Received,
+    Send,
+    SendHeartbeat,
+    Started,
+    StartWork,
+    StopRequested,
+    StopWork,
+    Ticked,
+    WorkDone,
+)
+from arena.learners.progress import Progress
+from arena.learners.state import EXIT_REFUSED, LearnerState, Patience
+from arena.types import LearnerId
+from arena.wire.codec import encode
+from arena.wire.messages import (
+    PROTOCOL_VERSION,
+    Assignment,
+    Failed,
+    Finished,
+    FromController,
+    Header,
+    Heartbeat,
+    Hello,
+)
+from arena.wire.transport import LearnerTransport
+
+logger = logging.getLogger(__name__)
+
+EXIT_CRASHED = 1
+LINGER_S = 1.0
+MAX_WAIT_S = 1.0
+ABANDON_S = 5.0
+"""How long the worker may go on after the conversation is over, where it can be cut off."""
+
+TRACEBACK_LINES = 12
+
+
+class Work(Protocol):
+    """Carries out assignments; `arena.learners.worker.Worker` is one. Owned by one thread."""
+
+    @property
+    def device(self) -> object:
+        """What it computes on."""
+        ...
+
+    def carry_out(self, assignment: Assignment) -> Finished | Failed:
+        """Do an assignment."""
+        ...
+
+    def close(self) -> None:
+        """Release everything."""
+        ...
+
+
+class MakeWork(Protocol):
+    """Makes the worker, in the thread that is going to work."""
+
+    def __call__(
+        self, setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
+    ) -> Work:
+        """Make it."""
+        ...
+
+
+def make_worker(
+    setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
+) -> Work:
+    """The worker of the product, on one thread. Imports torch."""
+    import torch
+
+    from arena.learners.worker import Worker
+
+    torch.set_num_threads(1)
+    return Worker(setup, progress=progress, should_stop=should_stop)
+
+
+def new_learner_id() -> LearnerId:
+    """An id that no other process has: host, process id, chance."""
+    host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:24] or "host"
+    return LearnerId(f"{host}-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def arena_version() -> str:
+    """The installed version, or ``unknown`` in a bare checkout."""
+    try:
+        return importlib.metadata.version("arena-league")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+class LearnerLoop:
+    """Serves a controller until it or somebody else says stop.
+
+    ``run`` works in the thread that calls it; a second thread owns the transport and drives the
+    state machine, so heartbeats go on while the training loop is busy. ``request_stop`` may be
+    called from any thread and from a signal handler.
+    """
+
+    def __init__(
+        self,
+        setup: LearnerSetup,
+        transport: LearnerTransport,
+        populations: tuple[str, ...],
+        *,
+        learner: LearnerId,
+        make_work: MakeWork = make_worker,
+        patience: Patience | None = None,
+        cut_off: Callable[[int], object] | None = None,
+    ) -> None:
+        self._setup = setup
+        self._transport = transport
+        self._populations = populations
+        self._learner = learner
+        self._make_work = make_work
+        self._patience = patience or Patience()
+        self._cut_off = cut_off
+        self._progress = Progress()
+        self._stop_work = threading.Event()
+        self._worked_out = threading.Event()
+        self._assignments: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
+        self._events: deque[Event] = deque()
+        self._process = psutil.Process()
+        self._exit: Exit | None = None
+
+    def request_stop(self, reason: str) -> None:
+        """Finish early, be acknowledged, say Goodbye; at once when asked a second time."""
+        self._tell(StopRequested(reason=reason))
+
+    def run(self) -> int:
+        """Serve, and return the code that a process should exit with. Closes the transport.
+
+        Raises:
+            Exception: Whatever the worker raises when it is made.
+        """
+        try:
+            work = self._make_work(
+                self._setup, progress=self._progress, should_stop=self._stop_work.is_set
+            )
+        except BaseException:
+            self._transport.close(linger_s=0.0)
+            raise
+        state = LearnerState(hello=self._hello(str(work.device)), patience=self._patience)
+        talk = threading.Thread(target=self._talk, args=(state,), name="learner-wire", daemon=True)
+        talk.start()
+        try:
+            while (assignment := self._assignments.get()) is not None:
+                self._tell(WorkDone(result=carry_out(work, assignment)))
+            work.close()
+        finally:
+            self._worked_out.set()
+        talk.join()
+        return self._exit.code if self._exit is not None else EXIT_CRASHED
+
+    def _tell(self, event: Event) -> None:
+        self._events.append(event)
+        self._transport.wake()
+
+    def _hello(self, device: str) -> Hello:
+        return Hello(
+            learner=self._learner,
+            pid=os.getpid(),
+            host=socket.gethostname(),
+            protocol=PROTOCOL_VERSION,
+            arena_version=arena_version(),
+            environment_digest=self._setup.spec.digest,
+            config_digest=self._setup.digest,
+            device=device,
+            slots=1,
+            populations=self._populations,
+        )
+
+    def _talk(self, state: LearnerState) -> None:
+        """The other thread. Whatever happens in it, the working thread is told to end."""
+        try:
+            self._exit = self._converse(state)
+        except VersionMismatch as error:
+            self._exit = Exit(code=EXIT_REFUSED, reason=str(error))
+        except Exception:
+            logger.exception("the learner's conversation broke")
+            self._exit = Exit(code=EXIT_CRASHED, reason="the learner's conversation broke")
+        finally:
+            self._stop_work.set()
+            self._assignments.put(None)
+            self._transport.close(linger_s=LINGER_S)
+        logger.info("learner %s ends: %s", self._learner, self._exit.reason)
+        if self._cut_off is not None and not self._worked_out.wait(ABANDON_S):
+            self._cut_off(self._exit.code)
+
+    def _converse(self, state: LearnerState) -> Exit:
+        self._events.appendleft(Started())
+        while True:
+            # Ticked is last: it sees what the others have settled.
+            for event in [*self._take_events(), Ticked()]:
+                for command in state.handle(event, now_s=time.monotonic()):
+                    if isinstance(command, Exit):
+                        return command
+                    self._carry_out(command, epoch=state.epoch)
+            self._receive(state)
+
+    def _receive(self, state: LearnerState) -> None:
+        wait_s = min(max(state.due_s() - time.monotonic(), 0.0), MAX_WAIT_S)
+        received = self._transport.receive(0.0 if self._events else wait_s)
+        if received is not None:
+            header, message = received
+            if isinstance(message, FromController):
+                self._events.append(Received(message=message, epoch=header.epoch))
+
+    def _take_events(self) -> list[Event]:
+        taken = []
+        while self._events:
+            taken.append(self._events.popleft())
+        return taken
+
+    def _carry_out(self, command: Command, *, epoch: int) -> None:
+        match command:
+            case Send():
+                self._transport.send(command.message, epoch=epoch)
+            case SendHeartbeat():
+                self._transport.send(self._heartbeat(command), epoch=epoch)
+            case StartWork():
+                self._progress.reset()
+                self._stop_work.clear()
+                self._assignments.put(command.assignment)
+            case StopWork():
+                self._stop_work.set()
+
+    def _heartbeat(self, command: SendHeartbeat) -> Heartbeat:
+        is_idle = command.assignment_id is None
+        return Heartbeat(
+            assignment_id=command.assignment_id,
+            attempt=command.attempt,
+            progress=self._progress.progress,
+            agent_steps=0 if is_idle else self._progress.agent_steps,
+            rss_bytes=self._process.memory_info().rss,
+        )
+
+
+def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:
+    """The result of an assignment; whatever is raised, or cannot be sent, becomes a Failed."""
+    try:
+        result = work.carry_out(assignment)
+        encode(Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0), result)
+    except (Exception, SystemExit) as error:
+        # The last line of defence around users' code, which may also call sys.exit.
+        logger.exception("assignment %d failed", assignment.assignment_id)
+        return _failed(assignment, error)
+    return result
+
+
+def _failed(assignment: Assignment, error: BaseException) -> Failed:
+    reason = (
+        str(error)
+        if isinstance(error, WireError)
+        else "".join(traceback.format_exception(error)[-TRACEBACK_LINES:])
+    )
+    return Failed(
+        assignment_id=assignment.assignment_id,
+        attempt=assignment.attempt,
+        kind="error",
+        reason=reason[-4000:].encode("utf8", errors="replace").decode(),
+    )

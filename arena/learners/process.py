@@ -1,0 +1,131 @@
+"""``python -m arena.learners.process``: a learner as a process of its own.
+
+Started by `arena.learners.spawn`. It must not outlive its parent, whatever kills that: the kernel
+is asked to kill it (Linux), and a pipe whose other end the parent holds tells it (everywhere).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from pydantic import ValidationError
+
+from arena.config import LearnerSetup
+from arena.errors import ArenaError, ConfigError
+from arena.learners.loop import EXIT_CRASHED, LearnerLoop, MakeWork, make_worker, new_learner_id
+from arena.learners.state import EXIT_REFUSED, Patience
+from arena.wire.zeromq import ZmqLearnerTransport
+
+logger = logging.getLogger(__name__)
+
+PR_SET_PDEATHSIG = 1
+
+
+def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker) -> int:
+    """Run a learner from the command line; the exit code is returned."""
+    options = _parse(argv)
+    if options.parent_pid is not None:
+        die_with_parent(options.parent_pid, death_fd=options.death_fd)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    try:
+        setup = LearnerSetup.model_validate_json(Path(options.setup).read_bytes())
+    except (OSError, ValidationError) as error:
+        logger.error("%s is no learner's setup: %s", options.setup, error)
+        return EXIT_REFUSED
+    populations = tuple(name for name in options.populations.split(",") if name)
+    return serve(setup, endpoint=options.connect, populations=populations, make_work=make_work)
+
+
+def serve(
+    setup: LearnerSetup,
+    *,
+    endpoint: str,
+    populations: tuple[str, ...],
+    make_work: MakeWork = make_worker,
+    patience: Patience | None = None,
+) -> int:
+    """Serve the controller at an endpoint; call it in the main thread of a process of its own.
+
+    SIGTERM, SIGINT and SIGHUP end it with everything saved, a second one at once.
+
+    Returns:
+        The exit code: 0 done or fenced, 2 refused or misconfigured, 1 anything else.
+    """
+    learner = new_learner_id()
+    try:
+        transport = ZmqLearnerTransport(endpoint, run=setup.run, learner=learner)
+        loop = LearnerLoop(
+            setup,
+            transport,
+            populations,
+            learner=learner,
+            make_work=make_work,
+            patience=patience,
+            cut_off=os._exit,
+        )
+        stop_on_signals(loop)
+        return loop.run()
+    except ConfigError as error:
+        logger.error("%s", error)
+        return EXIT_REFUSED
+    except ArenaError:
+        logger.exception("the learner could not start")
+        return EXIT_CRASHED
+
+
+def stop_on_signals(loop: LearnerLoop) -> None:
+    """Let the signals that ask a process to end ask the loop. Main thread only."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        loop.request_stop(signal.Signals(number).name)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, stop)
+
+
+def die_with_parent(parent_pid: int, *, death_fd: int | None) -> None:
+    """Have this process killed when its parent ends, and end now if it has ended already."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent_pid:
+        os._exit(EXIT_CRASHED)
+    if death_fd is not None:
+        watch = threading.Thread(target=_wait_for_death, args=(death_fd,), daemon=True)
+        watch.start()
+
+
+def _wait_for_death(death_fd: int) -> None:
+    """Nobody ever writes to the pipe: a read returns when the parent is gone."""
+    os.read(death_fd, 1)
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="arena.learners.process", allow_abbrev=False)
+    parser.add_argument("--setup", required=True, help="a LearnerSetup as JSON")
+    parser.add_argument("--connect", required=True, help="the controller's endpoint")
+    parser.add_argument("--populations", default="", help="comma-separated; default: any")
+    parser.add_argument("--parent-pid", type=int, help="die with this process")
+    parser.add_argument("--death-fd", type=int, help="a pipe that the parent holds open")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""Learner processes seen from outside: start, watch, end. Torch-free."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+MODULE = "arena.learners.process"
+REAP_S = 10.0
+
+
+class LearnerProcess:
+    """A learner process, and whatever it may have started: they are one process group.
+
+    Owned by one thread. All methods may be called again and after the end.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], *, death_fd: int) -> None:
+        self._process = process
+        self._death_fd: int | None = death_fd
+
+    @property
+    def pid(self) -> int:
+        """Its process id, which is its group's, too."""
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        """Its exit code (-n: by signal n), or None while it runs."""
+        code = self._process.poll()
+        if code is not None:
+            self._bury()
+        return code
+
+    def terminate(self) -> None:
+        """Ask it to end with everything saved."""
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        """End the whole group at once, and wait until the process is gone."""
+        if self._process.poll() is None:
+            self._kill_group()
+            self._process.wait(timeout=REAP_S)
+        self._bury()
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # none of it is left
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def _bury(self) -> None:
+        """Once it has ended: end what it started, let go of the pipe."""
+        if self._death_fd is not None:
+            self._kill_group()
+            os.close(self._death_fd)
+            self._death_fd = None
+
+
+def spawn_learner(
+    setup_path: Path,
+    endpoint: str,
+    *,
+    populations: tuple[str, ...],
+    log_path: Path,
+    python: str = sys.executable,
+    command: Sequence[str] = ("-m", MODULE),
+) -> LearnerProcess:
+    """Start a learner that dies with this process. Call it from the main thread.
+
+    It has a session of its own, so Ctrl-C in a terminal reaches only this process.
+
+    Args:
+        setup_path: A LearnerSetup as JSON.
+        endpoint: Where its controller listens.
+        populations: Which it trains; empty: any.
+        log_path: Its output is appended there; the directory is made.
+        python: The interpreter.
+        command: What of it is run.
+
+    Raises:
+        RuntimeError: From another thread than the main one: the kernel would take the end of that
+            thread for the end of the parent.
+        OSError: If the process cannot be started or its log not be opened.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("learners must be started from the main thread")
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    read_fd, death_fd = os.pipe()
+    arguments = [python, *command, "--setup", str(setup_path), "--connect", endpoint]
+    if populations:
+        arguments += ["--populations", ",".join(populations)]
+    arguments += ["--parent-pid", str(os.getpid()), "--death-fd", str(read_fd)]
+    try:
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                close_fds=True,
+                pass_fds=(read_fd,),
+                env=os.environ | {"OMP_NUM_THREADS": "1"},
+            )
+    except OSError:
+        os.close(death_fd)
+        raise
+    finally:
+        os.close(read_fd)
+    return LearnerProcess(process, death_fd=death_fd)

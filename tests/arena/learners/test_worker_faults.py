@@ -1,0 +1,133 @@
+"""What a worker answers when an assignment cannot be done, or must end early."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from arena.checkpoints.manifest import WEIGHTS
+from arena.config import NetworkConfig
+from arena.errors import EnvironmentFault
+from arena.types import CheckpointRef, Player, PlayerId, PolicyId, Seating
+
+if TYPE_CHECKING:
+    from tests.arena.learners.conftest import Bench
+
+POLICY = PolicyId("player/p000")
+RANDOM = Player(player=PlayerId("bot:random"))
+
+
+@pytest.mark.parametrize(("may_stop_early", "num_rollouts"), [(True, 1), (False, 0)])
+def test_told_to_stop(bench: Bench, may_stop_early: bool, num_rollouts: int) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    bench.should_stop = lambda: bench.progress.turns > 0
+    answer = worker.carry_out(
+        bench.train(start, bench.mirror(), agent_steps=10_000, may_stop_early=may_stop_early)
+    )
+    if num_rollouts:
+        assert bench.manifest(bench.published(answer)).agent_steps == 48
+    else:
+        assert bench.failed(answer).kind == "stopped"
+        policy_directory = bench.root / "populations" / POLICY / "checkpoints"
+        assert len(list(policy_directory.iterdir())) == 1
+
+
+def test_told_to_stop_before_the_start_publishes_nothing(bench: Bench) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    bench.should_stop = lambda: True
+    assert (
+        bench.failed(worker.carry_out(bench.train(start, bench.mirror(), may_stop_early=True))).kind
+        == "stopped"
+    )
+    assert bench.failed(worker.carry_out(bench.evaluate((RANDOM, RANDOM, 1)))).kind == "stopped"
+    assert bench.progress.turns == 0
+
+
+def test_evaluation_can_be_stopped_in_between(bench: Bench) -> None:
+    bench.should_stop = lambda: bench.progress.turns > 2
+    answer = bench.failed(bench.worker().carry_out(bench.evaluate((RANDOM, RANDOM, 1000))))
+    assert (answer.kind, bench.progress.turns) == ("stopped", 3)
+
+
+def test_a_missing_checkpoint_is_named(bench: Bench) -> None:
+    start = bench.start(bench.worker())
+    gone = CheckpointRef(digest=start.digest, key=start.key.replace("p000", "p777"))
+    answer = bench.failed(
+        bench.worker().carry_out(bench.train(gone, bench.mirror(), agent_steps=1))
+    )
+    assert (answer.kind, answer.key, answer.policy) == ("checkpoint", gone.key, POLICY)
+    assert (answer.assignment_id, answer.attempt) == (1, 2)
+
+
+def test_a_damaged_ghost_is_named(bench: Bench) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    ghost = bench.frozen(start, "player/p000@000000000000")
+    file = bench.root / start.key / WEIGHTS
+    file.write_bytes(file.read_bytes()[:-4] + b"\0\0\1\0")
+    answer = bench.failed(bench.worker().carry_out(bench.evaluate((ghost, RANDOM, 1))))
+    assert (answer.kind, answer.key) == ("checkpoint", start.key)
+
+
+def test_a_checkpoint_of_another_architecture_is_refused(bench: Bench) -> None:
+    start = bench.start(bench.worker())
+    other = bench.worker(network=NetworkConfig(hidden_sizes=(16,)))
+    answer = bench.failed(other.carry_out(bench.train(start, bench.mirror())))
+    assert (answer.kind, answer.key) == ("checkpoint", start.key)
+    assert "its network is" in answer.reason
+    assert "16" in answer.reason
+
+
+def test_numbers_that_are_not_finite_name_the_policy(bench: Bench) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    hyperparameters = {"rollout_length": 8, "learning_rate": 1e30}
+    message = bench.train(
+        start, bench.mirror(), agent_steps=10_000, hyperparameters=hyperparameters
+    )
+    answer = bench.failed(worker.carry_out(message))
+    assert (answer.kind, answer.policy) == ("non_finite", POLICY)
+
+
+def test_an_environment_that_breaks_is_replaced(bench: Bench) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    make = bench.env
+
+    def broken() -> Any:
+        env = make()
+
+        def step(actions: object) -> object:
+            raise EnvironmentFault("reward of agent a is nan")
+
+        env.step = step
+        return env
+
+    bench.env = broken
+    answer = bench.failed(worker.carry_out(bench.train(start, bench.mirror())))
+    assert (answer.kind, answer.reason) == ("environment", "reward of agent a is nan")
+    bench.env = make
+    bench.finished(worker.carry_out(bench.train(start, bench.mirror())))
+    assert bench.num_made == 2
+
+
+def test_a_seating_that_leaves_a_trainee_out_is_an_error(bench: Bench) -> None:
+    worker = bench.worker()
+    start = bench.start(worker)
+    other = PolicyId("player/p001")
+    trainees = (bench.trainee(start), bench.trainee(start, policy=other))
+    answer = bench.failed(worker.carry_out(bench.train(None, bench.mirror(), trainees=trainees)))
+    assert answer.kind == "error"
+    assert "player/p001 has no seat" in answer.reason
+
+
+def test_a_player_without_weights_is_an_error(bench: Bench) -> None:
+    worker = bench.worker()
+    stranger = Player(player=PlayerId("player/p005"))
+    answer = bench.failed(
+        worker.carry_out(bench.train(bench.start(worker), Seating(players=(bench.me(), stranger))))
+    )
+    assert (answer.kind, "player/p005" in answer.reason) == ("error", True)

@@ -1,0 +1,196 @@
+"""One example of each message, and a strategy for any."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Union, get_args, get_origin
+
+from hypothesis import strategies as st
+
+from arena.types import (
+    AssignmentId,
+    CheckpointRef,
+    Digest,
+    Entrant,
+    LearnerId,
+    PairScore,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    Tally,
+    WeightsRef,
+)
+from arena.wire.messages import (
+    Acknowledge,
+    Evaluate,
+    Failed,
+    Finished,
+    Goodbye,
+    Header,
+    Heartbeat,
+    Hello,
+    Message,
+    Pairing,
+    Published,
+    Refuse,
+    Stop,
+    Train,
+    Trainee,
+    Welcome,
+)
+
+LEARNER = LearnerId("host-4711-0a1b2c3d")
+RUN = "6f1c7b1e-2f0a-4a52-9c55-0d2f8f1b9a77"
+POLICY = PolicyId("player/p003")
+GHOST = PlayerId("player/p004@000000120000")
+DIGEST = Digest("0123456789abcdef" * 4)
+GHOST_WEIGHTS = WeightsRef(
+    digest=DIGEST, key="populations/player/p004/ghosts/000000120000-01234567"
+)
+CHECKPOINT = CheckpointRef(
+    digest=Digest("f" * 64), key="populations/player/p003/checkpoints/000000130000-ffffffff"
+)
+SEATING = Seating(
+    players=(Player(player=PlayerId(POLICY)), Player(player=GHOST, weights=GHOST_WEIGHTS))
+)
+HEADER = Header(run=RUN, epoch=2, learner=LEARNER, sequence=17)
+HELLO = Hello(
+    learner=LEARNER,
+    pid=4711,
+    host="host.example",
+    protocol=1,
+    arena_version="0.1.0",
+    environment_digest=DIGEST,
+    config_digest=DIGEST,
+    device="cpu",
+    slots=1,
+    populations=("player",),
+)
+HEARTBEAT = Heartbeat(
+    assignment_id=AssignmentId(12), attempt=1, progress=99, agent_steps=2048, rss_bytes=1 << 28
+)
+TRAIN = Train(
+    assignment_id=AssignmentId(12),
+    attempt=1,
+    trainees=(
+        Trainee(
+            policy=POLICY,
+            generation=2,
+            agent_steps=120000,
+            learner_updates=300,
+            checkpoint=CHECKPOINT,
+            donor=PolicyId("player/p001"),
+            initial_weights=None,
+            hyperparameters={"learning_rate": 0.0003, "num_epochs": 4, "entropy_coef": 0.0},
+        ),
+    ),
+    opponents=(SEATING,) * 8,
+    agent_steps=10000,
+    deadline_s=120.0,
+    seed=2**62 + 1,
+    may_stop_early=True,
+)
+FINISHED = Finished(
+    assignment_id=AssignmentId(12),
+    attempt=1,
+    checkpoints=(Published(policy=POLICY, checkpoint=CHECKPOINT),),
+    tallies=(
+        Tally(
+            entrants=(Entrant("player/p003#2"), Entrant(DIGEST)),
+            matches=3,
+            pairs=(PairScore(first=0, second=1, wins=2, draws=0, losses=1),),
+            return_sum=(1.0, -1.0),
+            return_sum_of_squares=(3.0, 3.0),
+            length_sum=31,
+        ),
+    ),
+    metrics={"train/loss": -0.25},
+    duration_s=3.5,
+)
+EXAMPLES: tuple[Message, ...] = (
+    HELLO,
+    HEARTBEAT,
+    FINISHED,
+    Failed(
+        assignment_id=AssignmentId(12),
+        attempt=2,
+        kind="checkpoint",
+        reason="weights.safetensors is truncated",
+        policy=POLICY,
+        key=GHOST_WEIGHTS.key,
+    ),
+    Goodbye(reason="SIGTERM"),
+    Welcome(heartbeat_s=1.0),
+    Refuse(reason="configuration differs"),
+    TRAIN,
+    Evaluate(
+        assignment_id=AssignmentId(13),
+        attempt=1,
+        pairings=(Pairing(seating=SEATING, num_matches=64),),
+        deadline_s=60.0,
+        seed=5,
+    ),
+    Acknowledge(assignment_id=AssignmentId(12), attempt=1),
+    Stop(grace_s=30.0),
+)
+
+_COUNTS = st.integers(0, 2**63 - 1)
+_KEYS = st.sampled_from([CHECKPOINT.key, GHOST_WEIGHTS.key, "a", "a.b/c@d/..e"])
+_DIGESTS = st.text("0123456789abcdef", min_size=64, max_size=64)
+_POLICIES = st.sampled_from(["player/p003", "a_b2/p0000", "x/p123456789012"])
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=40)
+_NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**63), 2**64 - 1)
+_BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
+    Digest: _DIGESTS,
+    PolicyId: _POLICIES,
+    PlayerId: st.sampled_from([POLICY, GHOST, "bot:random", "bot:package.module:Class"]),
+    Entrant: st.sampled_from(["player/p003#0", DIGEST, "bot:random"]),
+    LearnerId: st.sampled_from([LEARNER, "l", "a.b_c-d"]),
+    AssignmentId: _COUNTS,
+    int: _COUNTS,
+    float: _NUMBERS,
+    str: _TEXT,
+    bool: st.booleans(),
+}
+_BY_NAME: dict[str, st.SearchStrategy[Any]] = {
+    "key": _KEYS,
+    "kind": st.sampled_from(["stopped", "non_finite", "checkpoint", "environment", "error"]),
+    "run": st.just(RUN),
+}
+
+
+def values(annotation: Any) -> st.SearchStrategy[Any]:
+    """Any value that the wire must carry in a field of this type."""
+    origin: object = get_origin(annotation)
+    arguments = get_args(annotation)
+    if annotation in _BY_TYPE:
+        return _BY_TYPE[annotation]
+    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
+        return instances(annotation)
+    if origin is tuple:
+        return st.lists(values(arguments[0]), max_size=3).map(tuple)
+    if origin is dict:
+        return st.dictionaries(_TEXT, values(arguments[1]), max_size=3)
+    unions: tuple[object, ...] = (Union, types.UnionType)
+    assert origin in unions, annotation
+    return st.none() | values(arguments[0])
+
+
+def instances(kind: type[Any]) -> st.SearchStrategy[Any]:
+    """Any instance of a dataclass of the wire."""
+    hints = typing.get_type_hints(kind)
+    fields: dict[str, st.SearchStrategy[Any]] = {}
+    for name, hint in hints.items():
+        if name in _BY_NAME:
+            optional = type(None) in get_args(hint)
+            fields[name] = st.none() | _BY_NAME[name] if optional else _BY_NAME[name]
+        elif hint is float and name.endswith("_s"):
+            fields[name] = st.floats(0, 1e300)
+        else:
+            fields[name] = values(hint)
+    build: Callable[..., Any] = kind
+    return st.builds(build, **fields)

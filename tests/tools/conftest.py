@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.checkpoints.files import read_manifest
+from arena.checkpoints.manifest import ghost_key
+from arena.checkpoints.publish import link_ghost
+from arena.checkpoints.tensors import publish_policy
+from arena.envs.inspect import inspect_environment
+from arena.envs.spaces import ObservationLayout, num_actions
+from arena.networks.make import make_actor_critic
+from arena.types import (
+    RANDOM_BOT,
+    AssignmentId,
+    CheckpointRef,
+    Digest,
+    Entrant,
+    PairScore,
+    PolicyId,
+    Tally,
+    ghost_id,
+    population_of,
+)
+from populations.config import validate_config
+from populations.run_file import RunFile, new_run_file
+from populations.storage.journal import Journal
+from populations.types import (
+    CheckpointRow,
+    GhostRow,
+    PolicyRow,
+    RatingsRow,
+    Row,
+    RunRow,
+    TallyRow,
+)
+
+NETWORK = {"encoder": "mlp", "hidden_sizes": [16]}
+
+
+class RunBuilder:
+    """Writes a run directory as a controller would leave it, with random policies."""
+
+    def __init__(self, run_dir: Path, config: dict[str, Any]) -> None:
+        self.run_dir = run_dir
+        run_dir.mkdir()
+        environment = config["environment"]
+        spec = inspect_environment(
+            environment["id"], kwargs=environment.get("kwargs", {}), launch_directory=str(run_dir)
+        )
+        self.run_file: RunFile = new_run_file(
+            validate_config(config), spec, name="test", launch_directory=str(run_dir)
+        )
+        self.run_file.save(run_dir / "run.yaml")
+        self.rows: list[Row] = [RunRow(run=self.run_file.run, state="stopped")]
+
+    def checkpoint(
+        self, policy: str, *, agent_steps: int, seed: int, parent: CheckpointRow | None = None
+    ) -> CheckpointRow:
+        """Publish random weights that are drawn by ``seed``."""
+        population = self.run_file.config.populations[population_of(policy)]
+        agents = population.agents or ()
+        facts = self.run_file.spec.agent_specs[agents[0]]
+        network = make_actor_critic(
+            population.network,
+            observation_size=ObservationLayout.from_json(facts.observation).size,
+            num_actions=num_actions(facts.action),
+            seed=seed,
+        )
+        reference: CheckpointRef = publish_policy(
+            self.run_dir,
+            weights=network.state_dict(),
+            optimizer_state={},
+            policy=PolicyId(policy),
+            generation=1,
+            agent_steps=agent_steps,
+            learner_updates=agent_steps // 100,
+            hyperparameters={"learning_rate": 3e-4},
+            parent=None if parent is None else parent.digest,
+            donor=None,
+            environment_digest=self.run_file.spec.digest,
+            population_agents=agents,
+            network=population.network,
+        )
+        row = CheckpointRow(
+            key=reference.key,
+            digest=reference.digest,
+            weights_digest=read_manifest(self.run_dir / reference.key).weights_digest,
+            policy=PolicyId(policy),
+            generation=1,
+            agent_steps=agent_steps,
+            learner_updates=agent_steps // 100,
+            parent=None if parent is None else parent.weights_digest,
+            assignment_id=AssignmentId(1),
+        )
+        self.rows.append(row)
+        return row
+
+    def policy(self, policy: str, *, index: int, latest: CheckpointRow | None) -> None:
+        self.rows.append(
+            PolicyRow(
+                policy=PolicyId(policy),
+                population=population_of(policy),
+                index=index,
+                agent_steps=0 if latest is None else latest.agent_steps,
+                checkpoint=None if latest is None else latest.key,
+                hyperparameters={"learning_rate": 3e-4},
+            )
+        )
+
+    def ghost(self, source: CheckpointRow) -> None:
+        key = ghost_key(source.policy, agent_steps=source.agent_steps, digest=source.digest)
+        link_ghost(self.run_dir, checkpoint_key=source.key, ghost_key=key)
+        self.rows.append(
+            GhostRow(
+                player=ghost_id(source.policy, agent_steps=source.agent_steps),
+                policy=source.policy,
+                population=population_of(source.policy),
+                agent_steps=source.agent_steps,
+                generation=source.generation,
+                weights_digest=source.weights_digest,
+                key=key,
+                checkpoint=source.key,
+                linked=True,
+            )
+        )
+
+    def rate(self, population: str, rated: dict[Digest, float]) -> None:
+        """Record ratings, each with a deviation of 10."""
+        entrants = (Entrant(RANDOM_BOT), *(Entrant(digest) for digest in rated))
+        size = len(entrants)
+        covariance = [0.0] * size * size
+        for index in range(1, size):
+            covariance[index * size + index] = 100.0
+        self.rows.append(
+            RatingsRow(
+                population=population,
+                entrants=entrants,
+                ratings=(0.0, *rated.values()),
+                covariance=tuple(covariance),
+                num_tallies=0,
+            )
+        )
+
+    def met(self, *entrants: str) -> None:
+        """Record an evaluation match between these, seat by seat."""
+        sequence = 1 + sum(isinstance(row, TallyRow) for row in self.rows)
+        self.rows.append(
+            TallyRow(
+                sequence=sequence,
+                assignment_id=AssignmentId(sequence),
+                kind="evaluate",
+                tally=Tally(
+                    entrants=tuple(Entrant(entrant) for entrant in entrants),
+                    matches=1,
+                    pairs=(PairScore(first=0, second=1, wins=1, draws=0, losses=0),),
+                    return_sum=(1.0, -1.0),
+                    return_sum_of_squares=(1.0, 1.0),
+                    length_sum=9,
+                ),
+            )
+        )
+
+    def write(self) -> Path:
+        Journal.create(self.run_dir / "journal.db", self.rows).close()
+        return self.run_dir
+
+
+@pytest.fixture(scope="session")
+def board_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Connect Four: p000 (champion, with an ancestor that is a ghost), p001, and p002 unborn."""
+    run = RunBuilder(
+        tmp_path_factory.mktemp("runs") / "board",
+        {
+            "environment": {"id": "classic/connect_four-v3"},
+            "populations": {"player": {"size": 3, "network": NETWORK}},
+        },
+    )
+    first = run.checkpoint("player/p000", agent_steps=60_000, seed=1)
+    latest = run.checkpoint("player/p000", agent_steps=120_000, seed=2, parent=first)
+    other = run.checkpoint("player/p001", agent_steps=90_000, seed=3)
+    run.policy("player/p000", index=0, latest=latest)
+    run.policy("player/p001", index=1, latest=other)
+    run.policy("player/p002", index=2, latest=None)
+    run.ghost(first)
+    run.ghost(other)
+    for checkpoint in (first, latest, other):
+        run.met(checkpoint.weights_digest, RANDOM_BOT)
+    run.rate(
+        "player",
+        {first.weights_digest: 200.0, latest.weights_digest: 300.0, other.weights_digest: 100.0},
+    )
+    return run.write()
+
+
+@pytest.fixture(scope="session")
+def tag_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Simple Tag: two populations, one policy and one ghost each."""
+    run = RunBuilder(
+        tmp_path_factory.mktemp("runs") / "tag",
+        {
+            "environment": {
+                "id": "mpe2/simple_tag_v3",
+                "kwargs": {"max_cycles": 10},
+                "sides": {"predators": ["adversary_*"], "prey": ["agent_*"]},
+                "outcome": {"threshold": 10.0, "side": "predators"},
+            },
+            "populations": {
+                "predator": {"agents": ["adversary_*"], "size": 1, "network": NETWORK},
+                "prey": {"agents": ["agent_*"], "size": 1, "network": NETWORK},
+            },
+        },
+    )
+    for seed, population in enumerate(("predator", "prey")):
+        policy = f"{population}/p000"
+        first = run.checkpoint(policy, agent_steps=30_000, seed=10 + seed)
+        latest = run.checkpoint(policy, agent_steps=60_000, seed=20 + seed, parent=first)
+        run.policy(policy, index=0, latest=latest)
+        run.ghost(first)
+        digests = {first.weights_digest: 50.0, latest.weights_digest: 80.0}
+        run.rate(population, digests)
+        for digest in digests:
+            run.met(*((digest, RANDOM_BOT) if population == "predator" else (RANDOM_BOT, digest)))
+    return run.write()
+
+
+Command = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Run ``arena`` through its installed entry point.
+
+    Gives the JSON document, or ``{"error": standard error}`` where another exit code is expected.
+    """
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    main = script.load()
+
+    def run(*arguments: object, code: int = 0) -> dict[str, Any]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        assert (ended.value.code or 0) == code, output.err
+        if code:
+            return {"error": output.err}
+        document: dict[str, Any] = json.loads(output.out)
+        return document
+
+    return run

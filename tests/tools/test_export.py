@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import io
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.export.actor import load_export_weights
+from arena.export.card import read_card
+from arena.export.champion import Champion
+
+Command = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def exported(
+    board_run: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], Path]:
+    """What the command says, and the export: tests share it and change nothing in it."""
+    directory = tmp_path_factory.mktemp("out") / "champion"
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    arguments = ["export", str(board_run), "--to", str(directory), "--matches", "4", "--json"]
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), pytest.raises(SystemExit) as ended:
+        script.load()(arguments)
+    assert not ended.value.code
+    return json.loads(output.getvalue())["exports"]["player"], directory
+
+
+def test_the_champion_is_exported_with_its_record(
+    exported: tuple[dict[str, Any], Path], board_run: Path
+) -> None:
+    document, directory = exported
+    card = read_card(directory)
+    assert document["directory"] == str(directory)
+    assert document["player"] == card.player == "player/p000"
+    assert (card.agent_steps, card.generation, card.learner_updates) == (120_000, 1, 1200)
+    assert card.rating.rating == 300.0
+    assert card.rating.rating_low == pytest.approx(300.0 - 19.6, abs=0.01)
+    assert card.agents == ("player_0", "player_1")
+    assert [(a.policy, a.generation, a.agent_steps) for a in card.lineage] == [
+        ("player/p000", 1, 60_000)
+    ]
+    assert {seat.name for seat in card.seats} == {"player_0", "player_1"}
+    assert document["verified_observations"] == 64
+
+    opponents = {"bot:random", "player/p000@000000060000", "player/p001@000000090000"}
+    assert {line.opponent for line in card.record} == opponents
+    keys = [(line.opponent, line.mode, line.seat) for line in card.record]
+    assert len(keys) == len(set(keys)) == len(opponents) * 2 * 2
+    for line in card.record:
+        assert line.matches == {"greedy": 4, "sampled": 2}[line.mode]
+        assert line.wins + line.draws + line.losses == line.matches
+        assert line.mean_return == pytest.approx((line.wins - line.losses) / line.matches)
+
+
+def test_the_exported_champion_plays(exported: tuple[dict[str, Any], Path]) -> None:
+    import numpy as np
+
+    champion = Champion(exported[1])
+    mask = np.array([0, 0, 0, 0, 1, 0, 0], dtype=np.int8)
+    assert champion.act(np.zeros((6, 7, 2), dtype=np.int8), mask) == 4
+
+
+def test_an_export_is_a_player_and_is_not_overwritten(
+    exported: tuple[dict[str, Any], Path], command: Command, board_run: Path
+) -> None:
+    directory = exported[1]
+    before = (directory / "card.json").read_bytes()
+    assert "--force" in command("export", board_run, "--to", directory, code=2)["error"]
+    assert (directory / "card.json").read_bytes() == before
+
+    # The export is the champion: greedy against greedy, both orders mirror each other.
+    players = (directory, board_run, f"{board_run}:player/p001")
+    document = command("evaluate", *players, "--greedy", "--matches", 1, "--json")
+    results = {
+        (pair["home"], pair["away"]): (pair["wins"], pair["draws"]) for pair in document["pairs"]
+    }
+    export, run, other = (str(player) for player in players)
+    assert results[(export, other)] == results[(run, other)]
+    assert results[(other, export)] == results[(other, run)]
+
+    network, weights = load_export_weights(directory)
+    assert network.hidden_sizes == (16,)
+    assert weights["head.weight"].shape == (8, 16)
+
+
+def test_a_ghost_is_exported_by_name_over_an_old_export(
+    exported: tuple[dict[str, Any], Path], command: Command, board_run: Path, tmp_path: Path
+) -> None:
+    directory, ghost = tmp_path / "champion", "player/p000@000000060000"
+    shutil.copytree(exported[1], directory)
+    arguments = ("--player", ghost, "--to", directory, "--matches", 1, "--force", "--json")
+    document = command("export", board_run, *arguments)["exports"]["player"]
+    assert document["player"] == read_card(directory).player == ghost
+    assert document["rating"] == 200.0
+    assert ghost not in {line["opponent"] for line in document["record"]}
+    assert [path.name for path in tmp_path.iterdir()] == ["champion"]
+
+
+@pytest.mark.parametrize(
+    ("key", "reference"), [("id", "os:system"), ("outcome", "some.module:function")]
+)
+def test_code_that_a_foreign_card_names_is_not_imported(
+    exported: tuple[dict[str, Any], Path],
+    command: Command,
+    tmp_path: Path,
+    key: str,
+    reference: str,
+) -> None:
+    directory = tmp_path / "foreign"
+    shutil.copytree(exported[1], directory)
+    card = json.loads((directory / "card.json").read_text())
+    card["environment"][key] = reference
+    (directory / "card.json").write_text(json.dumps(card))
+    error = command("evaluate", directory, "bot:random", code=2)["error"]
+    assert reference in error
+    assert "--environment" in error
+
+
+def test_ones_own_environment_replaces_a_foreign_outcome(
+    exported: tuple[dict[str, Any], Path], command: Command, tmp_path: Path
+) -> None:
+    directory = tmp_path / "foreign"
+    shutil.copytree(exported[1], directory)
+    card = json.loads((directory / "card.json").read_text())
+    card["environment"]["outcome"] = "no.such:function"
+    (directory / "card.json").write_text(json.dumps(card))
+    arguments = ("--environment", "classic/connect_four-v3", "--matches", 1, "--json")
+    assert len(command("evaluate", directory, "bot:random", *arguments)["pairs"]) == 2
+
+
+def test_strangers_are_refused_beside_an_export(
+    exported: tuple[dict[str, Any], Path], command: Command
+) -> None:
+    arguments = ("--environment", "classic/tictactoe-v3")
+    error = command("evaluate", exported[1], "bot:random", *arguments, code=2)["error"]
+    assert "plays classic/connect_four-v3" in error
+
+
+def test_two_populations_are_exported_side_by_side(
+    command: Command, tag_run: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tag_run, run)
+    document = command("export", run, "--matches", 2, "--json")
+    assert set(document["exports"]) == {"predator", "prey"}
+    for population in ("predator", "prey"):
+        directory = run / "champion" / population
+        card = read_card(directory)
+        assert card.population == population
+        assert card.mask is None
+        assert json.loads((directory / "card.json").read_text())["environment"]["outcome"] == {
+            "threshold": 10.0,
+            "side": "predators",
+        }
+        rival = "prey" if population == "predator" else "predator"
+        opponents = {line.opponent for line in card.record}
+        assert opponents == {"bot:random", f"{rival}/p000@000000030000"}
+    # Both champions at once, from the directory that holds them.
+    players = (run / "champion", "bot:random")
+    pairs = command("evaluate", *players, "--matches", 1, "--json")["pairs"]
+    assert len(pairs) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--population", "prey"), "the run has player"),
+        (("--player", "player/p007"), "policies: player/p000"),
+        (("--player", "player/p001", "--population", "prey"), "the run has player"),
+        (("--player", "player/p002"), "no checkpoint yet"),
+    ],
+)
+def test_what_cannot_be_exported_is_said(
+    command: Command, board_run: Path, tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    error = command("export", board_run, "--to", tmp_path / "x", *arguments, code=2)["error"]
+    assert complaint in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_is_no_run_is_said(command: Command, tmp_path: Path) -> None:
+    assert "no run directory" in command("export", tmp_path, code=2)["error"]

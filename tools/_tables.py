@@ -1,0 +1,20 @@
+"""Tables for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_UNLIMITED = 10_000
+
+
+def print_table(screen: Console, table: Table) -> None:
+    """Print a table as wide as the terminal; in a file or pipe as wide as it is."""
+    if screen.is_terminal:
+        screen.print(table)
+        return
+    options = screen.options.update(width=_UNLIMITED)
+    screen.print(table, width=screen.measure(table, options=options).maximum, crop=False)
