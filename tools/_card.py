@@ -65,11 +65,14 @@ def make_card(
         population=population,
         player=policy.player,
         agents=policy.agents,
+        # In cooperation two seats have the same agents: for who plays alone they are one.
         seats=tuple(
-            CardSeat(name=seat.name, agents=seat.agents)
-            for seat in game.seats
-            if seat.population == population
-        ),
+            {
+                seat.agents: CardSeat(name=seat.name, agents=seat.agents)
+                for seat in reversed(game.seats)
+                if seat.population == population
+            }.values()
+        )[::-1],
         environment=_environment(game),
         observation=CardObservation(
             space=dict(facts.observation),

@@ -13,8 +13,7 @@ _UNLIMITED = 10_000
 
 def print_table(screen: Console, table: Table) -> None:
     """Print a table as wide as the terminal; in a file or pipe as wide as it is."""
-    if screen.is_terminal:
-        screen.print(table)
-        return
-    options = screen.options.update(width=_UNLIMITED)
-    screen.print(table, width=screen.measure(table, options=options).maximum, crop=False)
+    if not screen.is_terminal:
+        options = screen.options.update(width=_UNLIMITED)
+        screen.width = max(screen.width, screen.measure(table, options=options).maximum)
+    screen.print(table)

@@ -47,6 +47,7 @@ def evaluate(
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
     game, resolved = resolve_players(players, environment=environment)
     result = _play(game, resolved, num_matches=matches, greedy=greedy, seed=seed)
+    ratings = ratings_of(result, players=players)
     document: dict[str, object] = {
         "environment": game.spec.id,
         "players": players,
@@ -54,12 +55,12 @@ def evaluate(
         "greedy": greedy,
         "seed": seed,
         "pairs": [_pair_json(pair) for pair in result.pairs],
-        "ratings": ratings_of(result, players=players),
+        "ratings": ratings,
     }
     if as_json:
         print_json(document)
     else:
-        _print_tables(result.pairs, ratings_of(result, players=players))
+        _print_tables(result.pairs, ratings)
 
 
 def _play(

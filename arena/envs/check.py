@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from arena.config import EnvironmentConfig
@@ -195,7 +196,7 @@ def _digest(subject: _Subject) -> str:
 
 def _aliases(env: Any, *, spec: EnvironmentSpec) -> str | None:  # noqa: ANN401
     """The first agent one of whose observations changed after it was returned."""
-    returned: list[tuple[str, object, object]] = []
+    returned: list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]] = []
     rng = np.random.default_rng(SEED)
     play = _play_parallel if spec.api == "parallel" else _play_in_turns
     for count, (agent, observation) in enumerate(play(env, rng=rng)):
@@ -224,7 +225,9 @@ def _play_in_turns(env: Any, *, rng: np.random.Generator) -> Iterator[tuple[str,
 def _play_parallel(env: Any, *, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
     observations, infos = env.reset(seed=SEED)
     yield from observations.items()
-    while env.agents:
+    for _ in range(NUM_STEPS):
+        if not env.agents:
+            return
         actions = {
             agent: _random_action(
                 env.action_space(agent), observations[agent], infos.get(agent, {}), rng=rng

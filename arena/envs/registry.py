@@ -98,8 +98,9 @@ def native_api(environment_id: str, *, kwargs: Mapping[str, object], launch_dire
     if ":" not in environment_id:
         return _apis(environment_id)[0]
     env = _call_factory(environment_id, kwargs=kwargs, api="aec", launch_directory=launch_directory)
+    api = _api_of(env, environment_id=environment_id)
     env.close()
-    return _api_of(env, environment_id=environment_id)
+    return api
 
 
 def canonical_id(environment_id: str) -> str:
@@ -218,6 +219,7 @@ def _referred(environment_id: str, *, launch_directory: str) -> Callable[..., An
 def _mpe_factory(environment_id: str, *, api: Api) -> Callable[..., Any]:
     name = environment_id.removeprefix("mpe2/")
     try:
+        importlib.import_module("mpe2")
         module = importlib.import_module(f"mpe2.{name}")
     except ModuleNotFoundError as error:
         if error.name == f"mpe2.{name}":

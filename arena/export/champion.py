@@ -273,7 +273,10 @@ def score_of(card: Mapping[str, Any], returns: Mapping[str, float], agents: Sequ
 def play_record(
     champion: Champion, *, environment_id: str, games: int, seed: int, sample: bool
 ) -> dict[str, Any]:
-    """Play ``games`` games in each seat against uniformly random moves, and count."""
+    """Play ``games`` games in each seat against uniformly random moves, and count.
+
+    Wins, draws and losses are None in cooperation: there nobody plays against anybody.
+    """
     card = champion.card
     env = make_environment(environment_id, card["environment"]["kwargs"])
     rng = np.random.default_rng(seed)
@@ -289,13 +292,13 @@ def play_record(
             )
             scores.append(score_of(card, returns, agents))
             own_returns.append(float(np.mean([returns[agent] for agent in agents])))
+        results = {"wins": 1.0, "draws": 0.5, "losses": 0.0}
+        is_scored = not np.isnan(scores[0])
         seats.append(
             {
                 "seat": seat["name"],
                 "matches": games,
-                "wins": scores.count(1.0),
-                "draws": scores.count(0.5),
-                "losses": scores.count(0.0),
+                **{key: scores.count(s) if is_scored else None for key, s in results.items()},
                 "mean_return": float(np.mean(own_returns)),
             }
         )

@@ -173,7 +173,7 @@ class LearnerState:
             return [] if 0 < epoch < self.epoch else self._refused(message)
         if isinstance(message, Welcome):
             return self._welcomed(message, epoch, now_s)
-        if epoch != self.epoch:
+        if epoch != self.epoch or not self.epoch:
             return []
         self._heard_s = now_s
         match message:

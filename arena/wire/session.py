@@ -58,10 +58,9 @@ class SequenceWindow:
             self._seen = (shifted | 1) & ((1 << WINDOW) - 1)
             self._highest = sequence
             return True
-        bit = 1 << -ahead
-        if -ahead >= WINDOW or self._seen & bit:
+        if -ahead >= WINDOW or self._seen >> -ahead & 1:
             return False
-        self._seen |= bit
+        self._seen |= 1 << -ahead
         return True
 
 

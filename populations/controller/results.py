@@ -176,9 +176,12 @@ def _advance_policy(
         episode_length=_smooth(policy.episode_length, length),
     )
     tx.put(policy)
-    tx.commands.append(
-        WriteMetrics(policy=policy.policy, agent_steps=policy.agent_steps, metrics=finished.metrics)
-    )
+    if manifest.agent_steps > trainee.agent_steps:
+        tx.commands.append(
+            WriteMetrics(
+                policy=policy.policy, agent_steps=policy.agent_steps, metrics=finished.metrics
+            )
+        )
     if policy.state == "active":
         _snapshot(state, tx, policy, checkpoint)
         evolving.evolve(state, tx, policy)

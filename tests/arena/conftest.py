@@ -1,4 +1,4 @@
-"""A scripted environment whose observations say where they come from."""
+"""A scripted environment whose observations say where they come from; one thread for torch."""
 
 from __future__ import annotations
 
@@ -130,6 +130,12 @@ class ScriptedEnv:
     @staticmethod
     def _legal(time: int) -> list[bool]:
         return [time % 2 == 1, True, True]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """As in a learner: threads that wait for each other on busy cores make small tests slow."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture

@@ -56,3 +56,9 @@ def start(arguments: Sequence[str | Path]) -> subprocess.Popen[str]:
         text=True,
         start_new_session=True,
     )
+
+
+def sigkill(process: subprocess.Popen[str]) -> None:
+    """Kill a process at once and let go of its pipes."""
+    process.kill()
+    process.communicate()

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from populations.league.views import Inspection, status_view
-from tests.integration.conftest import Command, start
+from tests.integration.conftest import Command, sigkill, start
 from tests.integration.test_launch import launch_arguments, processes_of
 from tests.support import wait_until
 
@@ -47,8 +47,7 @@ def test_killing_at_random_moments_loses_nothing_and_leaves_nobody(
         if victim in ("learner", "both") and learners:
             rng.choice(learners).kill()
         if victim in ("controller", "both"):
-            process.kill()
-            process.communicate()
+            sigkill(process)
             wait_until(lambda: not processes_of(run), timeout_s=2.0)
             assert arena_json("league", run, "status")["state"] == "crashed"
             arena("verify", run)
@@ -56,6 +55,7 @@ def test_killing_at_random_moments_loses_nothing_and_leaves_nobody(
         after = _counters(run)
         assert all(after[name] >= before[name] for name in COUNTERS)
         before = after
+    wait_until(partial(_has_moved, run, before), timeout_s=60.0)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, (out, err)

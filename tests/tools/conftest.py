@@ -60,7 +60,13 @@ class RunBuilder:
         self.rows: list[Row] = [RunRow(run=self.run_file.run, state="stopped")]
 
     def checkpoint(
-        self, policy: str, *, agent_steps: int, seed: int, parent: CheckpointRow | None = None
+        self,
+        policy: str,
+        *,
+        agent_steps: int,
+        seed: int,
+        generation: int = 0,
+        parent: CheckpointRow | None = None,
     ) -> CheckpointRow:
         """Publish random weights that are drawn by ``seed``."""
         population = self.run_file.config.populations[population_of(policy)]
@@ -77,7 +83,7 @@ class RunBuilder:
             weights=network.state_dict(),
             optimizer_state={},
             policy=PolicyId(policy),
-            generation=1,
+            generation=generation,
             agent_steps=agent_steps,
             learner_updates=agent_steps // 100,
             hyperparameters={"learning_rate": 3e-4},
@@ -92,7 +98,7 @@ class RunBuilder:
             digest=reference.digest,
             weights_digest=read_manifest(self.run_dir / reference.key).weights_digest,
             policy=PolicyId(policy),
-            generation=1,
+            generation=generation,
             agent_steps=agent_steps,
             learner_updates=agent_steps // 100,
             parent=None if parent is None else parent.weights_digest,
@@ -182,7 +188,7 @@ def board_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         },
     )
     first = run.checkpoint("player/p000", agent_steps=60_000, seed=1)
-    latest = run.checkpoint("player/p000", agent_steps=120_000, seed=2, parent=first)
+    latest = run.checkpoint("player/p000", agent_steps=120_000, seed=2, generation=1, parent=first)
     other = run.checkpoint("player/p001", agent_steps=90_000, seed=3)
     run.policy("player/p000", index=0, latest=latest)
     run.policy("player/p001", index=1, latest=other)
@@ -226,6 +232,30 @@ def tag_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run.rate(population, digests)
         for digest in digests:
             run.met(*((digest, RANDOM_BOT) if population == "predator" else (RANDOM_BOT, digest)))
+    return run.write()
+
+
+@pytest.fixture(scope="session")
+def team_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Simple Spread with two agents on one side: one policy and one ghost."""
+    run = RunBuilder(
+        tmp_path_factory.mktemp("runs") / "team",
+        {
+            "environment": {
+                "id": "mpe2/simple_spread_v3",
+                "kwargs": {"N": 2, "max_cycles": 10},
+                "sides": {"team": ["agent_*"]},
+            },
+            "populations": {"agent": {"size": 1, "network": NETWORK}},
+        },
+    )
+    first = run.checkpoint("agent/p000", agent_steps=1_000, seed=31)
+    latest = run.checkpoint("agent/p000", agent_steps=2_000, seed=32, parent=first)
+    run.policy("agent/p000", index=0, latest=latest)
+    run.ghost(first)
+    for checkpoint in (first, latest):
+        run.met(checkpoint.weights_digest, RANDOM_BOT)
+    run.rate("agent", {first.weights_digest: 50.0, latest.weights_digest: 80.0})
     return run.write()
 
 

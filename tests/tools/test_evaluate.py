@@ -150,5 +150,7 @@ def test_people_get_tables(board_run: Path, capsys: pytest.CaptureFixture[str]) 
     assert not ended.value.code
     output = capsys.readouterr()
     assert "ratings" in output.out
-    assert "bot:random" in output.out
+    # Names are whole however long they are: programs read tables too.
+    assert f"│ {board_run} " in output.out
+    assert output.err == ""
     assert "\x1b" not in output.out

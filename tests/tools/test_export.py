@@ -13,7 +13,7 @@ import pytest
 
 from arena.export.actor import load_export_weights
 from arena.export.card import read_card
-from arena.export.champion import Champion
+from arena.export.champion import Champion, play_record
 
 Command = Callable[..., dict[str, Any]]
 
@@ -45,7 +45,7 @@ def test_the_champion_is_exported_with_its_record(
     assert card.rating.rating_low == pytest.approx(300.0 - 19.6, abs=0.01)
     assert card.agents == ("player_0", "player_1")
     assert [(a.policy, a.generation, a.agent_steps) for a in card.lineage] == [
-        ("player/p000", 1, 60_000)
+        ("player/p000", 0, 60_000)
     ]
     assert {seat.name for seat in card.seats} == {"player_0", "player_1"}
     assert document["verified_observations"] == 64
@@ -167,6 +167,24 @@ def test_two_populations_are_exported_side_by_side(
     players = (run / "champion", "bot:random")
     pairs = command("evaluate", *players, "--matches", 1, "--json")["pairs"]
     assert len(pairs) == 2
+
+
+def test_cooperation_is_compared_by_returns(
+    command: Command, team_run: Path, tmp_path: Path
+) -> None:
+    directory = tmp_path / "champion"
+    command("export", team_run, "--to", directory, "--matches", 2, "--json")
+    card = read_card(directory)
+    assert [seat.agents for seat in card.seats] == [("agent_0", "agent_1")]
+    assert {line.opponent for line in card.record} == {"bot:random", "agent/p000@000000001000"}
+    for line in card.record:
+        assert line.wins + line.draws + line.losses == line.matches
+        assert line.mean_return < 0.0
+    record = play_record(
+        Champion(directory), environment_id=card.environment.id, games=1, seed=1, sample=False
+    )
+    (seat,) = record["seats"]
+    assert (seat["matches"], seat["wins"], seat["losses"]) == (1, None, None)
 
 
 @pytest.mark.parametrize(

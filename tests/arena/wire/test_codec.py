@@ -193,8 +193,10 @@ def test_what_breaks_a_rule_is_refused_by_name(
 
 @pytest.mark.parametrize(
     "key",
-    ["", "/etc/passwd", "a//b", "a/", "..", "a/../b", ".", "./a", "a\\b", "a b", "a\0", "ä", "a\n"]
-    + ["x" * 513, "a/" * 300 + "a", "C:/a", "~/a/../../b"],
+    [
+        *("", "/etc/passwd", "a//b", "a/", "..", "a/../b", ".", "./a", "../a", "a/.."),
+        *("a\\b", "a b", "a\0", "ä", "a\n", "x" * 513, "a/" * 300 + "a", "C:/a", "~/a"),
+    ],
 )
 def test_keys_cannot_leave_the_store(key: str) -> None:
     body = body_of(TRAIN)
@@ -252,10 +254,10 @@ def test_a_frame_of_empty_lists_is_given_up_early() -> None:
     row = b"\xdc\xff\xff" + b"\x90" * 65535
     body = b"\x9f" + row * 15
     assert len(body) < MAX_FRAME_BYTES
-    began_s = time.perf_counter()
+    began_s = time.thread_time()
     with pytest.raises(DecodeError, match=f"more than {MAX_CONTAINERS}"):
         decode(frames_with(body))
-    assert time.perf_counter() - began_s < 0.2
+    assert time.thread_time() - began_s < 0.2
 
 
 def test_oversize_frames_are_refused_unread() -> None:
@@ -293,10 +295,10 @@ def test_ids_are_checked_before_sending() -> None:
 
 def test_a_typical_message_takes_less_than_a_millisecond() -> None:
     def round_trip_s() -> float:
-        began_s = time.perf_counter()
+        began_s = time.thread_time()
         for _ in range(20):
             decode(encode(HEADER, TRAIN))
-        return (time.perf_counter() - began_s) / 20
+        return (time.thread_time() - began_s) / 20
 
     # The best of several: other processes may be using the cores.
     assert min(round_trip_s() for _ in range(10)) < 1e-3

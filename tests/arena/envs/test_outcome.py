@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.config import InfoOutcome, Outcome, ThresholdOutcome
+from arena.envs.outcome import Score, make_outcome, pairwise_scores
+from arena.errors import ConfigError, EnvironmentFault
+
+TWO = {"a": ("a",), "b": ("b",)}
+TEAMS = {"predators": ("p_0", "p_1"), "prey": ("q",)}
+THREE = {"a": ("a",), "b": ("b",), "c": ("c",)}
+
+
+def made(outcome: Outcome, sides: dict[str, tuple[str, ...]], *, assets: str = "") -> Score:
+    agents = tuple(agent for members in sides.values() for agent in members)
+    return make_outcome(outcome, sides=sides, agents=agents, launch_directory=assets)
+
+
+@pytest.mark.parametrize(
+    ("returns", "scores"),
+    [((1.0, -1.0), (1.0, 0.0)), ((-1.0, 0.0), (0.0, 1.0)), ((2.0, 2.0), (0.5, 0.5))],
+)
+def test_the_higher_return_wins(returns: tuple[float, float], scores: tuple[float, float]) -> None:
+    assert made("return", TWO)({"a": returns[0], "b": returns[1]}, {}) == scores
+
+
+def test_rounding_wins_nothing() -> None:
+    assert made("return", TWO)({"a": 0.1 + 0.2, "b": 0.3}, {}) == (0.5, 0.5)
+
+
+def test_a_side_has_the_mean_of_its_agents() -> None:
+    # Sum 3 against 2, but mean 1.5 against 2.
+    assert made("return", TEAMS)({"p_0": 3.0, "p_1": 0.0, "q": 2.0}, {}) == (0.0, 1.0)
+
+
+def test_more_sides_are_scored_pairwise() -> None:
+    score = made("return", THREE)
+    assert score({"a": 3.0, "b": 1.0, "c": 1.0}, {}) == (1.0, 0.25, 0.25)
+    assert score({"a": 3.0, "b": 2.0, "c": 1.0}, {}) == (1.0, 0.5, 0.0)
+
+
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=6))
+def test_scores_are_shares_of_all_pairs(values: list[int]) -> None:
+    scores = pairwise_scores([float(value) for value in values])
+    assert all(0.0 <= score <= 1.0 for score in scores)
+    assert sum(scores) == pytest.approx(len(values) / 2)
+    for one, score in zip(values, scores, strict=True):
+        for other, other_score in zip(values, scores, strict=True):
+            assert (one > other) == (score > other_score + 1e-9)
+
+
+def test_a_threshold_decides_for_its_side() -> None:
+    score = made(ThresholdOutcome(threshold=2.0, side="predators"), TEAMS)
+    assert score({"p_0": 4.0, "p_1": 0.0, "q": 9.0}, {}) == (1.0, 0.0)
+    assert score({"p_0": 3.9, "p_1": 0.0, "q": -9.0}, {}) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("infos", "scores"),
+    [
+        ({"p_0": {"winner": "prey"}}, (0.0, 1.0)),
+        ({"p_0": {}, "q": {"winner": "p_1"}}, (1.0, 0.0)),
+        ({"p_0": {"winner": "p_0"}, "p_1": {"winner": "predators"}}, (1.0, 0.0)),
+        ({"p_0": {"winner": None}, "q": {}}, (0.5, 0.5)),
+        ({}, (0.5, 0.5)),
+    ],
+)
+def test_info_names_the_winner(
+    infos: dict[str, dict[str, object]], scores: tuple[float, float]
+) -> None:
+    score = made(InfoOutcome(info="winner"), TEAMS)
+    assert score(dict.fromkeys(("p_0", "p_1", "q"), 0.0), infos) == scores
+
+
+def test_one_winner_of_three_beats_both() -> None:
+    score = made(InfoOutcome(info="winner"), THREE)
+    assert score(dict.fromkeys("abc", 0.0), {"c": {"winner": "b"}}) == (0.25, 1.0, 0.25)
+
+
+@pytest.mark.parametrize(
+    "infos",
+    [{"q": {"winner": "nobody"}}, {"q": {"winner": "q"}, "p_0": {"winner": "p_0"}}],
+)
+def test_info_must_name_one_side(infos: dict[str, dict[str, object]]) -> None:
+    with pytest.raises(EnvironmentFault, match="'winner' must name one side"):
+        made(InfoOutcome(info="winner"), TEAMS)({}, infos)
+
+
+def test_a_function_scores(assets: str) -> None:
+    score = made("environments:higher_index_wins", TWO, assets=assets)
+    assert score({"a": 5.0, "b": 0.0}, {}) == (0.25, 0.75)
+
+
+def test_what_a_function_returns_is_checked(assets: str) -> None:
+    score = made("environments:names_no_side", TWO, assets=assets)
+    with pytest.raises(ConfigError, match=r"a score for each of \['a', 'b'\], got {'a': 1.0}"):
+        score({"a": 5.0, "b": 0.0}, {})
+
+
+@pytest.mark.parametrize(
+    "outcome", ["return", InfoOutcome(info="winner"), "environments:higher_index_wins"]
+)
+def test_cooperation_has_no_score(outcome: Outcome, assets: str) -> None:
+    score = made(outcome, {"team": ("a", "b")}, assets=assets)
+    assert [math.isnan(value) for value in score({"a": 1.0, "b": 2.0}, {})] == [True]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "sides", "text"),
+    [
+        (ThresholdOutcome(threshold=1.0, side="pray"), TEAMS, "no side 'pray'; nearest: prey"),
+        (ThresholdOutcome(threshold=1.0, side="a"), THREE, "between two sides, got 3"),
+        (InfoOutcome(info=""), TEAMS, "must name a key"),
+        ("returns", TEAMS, "got 'returns'"),
+        ("environments:nothing", TEAMS, "has no 'nothing'"),
+        ("environments:CLOCKWORK", TEAMS, "must name a function"),
+    ],
+)
+def test_wrong_outcomes_are_refused_when_made(
+    outcome: Outcome, sides: dict[str, tuple[str, ...]], text: str, assets: str
+) -> None:
+    with pytest.raises(ConfigError, match=text):
+        made(outcome, sides, assets=assets)
+
+
+def test_sides_must_have_agents_that_there_are() -> None:
+    with pytest.raises(ConfigError, match="no agent 'predator_O'; nearest: predator_0"):
+        make_outcome(
+            "return",
+            sides={"x": ("predator_O",), "y": ("prey",)},
+            agents=("predator_0", "prey"),
+            launch_directory="",
+        )

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from arena.errors import ConfigError
+from arena.resolve import resolve
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    package = tmp_path / "resolved_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "things.py").write_text("class Outer:\n    class Inner:\n        mark = 41\n")
+    (package / "broken.py").write_text("raise ZeroDivisionError('of course')\n")
+    (package / "needy.py").write_text("import package_that_is_not_there\n")
+    return str(tmp_path)
+
+
+def test_finds_dotted_names(directory: str) -> None:
+    found = resolve("resolved_package.things:Outer.Inner", launch_directory=directory)
+    assert getattr(found, "mark", None) == 41
+
+
+def test_the_launch_directory_is_first_and_there_once(directory: str) -> None:
+    sys.path.append(directory)
+    for _ in range(3):
+        resolve("resolved_package.things:Outer", launch_directory=directory)
+    assert sys.path[0] == directory
+    assert sys.path.count(directory) == 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "text"),
+    [
+        ("resolved_package.things:Nope", "resolved_package.things has no 'Nope'"),
+        ("resolved_package.things:Outer.Nope", "has no 'Outer.Nope'"),
+        ("resolved_package.nope:Name", "no module 'resolved_package.nope'"),
+        ("resolved_package.needy:Name", "no module 'package_that_is_not_there'"),
+        ("resolved_package.broken:Name", "ZeroDivisionError: of course"),
+        ("resolved_package", "must be package.module:Name"),
+        (":Name", "must be package.module:Name"),
+        ("resolved_package.things:", "must be package.module:Name"),
+        ("resolved_package..things:Outer", "must be package.module:Name"),
+    ],
+)
+def test_says_what_is_missing(directory: str, reference: str, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve(reference, launch_directory=directory)
+    assert text in str(caught.value)
+    assert reference in str(caught.value)

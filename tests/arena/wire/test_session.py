@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.errors import VersionMismatch
+from arena.types import LearnerId
+from arena.wire.codec import decode, encode
+from arena.wire.messages import (
+    Acknowledge,
+    FromController,
+    Goodbye,
+    Header,
+    Message,
+    Refuse,
+    Stop,
+    Welcome,
+)
+from arena.wire.session import (
+    MAX_BAD_MESSAGES,
+    MAX_PEERS,
+    ControllerSession,
+    LearnerSession,
+    SequenceWindow,
+)
+from tests.arena.wire.examples import EXAMPLES, HEADER, HEARTBEAT, HELLO, LEARNER, RUN, TRAIN
+
+EPOCH = 2
+IDENTITY = LEARNER.encode()
+
+
+@pytest.fixture
+def controller() -> ControllerSession:
+    return ControllerSession(run=RUN, epoch=EPOCH)
+
+
+@pytest.fixture
+def learner() -> LearnerSession:
+    return LearnerSession(run=RUN, learner=LEARNER)
+
+
+def refusal(frames: Sequence[bytes] | None) -> str:
+    assert frames is not None
+    message = decode(frames)[1]
+    assert isinstance(message, Refuse)
+    return message.reason
+
+
+@given(st.lists(st.integers(0, 1000)))
+def test_a_window_accepts_each_number_once_in_any_order(numbers: list[int]) -> None:
+    window = SequenceWindow()
+    accepted = [number for number in numbers if window.accept(number)]
+    assert accepted == list(dict.fromkeys(numbers))
+
+
+def test_a_window_forgets_what_is_long_past_by_refusing_it() -> None:
+    window = SequenceWindow()
+    assert window.accept(5000)
+    assert not window.accept(5000 - 1024)
+    assert window.accept(5000 - 1023)
+    assert window.accept(2**63 - 1)
+    assert not window.accept(5001)
+
+
+def test_a_message_of_this_run_and_epoch_is_delivered_once(
+    controller: ControllerSession, learner: LearnerSession
+) -> None:
+    frames = learner.seal(HEARTBEAT, epoch=EPOCH)
+    assert controller.open(IDENTITY, frames, now_s=0.0).message == HEARTBEAT
+    repeated = controller.open(IDENTITY, frames, now_s=0.0)
+    assert (repeated.message, repeated.answer) == (None, None)
+    again = learner.seal(HEARTBEAT, epoch=EPOCH)
+    assert controller.open(IDENTITY, again, now_s=0.0).message == HEARTBEAT
+
+
+def test_messages_may_overtake_each_other(
+    controller: ControllerSession, learner: LearnerSession
+) -> None:
+    first, second = (learner.seal(HEARTBEAT, epoch=EPOCH) for _ in range(2))
+    assert controller.open(IDENTITY, second, now_s=0.0).message == HEARTBEAT
+    assert controller.open(IDENTITY, first, now_s=0.0).message == HEARTBEAT
+    assert controller.open(IDENTITY, first, now_s=0.0).message is None
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 3])
+def test_another_epoch_is_fenced_but_may_say_hello(
+    controller: ControllerSession, learner: LearnerSession, epoch: int
+) -> None:
+    opened = controller.open(IDENTITY, learner.seal(HEARTBEAT, epoch=epoch), now_s=0.0)
+    assert opened.message is None
+    assert refusal(opened.answer) == f"fenced: epoch {epoch} is over, this is 2"
+    (bad,) = controller.take_bad_messages()
+    assert (bad.peer, bad.reason[:6]) == (LEARNER, "fenced")
+    assert controller.take_bad_messages() == []
+    assert controller.open(IDENTITY, learner.seal(HELLO, epoch=epoch), now_s=0.0).message == HELLO
+
+
+def test_another_run_is_refused_and_the_learner_hears_it(controller: ControllerSession) -> None:
+    stranger = LearnerSession(run="another", learner=LEARNER)
+    opened = controller.open(IDENTITY, stranger.seal(HELLO, epoch=0), now_s=0.0)
+    assert opened.message is None
+    assert opened.answer is not None
+    assert refusal(opened.answer) == f"this is the controller of run {RUN}, not of another"
+    answer = stranger.open(opened.answer)
+    assert answer is not None
+    assert isinstance(answer[1], Refuse)
+
+
+def test_another_version_is_told_both_numbers(controller: ControllerSession) -> None:
+    frames = encode(HEADER, HELLO)
+    frames[1] = bytes([9, frames[1][1]])
+    opened = controller.open(IDENTITY, frames, now_s=0.0)
+    assert "protocol version 9, this side 1" in refusal(opened.answer)
+    assert opened.message is None
+
+
+@pytest.mark.parametrize("message", [m for m in EXAMPLES if isinstance(m, FromController)], ids=str)
+def test_a_learner_cannot_speak_as_the_controller(
+    controller: ControllerSession, message: Message
+) -> None:
+    opened = controller.open(IDENTITY, encode(HEADER, message), now_s=0.0)
+    assert opened.message is None
+    assert "is a controller's message" in refusal(opened.answer)
+
+
+def test_a_learner_cannot_speak_for_another(controller: ControllerSession) -> None:
+    other = LearnerId("other")
+    claims: list[tuple[Header, Message]] = [
+        (replace(HEADER, learner=other), HEARTBEAT),
+        (HEADER, replace(HELLO, learner=other)),
+    ]
+    for header, message in claims:
+        assert controller.open(IDENTITY, encode(header, message), now_s=0.0).message is None
+    reasons = {bad.reason for bad in controller.take_bad_messages()}
+    assert reasons == {"a learner must speak for itself"}
+
+
+def test_a_bad_peer_is_told_once_a_second_and_then_ignored(
+    controller: ControllerSession, learner: LearnerSession
+) -> None:
+    answers = [
+        controller.open(IDENTITY, [b"garbage"], now_s=0.1 * number).answer
+        for number in range(2 * MAX_BAD_MESSAGES)
+    ]
+    told = [number for number, answer in enumerate(answers) if answer is not None]
+    assert told == [0, 10]
+    assert len(controller.take_bad_messages()) == MAX_BAD_MESSAGES
+    frames = learner.seal(HEARTBEAT, epoch=EPOCH)
+    assert controller.open(IDENTITY, frames, now_s=99.0).message is None
+    # Another one is not held responsible for it.
+    other = LearnerSession(run=RUN, learner=LearnerId("other"))
+    frames = other.seal(HEARTBEAT, epoch=EPOCH)
+    assert controller.open(b"other", frames, now_s=99.0).message == HEARTBEAT
+
+
+def test_peers_without_a_proper_name_are_answered_and_named_in_hexadecimal(
+    controller: ControllerSession,
+) -> None:
+    opened = controller.open(b"\x00\x1b[2J\xff", [b"garbage"], now_s=0.0)
+    assert "4 frames, not 1" in refusal(opened.answer)
+    assert controller.take_bad_messages()[0].peer == "001b5b324aff"
+
+
+def test_many_strangers_do_not_make_a_learner_deaf(
+    controller: ControllerSession, learner: LearnerSession
+) -> None:
+    welcome = learner.open(controller.seal(LEARNER, Welcome(heartbeat_s=1.0)))
+    assert welcome is not None
+    for number in range(MAX_PEERS + 1):
+        controller.open(b"stranger%d" % number, [], now_s=0.0)
+    stop = learner.open(controller.seal(LEARNER, Stop(grace_s=1.0)))
+    assert stop is not None
+    assert stop[1] == Stop(grace_s=1.0)
+
+
+def test_a_learner_hears_only_who_welcomed_it(learner: LearnerSession) -> None:
+    old, new = (ControllerSession(run=RUN, epoch=epoch) for epoch in (1, 2))
+    assert learner.open(old.seal(LEARNER, TRAIN)) is None
+    assert learner.open(old.seal(LEARNER, Welcome(heartbeat_s=1.0))) is not None
+    assert learner.open(old.seal(LEARNER, TRAIN)) is not None
+    assert learner.open(new.seal(LEARNER, TRAIN)) is None
+    assert learner.open(new.seal(LEARNER, Welcome(heartbeat_s=1.0))) is not None
+    assert learner.open(old.seal(LEARNER, TRAIN)) is None
+    assert learner.open(old.seal(LEARNER, Welcome(heartbeat_s=1.0))) is None
+    assert learner.open(new.seal(LEARNER, TRAIN)) is not None
+
+
+def test_a_learner_takes_each_message_once_and_ignores_nonsense(learner: LearnerSession) -> None:
+    controller = ControllerSession(run=RUN, epoch=1)
+    assert learner.open(controller.seal(LEARNER, Welcome(heartbeat_s=1.0))) is not None
+    frames = controller.seal(LEARNER, Acknowledge(assignment_id=TRAIN.assignment_id, attempt=1))
+    assert learner.open(frames) is not None
+    assert learner.open(frames) is None
+    assert learner.open([b"garbage"]) is None
+    assert learner.open(controller.seal(LearnerId("other"), Stop(grace_s=0.0))) is None
+    assert learner.open(encode(replace(HEADER, epoch=1), Goodbye(reason=""))) is None
+    other_run = ControllerSession(run="another", epoch=1)
+    assert learner.open(other_run.seal(LEARNER, Stop(grace_s=0.0))) is None
+
+
+def test_a_learner_says_so_when_the_controller_speaks_another_version(
+    learner: LearnerSession,
+) -> None:
+    frames = ControllerSession(run=RUN, epoch=1).seal(LEARNER, Welcome(heartbeat_s=1.0))
+    frames[1] = bytes([2, frames[1][1]])
+    with pytest.raises(VersionMismatch, match="version 2, this side 1"):
+        learner.open(frames)
