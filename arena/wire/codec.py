@@ -42,8 +42,8 @@ MAGIC = b"ARENA"
 NUM_FRAMES = 4
 MAX_FRAME_BYTES = 1 << 20
 MAX_HEADER_BYTES = 1024
-MAX_CONTAINERS = 50_000
-"""Maps and lists in one frame: a frame of a million empty lists takes half a second to read."""
+MAX_CONTAINERS = 60_000
+"""Maps and lists in one frame: a frame of a million empty lists takes long to read."""
 
 _PREFIX_BYTES = 64
 _LIMITS: Mapping[str, int] = {

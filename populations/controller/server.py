@@ -52,6 +52,7 @@ from populations.errors import StorageError
 from populations.ratings.fit import FitInput, fit_ratings
 from populations.storage.database import BACKUP
 from populations.storage.journal import Journal
+from populations.storage.recovery import sweep
 from populations.storage.status import write_status
 from populations.types import GhostRow, Json, Row
 
@@ -72,7 +73,7 @@ class Server:
     """Runs a controller until its run ends; all but the worker thread is in ``run``'s thread.
 
     Owns the journal's only writing connection, the transport, the launcher and the sinks while it
-    runs; closes none of them.
+    runs; closes none of them but the launcher.
     """
 
     def __init__(
@@ -119,8 +120,10 @@ class Server:
             self._handle(ControllerStarted())
             while not self._ended:
                 self._serve_once()
+            self._launcher.close()
             self._worker.submit(self._back_up)
             self._worker.shutdown(wait=True)
+            sweep(self._run_dir, self._state.tables)
             self._write_status()
         finally:
             self._worker.shutdown(wait=False, cancel_futures=True)

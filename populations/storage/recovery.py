@@ -52,11 +52,7 @@ def recover(root: Path, tables: Tables, *, utc: str | None = None) -> list[Row]:
         StorageError: If the disk refuses. Nothing that is needed was lost.
     """
     try:
-        for key in sweep_temporary(root):
-            logger.info("removed the temporary directory %s", key)
-        for key in unrecorded_checkpoints(root, tables):
-            logger.info("removed %s: published, but never recorded", key)
-            remove_directory(root, key)
+        sweep(root, tables)
         rows: list[Row] = [*_redo_links(root, tables), *_redo_removals(root, tables)]
         damage = cache(lambda row: _damage(root, row))
         changes = judge(tables, damage, utc=utc or datetime.now(UTC).isoformat())
@@ -66,6 +62,21 @@ def recover(root: Path, tables: Tables, *, utc: str | None = None) -> list[Row]:
     except CheckpointError as error:
         raise StorageError(f"recovery: {error}") from error
     return [*rows, *changes]
+
+
+def sweep(root: Path, tables: Tables) -> None:
+    """Remove what killed learners left: temporary directories, checkpoints never recorded.
+
+    Only while no learner of the run is alive: at its start and at its end.
+
+    Raises:
+        CheckpointError: If the disk refuses.
+    """
+    for key in sweep_temporary(root):
+        logger.info("removed the temporary directory %s", key)
+    for key in unrecorded_checkpoints(root, tables):
+        logger.info("removed %s: published, but never recorded", key)
+        remove_directory(root, key)
 
 
 def unrecorded_checkpoints(root: Path, tables: Tables) -> list[str]:

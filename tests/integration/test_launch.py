@@ -45,10 +45,10 @@ def launch_arguments(run: Path, *more: str) -> list[str | Path]:
 def processes_of(run: Path) -> list[psutil.Process]:
     """Learner processes of a run."""
     found = []
-    for process in psutil.process_iter(["cmdline"]):
+    for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"] or []
         if (
-            process.status() != psutil.STATUS_ZOMBIE
+            process.info["status"] != psutil.STATUS_ZOMBIE
             and any(str(run) in part for part in line)
             and "arena.learners.process" in line
         ):

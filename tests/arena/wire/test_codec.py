@@ -274,7 +274,7 @@ def test_oversize_frames_are_refused_unread() -> None:
         (Welcome(heartbeat_s=math.nan), "heartbeat_s: must be a finite number"),
         (Welcome(heartbeat_s=-1.0), "heartbeat_s: must not be negative"),
         (Goodbye(reason="x" * 16385), "reason: must be text of at most 16384 characters"),
-        (replace(TRAIN, opponents=TRAIN.opponents * 600), "bytes, more than"),
+        (replace(TRAIN, opponents=TRAIN.opponents * 900), "bytes, more than"),
         (replace(FINISHED, metrics=dict.fromkeys(map(str, range(4097)), 0.0)), "at most 4096"),
         (Goodbye(reason="\ud800"), "Goodbye cannot be sent"),
         (replace(FINISHED, metrics={"loss": math.inf}), "metrics: must be a finite number"),

@@ -1,0 +1,67 @@
+"""What PettingZoo forbids, or nobody can train on, is refused at the boundary with its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from arena.errors import EnvironmentFault
+
+from .conftest import Make, play_batched
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("nan_observation", "agent 'a': an observation must be finite in float32, got nan"),
+        ("huge_observation", r"agent 'a': an observation must be finite in float32, got 1e\+300"),
+        ("wrong_shape", r"agent 'a': an observation must have shape \(3,\), got \(2,\)"),
+        ("wrong_dtype", "agent 'a': an observation must have dtype float32, got <U"),
+        ("no_observation", r"agent 'a': an observation must have shape \(3,\), got \(\)"),
+        ("nan_reward", "agent 'b': a reward must be finite in float32, got nan"),
+        ("infinite_reward", "agent 'b': a reward must be finite in float32, got .*-inf"),
+        ("text_reward", "agent 'b': a reward must be finite in float32, got 'much'"),
+        ("strange_agent", "agent 'c' has a reward but is no possible agent"),
+        ("step_raises", "raised KeyError in step, agent 'b' on turn: 'board'"),
+        ("only_dead_on_turn", "only dead agents are on turn, the last is 'a'"),
+    ],
+)
+def test_faults_in_turns(fault: str, text: str, make: Make) -> None:
+    made = make("environments:FaultyTurns", kwargs={"fault": fault})
+    with pytest.raises(EnvironmentFault, match=text) as caught:
+        play_batched(made, seeds=[1, 2, 3], num_steps=2)
+    assert str(caught.value).startswith("environment environments:FaultyTurns ")
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("nan_observation", "agent 'b': an observation must be finite in float32, got nan"),
+        ("infinite_reward", "agent 'b': a reward must be finite in float32, got inf"),
+        ("step_raises", r"raised ValueError in step, agents \['a', 'b', 'c'\] on turn: no board"),
+        ("no_final_observation", "agent 'b' was truncated and must have a last observation"),
+    ],
+)
+def test_faults_at_once(fault: str, text: str, make: Make) -> None:
+    made = make("environments:ScriptedParallel", kwargs={"fault": fault})
+    with pytest.raises(EnvironmentFault, match=text):
+        play_batched(made, seeds=[1, 2, 3], num_steps=3)
+
+
+@pytest.mark.parametrize("where", ["info", "observation"])
+def test_an_empty_mask(where: str, make: Make) -> None:
+    made = make("environments:MaskedTurns", kwargs={"where": where, "empty_at": 3})
+    with pytest.raises(EnvironmentFault, match="agent 'b': an action mask must allow an action"):
+        play_batched(made, seeds=[1, 2, 3], num_steps=4)
+
+
+def test_dead_after_reset(make: Make) -> None:
+    made = make("environments:FaultyTurns", kwargs={"fault": "reset_into_death"})
+    with pytest.raises(EnvironmentFault, match="in reset: after reset an agent must be alive"):
+        made.env.reset([1, 2, 3])
+
+
+def test_a_batch_is_usable_again_after_a_fault(make: Make) -> None:
+    made = make("environments:FaultyTurns", kwargs={"fault": "nan_reward"})
+    for _ in range(2):
+        with pytest.raises(EnvironmentFault, match="got nan"):
+            play_batched(made, seeds=[1, 2, 3], num_steps=5)

@@ -1,0 +1,114 @@
+"""A learner whose work does what an assignment's seed says. Also a program that tests start."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from arena.config import EnvironmentConfig, LearnerSetup
+from arena.envs.spec import EnvironmentSpec
+from arena.learners import process
+from arena.learners.progress import Progress
+from arena.learners.spawn import LearnerProcess, spawn_learner
+from arena.types import AssignmentId
+from arena.wire.messages import Assignment, Evaluate, Failed, Finished
+from tests.arena.wire.examples import RUN
+
+FINISH, UNTIL_STOPPED, RAISE, EXIT, HANG, NON_FINITE, WITH_CHILD = range(7)
+RELEASE = threading.Event()
+"""Lets work that hangs in this process go on."""
+
+
+def setup() -> LearnerSetup:
+    spec = EnvironmentSpec(
+        id="none", kwargs={}, api="aec", agents=("a", "b"), agent_specs={}, versions={}
+    )
+    return LearnerSetup(
+        run=RUN,
+        root="/nowhere",
+        launch_directory="/nowhere",
+        environment=EnvironmentConfig(id="none"),
+        spec=spec,
+        sides={"a": ("a",), "b": ("b",)},
+        seats=(),
+        populations={},
+        device="cpu",
+    )
+
+
+def assignment(what: int, *, number: int = 1, attempt: int = 1) -> Evaluate:
+    return Evaluate(
+        assignment_id=AssignmentId(number),
+        attempt=attempt,
+        pairings=(),
+        deadline_s=60.0,
+        seed=what,
+    )
+
+
+class StubWork:
+    """Stands for `arena.learners.worker.Worker`."""
+
+    def __init__(
+        self, setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
+    ) -> None:
+        self.device = setup.device
+        self.progress = progress
+        self.should_stop = should_stop
+        self.is_closed = False
+
+    def carry_out(self, assignment: Assignment) -> Finished | Failed:
+        self.progress.advance(agent_steps=7)
+        finished = Finished(
+            assignment_id=assignment.assignment_id,
+            attempt=assignment.attempt,
+            checkpoints=(),
+            tallies=(),
+            metrics={"stub/threads": float(os.environ.get("OMP_NUM_THREADS", "0"))},
+            duration_s=0.0,
+        )
+        match assignment.seed:
+            case 1:  # UNTIL_STOPPED
+                while not self.should_stop():
+                    self.progress.advance()
+                    RELEASE.wait(0.001)
+            case 2:  # RAISE
+                raise RuntimeError("the environment is on fire")
+            case 3:  # EXIT
+                sys.exit(5)
+            case 4:  # HANG
+                RELEASE.wait()
+            case 5:  # NON_FINITE
+                return replace(finished, metrics={"stub/loss": math.nan})
+            case 6:  # WITH_CHILD
+                child = subprocess.Popen(["sleep", "600"])
+                return replace(finished, metrics={"stub/pid": float(child.pid)})
+        return finished
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def spawn_stub(
+    directory: Path, endpoint: str, *, populations: tuple[str, ...] = ()
+) -> LearnerProcess:
+    """Start this file as a learner's process."""
+    setup_path = directory / "setup.json"
+    setup_path.write_text(setup().model_dump_json())
+    return spawn_learner(
+        setup_path,
+        endpoint,
+        populations=populations,
+        log_path=directory / "logs" / "learner.log",
+        command=("-m", "tests.arena.learners.stub"),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(process.main(make_work=StubWork))

@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pytest
+
+from arena.config import LearnerSetup
+from arena.errors import ConfigError
+from arena.learners.inline import InlineLearner, start_inline_learner
+from arena.learners.loop import LearnerLoop, new_learner_id
+from arena.learners.progress import Progress
+from arena.learners.state import Patience
+from arena.types import LearnerId
+from arena.wire.in_memory import InMemoryHub
+from arena.wire.messages import (
+    Acknowledge,
+    Failed,
+    Finished,
+    FromController,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Message,
+    Refuse,
+    Stop,
+    Welcome,
+)
+from tests.arena.learners.stub import (
+    EXIT,
+    FINISH,
+    HANG,
+    NON_FINITE,
+    RAISE,
+    RELEASE,
+    UNTIL_STOPPED,
+    StubWork,
+    assignment,
+    setup,
+)
+from tests.arena.wire.examples import RUN
+from tests.support import wait_until
+
+TIMEOUT_S = 10.0
+NOBODY = LearnerId("nobody")
+M = TypeVar("M", bound=Message)
+
+
+@dataclass
+class Controller:
+    """The controller's end, in the hands of a test."""
+
+    hub: InMemoryHub
+    learner: LearnerId = NOBODY
+    heard: list[Message] = field(default_factory=list)
+
+    def wait_for(self, kind: type[M], condition: Callable[[M], bool] | None = None) -> M:
+        """The next message of a kind, for which a condition holds; others before it are dropped."""
+        found: list[M] = []
+
+        def is_there() -> bool:
+            for who, message in self.hub.controller.receive(0.02):
+                self.learner = who
+                self.heard.append(message)
+            while self.heard and not found:
+                message = self.heard.pop(0)
+                if isinstance(message, kind) and (condition is None or condition(message)):
+                    found.append(message)
+            return bool(found)
+
+        wait_until(is_there, timeout_s=TIMEOUT_S)
+        return found[0]
+
+    def send(self, message: FromController) -> None:
+        assert self.hub.controller.send(self.learner, message)
+
+    def welcome(self, *, heartbeat_s: float = 0.02) -> Hello:
+        hello = self.wait_for(Hello)
+        self.send(Welcome(heartbeat_s=heartbeat_s))
+        return hello
+
+    def acknowledge(self, result: Finished | Failed) -> None:
+        self.send(Acknowledge(assignment_id=result.assignment_id, attempt=result.attempt))
+
+
+@pytest.fixture
+def controller() -> Controller:
+    return Controller(InMemoryHub(run=RUN, epoch=1))
+
+
+@pytest.fixture
+def learner(controller: Controller) -> Iterator[InlineLearner]:
+    RELEASE.clear()
+    thread = start_inline_learner(setup(), controller.hub, ("player",), make_work=StubWork)
+    yield thread
+    RELEASE.set()
+    thread.stop()
+    thread.stop()
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+    wait_until(lambda: "learner-wire" not in names_of_threads(), timeout_s=TIMEOUT_S)
+
+
+def names_of_threads() -> set[str]:
+    return {thread.name for thread in threading.enumerate()}
+
+
+def test_hello_says_who_it_is(controller: Controller, learner: InlineLearner) -> None:
+    hello = controller.wait_for(Hello)
+    assert hello.environment_digest == setup().spec.digest
+    assert hello.config_digest == setup().digest
+    assert (hello.learner, hello.populations) == (controller.learner, ("player",))
+    assert (hello.device, hello.slots, hello.protocol) == ("cpu", 1, 1)
+
+
+def test_an_assignment_from_hello_to_acknowledge_to_goodbye(
+    controller: Controller, learner: InlineLearner
+) -> None:
+    controller.welcome()
+    controller.send(assignment(FINISH))
+    finished = controller.wait_for(Finished)
+    assert (finished.assignment_id, finished.attempt) == (1, 1)
+    assert controller.wait_for(Finished) == finished  # again: nobody has acknowledged it
+    controller.acknowledge(finished)
+    controller.send(Stop(grace_s=TIMEOUT_S))
+    assert controller.wait_for(Goodbye).reason == "the controller said so"
+    learner.join(TIMEOUT_S)
+    assert not learner.is_alive()
+
+
+def test_heartbeats_show_how_far_the_work_is(
+    controller: Controller, learner: InlineLearner
+) -> None:
+    controller.welcome()
+    assert controller.wait_for(Heartbeat).assignment_id is None
+    controller.send(assignment(UNTIL_STOPPED, number=5))
+    first = controller.wait_for(Heartbeat, lambda beat: beat.assignment_id == 5)
+    second = controller.wait_for(Heartbeat, lambda beat: beat.progress > first.progress + 1)
+    assert (second.assignment_id, second.attempt, second.agent_steps) == (5, 1, 7)
+    assert second.rss_bytes > 1 << 20
+
+
+def test_agent_steps_are_those_of_the_assignment(
+    controller: Controller, learner: InlineLearner
+) -> None:
+    controller.welcome()
+    controller.send(assignment(FINISH, number=1))
+    controller.acknowledge(controller.wait_for(Finished))
+    controller.send(assignment(HANG, number=2))
+    beat = controller.wait_for(
+        Heartbeat, lambda beat: beat.assignment_id == 2 and beat.progress == 2
+    )
+    assert beat.agent_steps == 7
+
+
+def test_stuck_work_does_not_stop_heartbeats_but_progress(
+    controller: Controller, learner: InlineLearner
+) -> None:
+    controller.welcome()
+    controller.send(assignment(HANG))
+    controller.wait_for(Heartbeat, lambda beat: beat.progress == 1)
+    assert [controller.wait_for(Heartbeat).progress for _ in range(5)] == [1] * 5
+
+
+def test_the_result_is_sent_as_soon_as_it_is_there(
+    controller: Controller, learner: InlineLearner
+) -> None:
+    controller.welcome(heartbeat_s=60.0)
+    controller.wait_for(Heartbeat)
+    delays_s = []
+    for number in range(1, 6):
+        controller.send(assignment(FINISH, number=number))
+        began_s = time.monotonic()
+        finished = controller.wait_for(Finished, lambda f, n=number: f.assignment_id == n)  # type: ignore[misc]
+        delays_s.append(time.monotonic() - began_s)
+        controller.acknowledge(finished)
+    # Without waking, each would take until the next heartbeat, 60 s. The least: cores are shared.
+    assert min(delays_s) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        (RAISE, "RuntimeError: the environment is on fire"),
+        (EXIT, "SystemExit: 5"),
+        (NON_FINITE, "Finished cannot be sent: metrics: must be a finite number"),
+    ],
+)
+def test_whatever_goes_wrong_in_the_work_is_a_failed_and_the_learner_goes_on(
+    controller: Controller,
+    learner: InlineLearner,
+    caplog: pytest.LogCaptureFixture,
+    what: int,
+    reason: str,
+) -> None:
+    controller.welcome()
+    with caplog.at_level(logging.CRITICAL, logger="arena.learners.loop"):
+        controller.send(assignment(what))
+        failed = controller.wait_for(Failed)
+    assert (failed.assignment_id, failed.attempt, failed.kind) == (1, 1, "error")
+    assert reason in failed.reason
+    if what == RAISE:
+        assert "in carry_out" in failed.reason  # where it happened
+    controller.acknowledge(failed)
+    controller.send(assignment(FINISH, number=2))
+    assert controller.wait_for(Finished).assignment_id == 2
+
+
+def test_stop_ends_the_work_early_and_its_result_is_delivered(
+    controller: Controller, learner: InlineLearner
+) -> None:
+    controller.welcome()
+    controller.send(assignment(UNTIL_STOPPED))
+    controller.wait_for(Heartbeat, lambda beat: beat.progress > 0)
+    controller.send(Stop(grace_s=TIMEOUT_S))
+    controller.acknowledge(controller.wait_for(Finished))
+    controller.wait_for(Goodbye)
+    learner.join(TIMEOUT_S)
+    assert not learner.is_alive()
+
+
+def test_a_stop_does_not_end_the_next_assignment_of_a_new_attempt(
+    controller: Controller, learner: InlineLearner
+) -> None:
+    controller.welcome()
+    controller.send(assignment(UNTIL_STOPPED, attempt=1))
+    controller.wait_for(Heartbeat, lambda beat: beat.attempt == 1)
+    controller.send(assignment(UNTIL_STOPPED, attempt=2))
+    beat = controller.wait_for(Heartbeat, lambda beat: beat.attempt == 2)
+    controller.wait_for(Heartbeat, lambda later: later.progress > beat.progress + 5)
+
+
+def test_a_fenced_learner_ends(controller: Controller, learner: InlineLearner) -> None:
+    controller.welcome()
+    controller.send(assignment(UNTIL_STOPPED))
+    controller.wait_for(Heartbeat, lambda beat: beat.progress > 0)
+    controller.hub.next_epoch(2)
+    wait_until(
+        lambda: controller.hub.controller.receive(0.02) == [] and not learner.is_alive(),
+        timeout_s=TIMEOUT_S,
+    )
+    assert {bad.reason for bad in controller.hub.controller.take_bad_messages()} == {
+        "fenced: epoch 1 is over, this is 2"
+    }
+
+
+def loop_with(hub: InMemoryHub, cut_off: Callable[[int], object] | None = None) -> LearnerLoop:
+    learner = new_learner_id()
+    return LearnerLoop(
+        setup(),
+        hub.learner(learner),
+        (),
+        learner=learner,
+        make_work=StubWork,
+        patience=Patience(grace_s=0.05),
+        cut_off=cut_off,
+    )
+
+
+@pytest.mark.parametrize(("reason", "code"), [("fenced: late", 0), ("config differs", 2)])
+def test_the_exit_code_says_why_it_was_refused(
+    controller: Controller, reason: str, code: int
+) -> None:
+    loop = loop_with(controller.hub)
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(loop.run()))
+    thread.start()
+    controller.wait_for(Hello)
+    controller.send(Refuse(reason=reason))
+    thread.join(TIMEOUT_S)
+    assert codes == [code]
+
+
+def test_work_that_does_not_end_is_cut_off(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("arena.learners.loop.ABANDON_S", 0.05)
+    RELEASE.clear()
+    codes: list[int] = []
+    loop = loop_with(controller.hub, codes.append)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    controller.welcome()
+    controller.send(assignment(HANG))
+    controller.wait_for(Heartbeat, lambda beat: beat.progress == 1)
+    loop.request_stop("SIGTERM")
+    controller.wait_for(Goodbye)
+    wait_until(lambda: codes == [0], timeout_s=TIMEOUT_S)
+    RELEASE.set()
+    thread.join(TIMEOUT_S)
+
+
+def test_a_worker_that_cannot_be_made_ends_the_learner_before_its_hello(
+    controller: Controller,
+) -> None:
+    def broken(
+        setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
+    ) -> StubWork:
+        raise ConfigError("no such device")
+
+    learner = new_learner_id()
+    loop = LearnerLoop(
+        setup(), controller.hub.learner(learner), (), learner=learner, make_work=broken
+    )
+    with pytest.raises(ConfigError, match="no such device"):
+        loop.run()
+    assert controller.hub.controller.receive(0.0) == []
+    assert not controller.hub.controller.send(learner, Stop(grace_s=0.0))
+
+
+def test_progress_counts_over_assignments_and_agent_steps_within_one() -> None:
+    progress = Progress()
+    progress.advance(3)
+    progress.advance()
+    progress.advance(4)
+    assert (progress.progress, progress.agent_steps) == (3, 7)
+    progress.reset()
+    progress.advance(2)
+    assert (progress.progress, progress.agent_steps) == (4, 2)
+
+
+def test_ids_are_new_each_time_and_fit_the_wire() -> None:
+    ids = {new_learner_id() for _ in range(100)}
+    assert len(ids) == 100
+    hub = InMemoryHub(run=RUN, epoch=1)
+    transport = hub.learner(ids.pop())
+    assert transport.send(Goodbye(reason=""), epoch=1)

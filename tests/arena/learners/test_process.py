@@ -1,0 +1,316 @@
+"""Learners as real processes over real sockets."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from arena.learners.spawn import LearnerProcess, spawn_learner
+from arena.types import LearnerId
+from arena.wire.messages import (
+    Acknowledge,
+    Finished,
+    FromController,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Message,
+    Refuse,
+    Welcome,
+)
+from arena.wire.zeromq import ZmqControllerTransport
+from tests.arena.learners.stub import (
+    FINISH,
+    HANG,
+    UNTIL_STOPPED,
+    WITH_CHILD,
+    assignment,
+    setup,
+    spawn_stub,
+)
+from tests.arena.wire.examples import RUN
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
+
+TIMEOUT_S = 30.0
+ROOT = Path(__file__).parents[3]
+M = TypeVar("M", bound=Message)
+
+PARENT = """
+import sys
+from pathlib import Path
+from tests.arena.learners.stub import spawn_stub
+process = spawn_stub(Path(sys.argv[1]), sys.argv[2])
+print(process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@dataclass
+class Bench:
+    """A controller's end and the processes that a test starts."""
+
+    directory: Path
+    transport: ZmqControllerTransport
+    processes: list[LearnerProcess] = field(default_factory=list)
+    heard: list[tuple[LearnerId, Message]] = field(default_factory=list)
+    learner: LearnerId | None = None
+
+    def spawn(self) -> LearnerProcess:
+        process = spawn_stub(self.directory, self.transport.endpoint, populations=("a", "b"))
+        self.processes.append(process)
+        return process
+
+    def wait_for(self, kind: type[M], condition: Callable[[M], bool] | None = None) -> M:
+        found: list[M] = []
+
+        def is_there() -> bool:
+            self.heard += self.transport.receive(0.02)
+            while self.heard and not found:
+                self.learner, message = self.heard.pop(0)
+                if isinstance(message, kind) and (condition is None or condition(message)):
+                    found.append(message)
+            return bool(found)
+
+        wait_until(is_there, timeout_s=TIMEOUT_S)
+        return found[0]
+
+    def send(self, message: FromController) -> None:
+        assert self.learner is not None
+        assert self.transport.send(self.learner, message)
+
+    def join(self) -> Hello:
+        hello = self.wait_for(Hello)
+        self.send(Welcome(heartbeat_s=0.02))
+        return hello
+
+    def log(self) -> str:
+        return (self.directory / "logs" / "learner.log").read_text()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # for ``-m tests.arena.learners.stub``
+    with tempfile.TemporaryDirectory(prefix="l-", dir="/tmp") as directory:
+        transport = ZmqControllerTransport(f"ipc://{directory}/s", run=RUN, epoch=1)
+        bench = Bench(Path(directory), transport)
+        yield bench
+        for process in bench.processes:
+            process.kill()
+        bench.transport.close(linger_s=0.0)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_process_works_and_ends_on_sigterm_with_a_goodbye(bench: Bench) -> None:
+    process = bench.spawn()
+    hello = bench.join()
+    assert (hello.pid, hello.populations) == (process.pid, ("a", "b"))
+    bench.send(assignment(FINISH))
+    finished = bench.wait_for(Finished)
+    assert finished.metrics == {"stub/threads": 1.0}
+    bench.send(Acknowledge(assignment_id=finished.assignment_id, attempt=finished.attempt))
+    assert process.poll() is None
+    process.terminate()
+    assert bench.wait_for(Goodbye).reason == "SIGTERM"
+    wait_until(lambda: process.poll() is not None, timeout_s=TIMEOUT_S)
+    assert process.poll() == 0
+    assert "ends: SIGTERM" in bench.log()
+    process.terminate()
+    process.kill()
+    assert process.poll() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT])
+def test_a_signal_lets_the_result_be_delivered_first(bench: Bench, number: int) -> None:
+    process = bench.spawn()
+    bench.join()
+    bench.send(assignment(UNTIL_STOPPED))
+    bench.wait_for(Heartbeat, lambda beat: beat.progress > 0)
+    os.kill(process.pid, number)
+    finished = bench.wait_for(Finished)
+    assert process.poll() is None
+    bench.send(Acknowledge(assignment_id=finished.assignment_id, attempt=finished.attempt))
+    bench.wait_for(Goodbye)
+    wait_until(lambda: process.poll() == 0, timeout_s=TIMEOUT_S)
+
+
+def test_it_leads_a_session_of_its_own_and_writes_its_stacks_when_asked(bench: Bench) -> None:
+    process = bench.spawn()
+    bench.join()
+    assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
+    bench.send(assignment(HANG))
+    bench.wait_for(Heartbeat, lambda beat: beat.progress == 1)
+    os.kill(process.pid, signal.SIGUSR1)
+    wait_until(lambda: "in carry_out" in bench.log(), timeout_s=TIMEOUT_S)
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_stuck_or_stopped_process_can_be_killed(bench: Bench, is_stopped: bool) -> None:
+    process = bench.spawn()
+    bench.join()
+    bench.send(assignment(HANG))
+    bench.wait_for(Heartbeat, lambda beat: beat.progress == 1)
+    if is_stopped:
+        os.kill(process.pid, signal.SIGSTOP)
+    process.kill()
+    assert process.poll() == -signal.SIGKILL
+    process.kill()
+
+
+@pytest.mark.parametrize("how", ["kill", "exit"])
+def test_what_a_learner_started_goes_with_it(bench: Bench, how: str) -> None:
+    process = bench.spawn()
+    bench.join()
+    bench.send(assignment(WITH_CHILD))
+    grandchild = int(bench.wait_for(Finished).metrics["stub/pid"])
+    assert not is_gone(grandchild)
+    if how == "kill":
+        process.kill()
+    else:
+        os.kill(process.pid, signal.SIGKILL)
+        wait_until(lambda: process.poll() is not None, timeout_s=TIMEOUT_S)
+    wait_until(lambda: is_gone(grandchild), timeout_s=TIMEOUT_S)
+
+
+def test_a_learner_does_not_outlive_a_killed_parent(bench: Bench) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, str(bench.directory), bench.transport.endpoint],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        bench.join()
+        bench.send(assignment(HANG))
+        bench.wait_for(Heartbeat, lambda beat: beat.progress == 1)
+        assert not is_gone(child)
+        parent.kill()
+        wait_until(lambda: is_gone(child), timeout_s=2.0)
+
+
+def test_the_death_pipe_alone_ends_a_learner(bench: Bench) -> None:
+    process = bench.spawn()
+    bench.join()
+    bench.send(assignment(HANG))
+    bench.wait_for(Heartbeat, lambda beat: beat.progress == 1)
+    assert process._death_fd is not None
+    os.close(process._death_fd)  # as the kernel does when the parent ends
+    process._death_fd = os.open(os.devnull, os.O_RDONLY)
+    wait_until(lambda: process.poll() == -signal.SIGKILL, timeout_s=2.0)
+
+
+def test_a_refused_learner_exits_with_2(bench: Bench) -> None:
+    process = bench.spawn()
+    bench.wait_for(Hello)
+    bench.send(Refuse(reason="configuration differs: ..."))
+    wait_until(lambda: process.poll() is not None, timeout_s=TIMEOUT_S)
+    assert process.poll() == 2
+    assert "configuration differs" in bench.log()
+
+
+def test_a_learner_of_another_run_exits_with_2(bench: Bench) -> None:
+    bench.transport.close(linger_s=0.0)
+    bench.transport = ZmqControllerTransport(f"ipc://{bench.directory}/s", run="another", epoch=1)
+    process = bench.spawn()
+    wait_until(
+        lambda: bench.transport.receive(0.02) == [] and process.poll() is not None,
+        timeout_s=TIMEOUT_S,
+    )
+    assert process.poll() == 2
+    assert f"this is the controller of run another, not of {RUN}" in bench.log()
+
+
+def test_a_learner_is_fenced_by_the_next_controller_of_its_run(bench: Bench) -> None:
+    process = bench.spawn()
+    bench.join()
+    bench.send(assignment(UNTIL_STOPPED))
+    bench.wait_for(Heartbeat, lambda beat: beat.progress > 0)
+    bench.transport.close(linger_s=0.0)
+    bench.transport = ZmqControllerTransport(f"ipc://{bench.directory}/s", run=RUN, epoch=2)
+    wait_until(
+        lambda: bench.transport.receive(0.02) == [] and process.poll() is not None,
+        timeout_s=TIMEOUT_S,
+    )
+    assert process.poll() == 0
+    assert "fenced: epoch 1 is over" in bench.log()
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint", "complaint"),
+    [
+        ("{}", "ipc:///nowhere/s", "is no learner's setup"),
+        (None, "ipc:///nowhere/s", "is no learner's setup"),
+        (setup().model_dump_json(), "tcp://10.0.0.1:5555", "must be on loopback"),
+    ],
+)
+def test_a_learner_that_cannot_start_exits_with_2_and_says_why(
+    tmp_path: Path, text: str | None, endpoint: str, complaint: str
+) -> None:
+    path = tmp_path / "setup.json"
+    if text is not None:
+        path.write_text(text)
+    log_path = tmp_path / "learner.log"
+    process = spawn_learner(path, endpoint, populations=(), log_path=log_path)
+    wait_until(lambda: process.poll() is not None, timeout_s=TIMEOUT_S)
+    assert process.poll() == 2
+    assert complaint in log_path.read_text()
+
+
+def test_learners_are_started_from_the_main_thread_only(tmp_path: Path) -> None:
+    raised: list[BaseException] = []
+
+    def spawn() -> None:
+        try:
+            spawn_learner(tmp_path / "x", "ipc:///x", populations=(), log_path=tmp_path / "log")
+        except RuntimeError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=spawn)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(raised[0])
+    assert not (tmp_path / "log").exists()
+
+
+def test_what_cannot_be_started_leaks_nothing(tmp_path: Path) -> None:
+    before = psutil.Process().num_fds()
+    with pytest.raises(FileNotFoundError):
+        spawn_learner(
+            tmp_path / "x",
+            "ipc:///x",
+            populations=(),
+            log_path=tmp_path / "log",
+            python="/no/such/python",
+        )
+    assert psutil.Process().num_fds() == before
+
+
+def test_spawning_imports_no_torch() -> None:
+    script = (
+        "import sys, arena.learners.spawn, arena.wire.zeromq, arena.wire.in_memory;"
+        "print('torch' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
