@@ -255,7 +255,10 @@ def _random_action(
 
 def _contract(env: Any, report: EnvironmentReport) -> None:  # noqa: ANN401
     """Run PettingZoo's own contract test; it prints and warns."""
-    from pettingzoo.test import api_test, parallel_api_test
+    with warnings.catch_warnings():
+        # Importing it imports an environment in a way that PettingZoo itself warns of.
+        warnings.simplefilter("ignore")
+        from pettingzoo.test import api_test, parallel_api_test
 
     test = parallel_api_test if report.spec.api == "parallel" else api_test
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):

@@ -82,7 +82,12 @@ def _give(
     attempt = row.attempt + 1
     message = replace(row.message, attempt=attempt)
     tx.put_assignment(replace(row, attempt=attempt, message=message))
-    held = Held(assignment_id=row.assignment_id, attempt=attempt, deadline_s=message.deadline_s)
+    held = Held(
+        assignment_id=row.assignment_id,
+        attempt=attempt,
+        deadline_s=message.deadline_s,
+        given_s=tx.now.monotonic_s,
+    )
     state.learners[learner_id].held.append(held)
     tx.commands.append(SendMessage(learner=learner_id, message=message))
     _explain(state, tx, learner_id, message)

@@ -83,6 +83,13 @@ class LearnerLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerUnreachable:
+    """An assignment could not be sent to a learner."""
+
+    learner: LearnerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerExited:
     """A process that the launcher started has ended."""
 
@@ -137,6 +144,7 @@ Event = (
     | AssignmentFinished
     | AssignmentFailed
     | LearnerLeft
+    | LearnerUnreachable
     | LearnerExited
     | StrangerSpoke
     | RatingsFitted

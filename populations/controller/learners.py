@@ -45,7 +45,13 @@ class Held:
     assignment_id: AssignmentId
     attempt: int
     deadline_s: float
+    given_s: float
     started_s: float | None = None
+
+    @property
+    def lease(self) -> tuple[AssignmentId, int]:
+        """Assignment and attempt."""
+        return self.assignment_id, self.attempt
 
 
 @dataclass(slots=True)
@@ -95,11 +101,16 @@ class Learner:
             self.progress_at_s = now_s
         self.agent_steps = heartbeat.agent_steps
 
-    def release(self, assignment_id: AssignmentId, *, now_s: float) -> None:
-        """Forget an assignment that ended."""
-        self.held = [held for held in self.held if held.assignment_id != assignment_id]
-        self.last_heard_s = self.progress_at_s = now_s
+    def release(self, assignment_id: AssignmentId, *, attempt: int, now_s: float) -> bool:
+        """Forget an assignment that ended; False if it does not have that attempt of it."""
+        self.last_heard_s = now_s
+        kept = [held for held in self.held if held.lease != (assignment_id, attempt)]
+        if len(kept) == len(self.held):
+            return False
+        self.held = kept
+        self.progress_at_s = now_s
         self.agent_steps = 0
+        return True
 
 
 @dataclass(slots=True)
@@ -139,7 +150,10 @@ def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None
         return None
     running = learner.held[0]
     if running.started_s is None:
-        return None
+        waited_s = now_s - max(running.given_s, learner.progress_at_s)
+        return (
+            f"did not start its work for {waited_s:.1f} s" if waited_s > patience.stall_s else None
+        )
     if now_s - learner.progress_at_s > patience.stall_s:
         return f"no progress for {now_s - learner.progress_at_s:.1f} s"
     if now_s - running.started_s > running.deadline_s:
@@ -156,6 +170,7 @@ def forgive(learners: Iterable[Learner], slots: Iterable[Slot], *, gap_s: float)
         learner.last_heard_s += gap_s
         learner.progress_at_s += gap_s
         for held in learner.held:
+            held.given_s += gap_s
             if held.started_s is not None:
                 held.started_s += gap_s
     for slot in slots:

@@ -6,12 +6,13 @@ other policies, a ghost), so that every match tells something about the newcomer
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from arena.matches.seating import pair_seatings
-from arena.types import Player, PlayerId, Seating
+from arena.types import RANDOM_BOT, Entrant, Player, PlayerId, Seating
 from arena.wire.messages import Evaluate, Pairing
 from populations.controller.transaction import Transaction
 from populations.types import PolicyRow
@@ -81,6 +82,7 @@ def draw_pairings(state: ControllerState, tx: Transaction, focus: PolicyRow) -> 
         for turn in range(max(len(rivals) for rivals in others.values())):
             rivals = {name: found[turn % len(found)] for name, found in others.items()}
             seatings += _seatings_among(state, player, focus.population, rivals)
+        seatings += _anchors(state)
     num_matches = max(MATCHES_PER_ASSIGNMENT // len(seatings), 4)
     return tuple(Pairing(seating=seating, num_matches=num_matches) for seating in seatings)
 
@@ -100,6 +102,24 @@ def _seatings_among(
         for own, own_seat in enumerate(seats)
         if own_seat.population == population
     ]
+
+
+def _anchors(state: ControllerState) -> list[Seating]:
+    """The zeros of all scales among themselves, until it is known what the game gives each side.
+
+    Without such matches the advantage of a side could not be told from the strength of those who
+    play for it.
+    """
+    entrants = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
+    pairs = list(pairwise(entrants))
+    played = sum(
+        sum(outcome)
+        for (first, second, _), outcome in state.league.results.items()
+        if (first, second) in pairs
+    )
+    if played >= FINAL_MATCHES:
+        return []
+    return [Seating(players=tuple(Player(player=RANDOM_BOT) for _ in state.setup.seats))]
 
 
 def _rivals(

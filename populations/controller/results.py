@@ -94,11 +94,9 @@ def _open_row(
     answer = Acknowledge(assignment_id=assignment_id, attempt=attempt)
     tx.commands.append(SendMessage(learner=learner, message=answer))
     known = state.learners.get(learner)
-    held = known is not None and any(
-        (held.assignment_id, held.attempt) == (assignment_id, attempt) for held in known.held
+    held = known is not None and known.release(
+        assignment_id, attempt=attempt, now_s=tx.now.monotonic_s
     )
-    if known is not None:
-        known.release(assignment_id, now_s=tx.now.monotonic_s)
     row = state.tables.assignments.get(assignment_id)
     if row is None or not held or row.attempt != attempt:
         return None

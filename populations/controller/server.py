@@ -15,7 +15,16 @@ from arena.checkpoints.publish import link_ghost, remove_directory
 from arena.errors import ArenaError, CheckpointError
 from arena.metrics.sink import Sink
 from arena.types import LearnerId
-from arena.wire.messages import Failed, Finished, Goodbye, Heartbeat, Hello, Message
+from arena.wire.messages import (
+    Evaluate,
+    Failed,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Message,
+    Train,
+)
 from arena.wire.transport import ControllerTransport
 from populations.controller.commands import (
     Command,
@@ -39,6 +48,7 @@ from populations.controller.events import (
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
+    LearnerUnreachable,
     Now,
     RatingsFitted,
     StopRequested,
@@ -196,8 +206,9 @@ class Server:
     def _carry_out(self, command: Command) -> None:
         match command:
             case SendMessage():
-                if not self._transport.send(command.learner, command.message):
-                    logger.info("could not reach learner %s", command.learner)
+                sent = self._transport.send(command.learner, command.message)
+                if not sent and isinstance(command.message, Train | Evaluate):
+                    self._pending.append(_done(LearnerUnreachable(learner=command.learner)))
             case StartLearner():
                 self._launcher.start(command.slot, command.populations)
             case KillLearner():

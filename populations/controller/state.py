@@ -28,6 +28,7 @@ from populations.controller.events import (
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
+    LearnerUnreachable,
     Now,
     RatingsFitted,
     StopRequested,
@@ -163,6 +164,9 @@ class ControllerState:
                 results.fail(self, tx, event)
             case LearnerLeft():
                 staffing.lose(self, tx, event.learner, reason=f"left: {event.reason}")
+            case LearnerUnreachable():
+                reason = "an assignment could not be sent to it"
+                staffing.lose(self, tx, event.learner, reason=reason, crash=True)
             case LearnerExited():
                 staffing.exit_slot(self, tx, slot_index=event.slot, code=event.code)
             case StrangerSpoke():

@@ -252,12 +252,11 @@ def test_repeated_keys_are_refused() -> None:
 
 def test_a_frame_of_empty_lists_is_given_up_early() -> None:
     row = b"\xdc\xff\xff" + b"\x90" * 65535
-    body = b"\x9f" + row * 15
+    # It ends with what is no msgpack: whoever read that far would say so.
+    body = b"\x9f" + row * 15 + b"\xc1"
     assert len(body) < MAX_FRAME_BYTES
-    began_s = time.thread_time()
     with pytest.raises(DecodeError, match=f"more than {MAX_CONTAINERS}"):
         decode(frames_with(body))
-    assert time.thread_time() - began_s < 0.2
 
 
 def test_oversize_frames_are_refused_unread() -> None:

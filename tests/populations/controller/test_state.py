@@ -310,6 +310,7 @@ def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
     for row in world.committed:
         if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate):
             for pairing in row.message.pairings:
+                assert any(player.weights is not None for player in pairing.seating.players)
                 for player in pairing.seating.players:
                     assert player.weights is not None or player.player == "bot:random"
 
