@@ -5,6 +5,7 @@ Runs in the short-lived child of `arena.envs.inspect`, and in `arena.envs.check`
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, Literal, cast
@@ -129,11 +130,17 @@ def _with_info_masks(
 
 
 def _versions(module: str) -> dict[str, str]:
-    package = module.partition(".")[0]
-    names = dict.fromkeys(["pettingzoo", "gymnasium", *_distributions(package)])
+    names = dict.fromkeys(["pettingzoo", "gymnasium", *_distributions(module.partition(".")[0])])
     return {name: metadata.version(name) for name in names}
 
 
 def _distributions(package: str) -> list[str]:
     """What is installed that has a package in it; nothing for a module of the user's own."""
-    return sorted(set(metadata.packages_distributions().get(package, [])))
+    try:
+        return [metadata.distribution(package).name]
+    except metadata.PackageNotFoundError:
+        # Its distribution has another name. Finding that reads all that is installed.
+        found = importlib.util.find_spec(package)
+        if found is None or "site-packages" not in (found.origin or ""):
+            return []
+        return sorted(set(metadata.packages_distributions().get(package, [])))

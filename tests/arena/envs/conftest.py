@@ -171,7 +171,10 @@ def note_result(made: Made, turn: Turn, *, b: int, episode: Episode) -> None:
             position = made.populations[name].index(agent)
             episode.truncated[agent] = turn.final_observation[name][b, position].tolist()
     episode.over = bool(turn.episode_over[b])
-    episode.score = turn.score[b].tolist()
+    if episode.over:
+        episode.score = turn.score[b].tolist()
+    else:
+        assert turn.score[b].isnan().all()
 
 
 class Replay:

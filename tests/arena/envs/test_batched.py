@@ -346,12 +346,12 @@ def test_another_environment_than_inspected_is_refused(make: Make, assets: str) 
     from arena.config import EnvironmentConfig
     from arena.envs.make import make_batched_env
 
-    spec = make("mpe2/simple_spread_v3").spec
+    spec = make("mpe2/simple_spread_v3", kwargs={"N": 2}).spec
     agents = {"agent": spec.agents}
     for changed, text in (
-        (replace(spec, kwargs={"N": 2}), "must have the agents"),
-        (replace(spec, kwargs={"N": 3, "continuous_actions": True}), "action space Box"),
-        (replace(spec, id="mpe2/simple_line_v1"), "must have the spaces of agent 'agent_0'"),
+        (replace(spec, kwargs={"N": 4}), "must have the agents"),
+        (replace(spec, kwargs={"N": 2, "continuous_actions": True}), "action space Box"),
+        (replace(spec, id="mpe2/simple_reference_v3", kwargs={}), "the spaces of agent 'agent_0'"),
     ):
         with pytest.raises(ConfigError, match=text):
             make_batched_env(
