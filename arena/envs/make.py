@@ -18,6 +18,7 @@ from arena.envs.pettingzoo_parallel import ParallelStepper
 from arena.envs.registry import make_environment
 from arena.envs.spaces import first_action
 from arena.envs.spec import EnvironmentSpec
+from arena.envs.unchecked import without_checks
 from arena.errors import ConfigError
 
 CPU = torch.device("cpu")
@@ -55,6 +56,7 @@ def make_batched_env(
         spec, populations=populations, num_envs=num_envs, num_sides=len(sides), device=device
     )
     keeps_infos = needs_infos(environment.outcome) and len(sides) > 1
+    has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
     steppers: list[Stepper] = []
     for b in range(num_envs):
         env = make_environment(
@@ -62,6 +64,8 @@ def make_batched_env(
         )
         if b == 0:
             _check_spec(env, spec=spec)
+        if spec.api == "aec":
+            env = without_checks(env, has_masks=has_masks)
         row = EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos)
         steppers.append(_stepper(env, spec=spec, row=row, populations=populations))
     return PettingZooBatch(spec.id, buffers=buffers, steppers=steppers)

@@ -5,6 +5,7 @@ Found by id: ``environments:ScriptedTurns`` with this directory as the launch di
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,12 +41,12 @@ class ScriptedTurns(AECEnv):  # type: ignore[misc]
         script: Sequence[Entry] = CLOCKWORK,
         dead_first: bool = True,
     ) -> None:
-        self.possible_agents = list(agents)
+        self.possible_agents: list[Any] = list(agents)
         self._first = list(first or agents)
         self._script = list(script)
         self._dead_first = dead_first
-        self._spaces = {a: spaces.Box(0.0, 100.0, (3,), np.float32) for a in agents}
-        self._actions = {a: spaces.Discrete(NUM_ACTIONS) for a in agents}
+        self._spaces: dict[str, Any] = {a: spaces.Box(0.0, 100.0, (3,)) for a in agents}
+        self._actions: dict[str, Any] = {a: spaces.Discrete(NUM_ACTIONS) for a in agents}
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
         return self._spaces[agent]
@@ -57,7 +58,8 @@ class ScriptedTurns(AECEnv):  # type: ignore[misc]
         self._luck = np.random.default_rng(seed).random()
         self._at = 0
         self.agents = list(self._first)
-        self.rewards = dict.fromkeys(self.agents, 0.0)
+        self._seen = set(self._first)
+        self.rewards: dict[str, Any] = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
@@ -89,19 +91,22 @@ class ScriptedTurns(AECEnv):  # type: ignore[misc]
             if other in self.agents:
                 self.rewards[other] = reward + (action if other == agent else 0)
         self._accumulate_rewards()
+        dying = [other for other in self.agents if self._is_dead(other)]
         for flags, names in (
             (self.terminations, entry.get("terminate", ())),
             (self.truncations, entry.get("truncate", ())),
         ):
-            flags.update((other, True) for other in names if other in self.agents)
+            living = [a for a in names if a in self.agents and a not in dying]
+            flags.update(dict.fromkeys(living, True))
         self._select()
 
     def _is_dead(self, agent: str) -> bool:
         return bool(self.terminations[agent] or self.truncations[agent])
 
     def _add(self, agent: str) -> None:
-        if agent in self.agents or agent in self.infos:
-            return
+        if agent in self._seen:
+            return  # nobody comes twice
+        self._seen.add(agent)
         self.agents.append(agent)
         self.rewards[agent] = self._cumulative_rewards[agent] = 0.0
         self.terminations[agent] = self.truncations[agent] = False
@@ -348,6 +353,7 @@ class ScriptedParallel(ParallelEnv):  # type: ignore[misc]
         self._luck = np.random.default_rng(seed).random()
         self._at = 0
         self.agents = list(self._first)
+        self._seen = set(self._first)
         self._hidden: set[str] = set()
         return self._observations(self.agents), {agent: {} for agent in self.agents}
 
@@ -360,7 +366,8 @@ class ScriptedParallel(ParallelEnv):  # type: ignore[misc]
         for agent, reward in entry.get("rewards", {}).items():
             if agent in rewards:
                 rewards[agent] += reward
-        joining = [a for a in entry.get("join", ()) if a not in acting]
+        joining = [a for a in dict.fromkeys(entry.get("join", ())) if a not in self._seen]
+        self._seen.update(joining)
         present = acting + joining
         last = self._at == len(self._script)
         terminations = {agent: agent in entry.get("terminate", ()) for agent in present}
@@ -432,9 +439,8 @@ class Endless(ScriptedTurns):
 
 
 def needs_a_missing_package() -> AECEnv:
-    import package_that_is_not_there
-
-    return package_that_is_not_there.env()
+    importlib.import_module("package_that_is_not_there")
+    raise AssertionError("it must not be there")
 
 
 def not_an_environment() -> object:

@@ -13,6 +13,8 @@ from typing import Any
 import psutil
 import pytest
 
+from arena.wire.messages import Train
+from populations.storage.journal import JournalReader
 from tests.integration.conftest import ARENA, Command, sigkill, start
 from tests.support import wait_until
 
@@ -107,6 +109,38 @@ def test_sigkill_of_learners_and_controller_loses_nothing(
     assert arena_json("league", run_dir, "status")["state"] == "finished"
 
 
+def test_the_learning_rate_in_use_after_an_exploit_is_the_explored_one(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
+) -> None:
+    explored = ("pbt.reference=false", "pbt.resample_probability=1", "evaluation.share=0.4")
+    rates = "populations.player.search_space={learning_rate: {low: 1e-6, high: 1e-2, log: true}}"
+    steps = "stop.agent_steps_per_policy=10000"
+    arena(*launch_arguments(run_dir, "deterministic=true", *explored, rates, steps))
+    exploits = [
+        event
+        for event in arena_json("league", run_dir, "events")["events"]
+        if event["kind"] == "exploited" and event["moves"]
+    ]
+    assert exploits, "policies differ in their learning rates, so somebody is behind"
+    with JournalReader(run_dir / "journal.db") as reader:
+        rows = reader.assignments(statuses=("finished",), kind="train")
+    in_use = {}
+    for row in rows:
+        assert isinstance(row.message, Train)
+        for trainee in row.message.trainees:
+            if row.agent_steps:
+                used = row.metrics["optimizer/learning_rate"]
+                assert used == pytest.approx(trainee.hyperparameters["learning_rate"], rel=1e-6)
+                in_use[trainee.policy, trainee.generation] = used
+    for event in exploits:
+        used = in_use.get((event["subject"], event["generation"]))
+        if used is not None:
+            assert used == pytest.approx(event["new"]["learning_rate"], rel=1e-6)
+            assert event["donor"] != event["subject"]
+            assert event["old"] != event["new"]
+    assert any((event["subject"], event["generation"]) in in_use for event in exploits)
+
+
 def _has_finished(run: Path, goal: int) -> bool:
     return _finished(run) >= goal
 
@@ -132,12 +166,38 @@ def test_ctrl_c_saves_everything_and_resume_goes_on(
     before = arena_json("league", run_dir, "status")
     assert before["state"] == "stopped"
     arena("verify", run_dir)
+    damaged = _damage_a_current_checkpoint(arena_json, run_dir)
+    arena("verify", run_dir, code=5)
     arena("launch", "--resume", "--run-dir", run_dir)
+    kinds = {
+        event["kind"]
+        for event in arena_json("league", run_dir, "events")["events"]
+        if event["subject"] == damaged
+    }
+    assert {"checkpoint_corrupt", "fell_back"} <= kinds
+    arena("verify", run_dir)
     after = arena_json("league", run_dir, "status")
     assert after["state"] == "finished"
     assert after["agent_steps"] > before["agent_steps"]
     again = arena("launch", "--resume", "--run-dir", run_dir)
     assert "is finished" in again.stderr
+
+
+def _damage_a_current_checkpoint(arena_json: Callable[..., dict[str, Any]], run: Path) -> str:
+    """Flip a bit in the newest checkpoint of a policy that has an older one; its id."""
+    rows = arena_json("league", run, "checkpoints")["checkpoints"]
+    present = [row for row in rows if row["state"] == "present"]
+    policies = [row["policy"] for row in present]
+    policy = max(policies, key=policies.count)
+    newest = max(
+        (row for row in present if row["policy"] == policy), key=lambda row: row["agent_steps"]
+    )
+    weights = run / newest["key"] / "weights.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.unlink()  # a ghost may share the file: its own link keeps the right bytes
+    weights.write_bytes(data)
+    return str(policy)
 
 
 def test_a_run_directory_in_use_is_refused_with_the_pid(arena: Command, run_dir: Path) -> None:

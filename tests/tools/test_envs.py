@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-
-from populations.commands.main import main
 
 ASSETS = Path(__file__).parents[1] / "assets"
 
 
 def run(*arguments: str) -> int:
+    (script,) = entry_points(group="console_scripts", name="arena")
+    main = script.load()
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     code = caught.value.code

@@ -16,6 +16,7 @@ from arena.envs.base import BatchedEnv, Turn
 from arena.envs.facts import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.registry import make_environment
+from arena.envs.spaces import first_action, num_actions
 from arena.envs.spec import EnvironmentSpec
 
 ASSETS = str(Path(__file__).parents[2] / "assets")
@@ -130,7 +131,7 @@ def play_batched(
 def random_actions(made: Made, turn: Turn, generator: torch.Generator) -> dict[str, torch.Tensor]:
     actions = {}
     for name, group in turn.groups.items():
-        number = int(made.spec.agent_specs[name].action["n"])  # type: ignore[call-overload]
+        number = num_actions(made.spec.agent_specs[name].action)
         draws = torch.rand((*group.agent_index.shape, number), generator=generator)
         if group.action_mask is not None:
             draws[~group.action_mask] = -1.0
@@ -208,7 +209,7 @@ class Replay:
                 action=recorded.action,
             )
         )
-        return recorded.action + int(specs.action["start"])  # type: ignore[call-overload]
+        return recorded.action + first_action(specs.action)
 
     def _end(self, agent: str, observation: Any, *, terminated: bool) -> None:
         if terminated:

@@ -3,19 +3,19 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.config import InfoOutcome, Outcome, ThresholdOutcome
-from arena.envs.outcome import Score, make_outcome, pairwise_scores
+from arena.envs.outcome import Score, Sides, make_outcome, pairwise_scores
 from arena.errors import ConfigError, EnvironmentFault
 
-TWO = {"a": ("a",), "b": ("b",)}
-TEAMS = {"predators": ("p_0", "p_1"), "prey": ("q",)}
-THREE = {"a": ("a",), "b": ("b",), "c": ("c",)}
+TWO: Sides = {"a": ("a",), "b": ("b",)}
+TEAMS: Sides = {"predators": ("p_0", "p_1"), "prey": ("q",)}
+THREE: Sides = {"a": ("a",), "b": ("b",), "c": ("c",)}
 
 
-def made(outcome: Outcome, sides: dict[str, tuple[str, ...]], *, assets: str = "") -> Score:
+def made(outcome: Outcome, sides: Sides, *, assets: str = "") -> Score:
     agents = tuple(agent for members in sides.values() for agent in members)
     return make_outcome(outcome, sides=sides, agents=agents, launch_directory=assets)
 
@@ -43,6 +43,7 @@ def test_more_sides_are_scored_pairwise() -> None:
     assert score({"a": 3.0, "b": 2.0, "c": 1.0}, {}) == (1.0, 0.5, 0.0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=6))
 def test_scores_are_shares_of_all_pairs(values: list[int]) -> None:
     scores = pairwise_scores([float(value) for value in values])
@@ -121,7 +122,7 @@ def test_cooperation_has_no_score(outcome: Outcome, assets: str) -> None:
     ],
 )
 def test_wrong_outcomes_are_refused_when_made(
-    outcome: Outcome, sides: dict[str, tuple[str, ...]], text: str, assets: str
+    outcome: Outcome, sides: Sides, text: str, assets: str
 ) -> None:
     with pytest.raises(ConfigError, match=text):
         made(outcome, sides, assets=assets)

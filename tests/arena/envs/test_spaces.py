@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 import torch
 from gymnasium import spaces
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -70,6 +70,7 @@ def test_actions_must_be_discrete() -> None:
         num_actions(describe(spaces.Box(0, 1, (2,))))
 
 
+@settings(deadline=None)
 @given(
     hnp.arrays(
         dtype=st.sampled_from([np.int8, np.uint8, np.int32, np.float32, np.bool_]),
@@ -94,6 +95,7 @@ def test_flattening_is_undone(values: npt.NDArray[Any]) -> None:
         np.testing.assert_array_equal(undone[1], values)
 
 
+@settings(deadline=None)
 @given(n=st.integers(1, 9), start=st.integers(-5, 5), data=st.data())
 def test_discrete_is_one_hot(n: int, start: int, data: st.DataObject) -> None:
     layout = layout_of(spaces.Discrete(n, start=start))
