@@ -48,10 +48,10 @@ class ScriptedTurns(AECEnv):  # type: ignore[misc]
         self._spaces: dict[str, Any] = {a: spaces.Box(0.0, 100.0, (3,)) for a in agents}
         self._actions: dict[str, Any] = {a: spaces.Discrete(NUM_ACTIONS) for a in agents}
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
+    def observation_space(self, agent: str) -> Any:
         return self._spaces[agent]
 
-    def action_space(self, agent: str) -> spaces.Space[Any]:
+    def action_space(self, agent: str) -> Any:
         return self._actions[agent]
 
     def reset(self, seed: int | None = None, options: object = None) -> None:
@@ -330,10 +330,10 @@ class ScriptedParallel(ParallelEnv):  # type: ignore[misc]
         self._spaces = {a: spaces.Box(0.0, 100.0, (3,), np.float32) for a in agents}
         self._actions = {a: spaces.Discrete(NUM_ACTIONS) for a in agents}
 
-    def observation_space(self, agent: str) -> spaces.Space[Any]:
+    def observation_space(self, agent: str) -> Any:
         return self._spaces[agent]
 
-    def action_space(self, agent: str) -> spaces.Space[Any]:
+    def action_space(self, agent: str) -> Any:
         return self._actions[agent]
 
     def close(self) -> None:

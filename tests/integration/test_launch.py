@@ -124,14 +124,14 @@ def test_the_learning_rate_in_use_after_an_exploit_is_the_explored_one(
     assert exploits, "policies differ in their learning rates, so somebody is behind"
     with JournalReader(run_dir / "journal.db") as reader:
         rows = reader.assignments(statuses=("finished",), kind="train")
-    in_use = {}
+    in_use: dict[tuple[str, int], float] = {}
     for row in rows:
         assert isinstance(row.message, Train)
         for trainee in row.message.trainees:
             if row.agent_steps:
-                used = row.metrics["optimizer/learning_rate"]
-                assert used == pytest.approx(trainee.hyperparameters["learning_rate"], rel=1e-6)
-                in_use[trainee.policy, trainee.generation] = used
+                rate = row.metrics["optimizer/learning_rate"]
+                assert rate == pytest.approx(trainee.hyperparameters["learning_rate"], rel=1e-6)
+                in_use[trainee.policy, trainee.generation] = rate
     for event in exploits:
         used = in_use.get((event["subject"], event["generation"]))
         if used is not None:
