@@ -62,6 +62,10 @@ class VersionMismatch(WireError):
     """The other side speaks another protocol version."""
 
 
+class AddressInUse(WireError):
+    """An address cannot be listened on."""
+
+
 class PeerLost(WireError):
     """The other side is gone."""
 

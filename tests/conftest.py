@@ -12,6 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A shared machine may be slow at any moment; how fast code is, benchmarks say.
+settings.register_profile("arena", deadline=None)
+settings.load_profile("arena")
 
 MARKER = "ARENA_TEST_RUN"
 GRACE_S = 5.0

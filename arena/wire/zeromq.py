@@ -15,7 +15,7 @@ import time
 
 import zmq
 
-from arena.errors import WireError
+from arena.errors import AddressInUse
 from arena.types import LearnerId
 from arena.wire.address import check_endpoint, remove_socket
 from arena.wire.codec import MAX_FRAME_BYTES, NUM_FRAMES
@@ -53,7 +53,7 @@ class ZmqControllerTransport:
 
         Raises:
             ConfigError: If the endpoint could be reached from elsewhere.
-            WireError: If the address is in use or cannot be listened on.
+            AddressInUse: If the address is in use or cannot be listened on.
         """
         endpoint = check_endpoint(endpoint)
         self._session = ControllerSession(run=run, epoch=epoch)
@@ -63,7 +63,7 @@ class ZmqControllerTransport:
             self._socket.bind(endpoint)
         except zmq.ZMQError as error:
             self._context.destroy(linger=0)
-            raise WireError(f"cannot listen on {endpoint}: {error.strerror}") from error
+            raise AddressInUse(f"cannot listen on {endpoint}: {error.strerror}") from error
         self._endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     @property
