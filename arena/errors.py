@@ -11,6 +11,7 @@ ArenaError
 ├── WireError
 │   ├── DecodeError
 │   ├── VersionMismatch
+│   ├── AddressInUse           nobody else may listen there (exit 4)
 │   └── PeerLost
 └── ExportError
 """

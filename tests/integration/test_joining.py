@@ -1,0 +1,116 @@
+"""Other ways into a run: a learner from outside, a learner inside, another run's weights."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.conftest import ARENA, Command, start
+from tests.integration.test_launch import launch_arguments, processes_of
+from tests.support import wait_until
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
+
+
+def live(run: Path) -> dict[str, Any]:
+    """The live figures of a run; empty before there are any."""
+    path = run / "status.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def test_a_learner_joins_from_outside_works_and_leaves_with_the_run(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    goal = ("stop.agent_steps_per_policy=100000000", "--learners", "1")
+    process = start(launch_arguments(run, *goal))
+    wait_until(lambda: len(live(run).get("learners", [])) == 1, timeout_s=60.0)
+    guest = start(["learner", run / "run.yaml", "--connect", live(run)["endpoint"]])
+
+    def works() -> bool:
+        slots = {row["slot"]: row for row in live(run)["learners"]}
+        return None in slots and slots[None]["progress"] > 0
+
+    wait_until(works, timeout_s=60.0)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    guest.communicate(timeout=30)
+    assert (process.returncode, guest.returncode) == (130, 0)
+    arena("verify", run)
+    wait_until(lambda: not processes_of(run), timeout_s=2.0)
+    finished = [
+        event
+        for event in arena_json("league", run, "events")["events"]
+        if event["kind"] == "train_assigned" and event["slot"] is None
+    ]
+    assert finished
+
+
+def test_a_learner_set_up_for_another_run_is_refused(arena: Command, tmp_path: Path) -> None:
+    runs = [tmp_path / name for name in ("mine", "theirs")]
+    arena(*launch_arguments(runs[1], "stop.agent_steps_per_policy=500"))
+    process = start(
+        launch_arguments(runs[0], "stop.agent_steps_per_policy=100000000", "--learners", "1")
+    )
+    wait_until(lambda: "endpoint" in live(runs[0]), timeout_s=60.0)
+    endpoint = live(runs[0])["endpoint"]
+    guest = start(["learner", runs[1] / "run.yaml", "--connect", endpoint])
+    guest.communicate(timeout=60)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert guest.returncode == 2
+
+
+def test_inline_is_the_same_run_in_one_process(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    steps = "stop.agent_steps_per_policy=3000"
+    process = start(launch_arguments(run, "launcher=inline", steps))
+    wait_until(lambda: bool(live(run).get("learners")), timeout_s=60.0)
+    pids = {row["pid"] for row in live(run)["learners"]}
+    process.communicate(timeout=100)
+    assert process.returncode == 0
+    assert pids == {process.pid}
+    assert arena_json("league", run, "status")["state"] == "finished"
+    arena("verify", run)
+
+
+def test_policies_start_from_another_runs_weights_with_counters_at_zero(
+    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    steps = "stop.agent_steps_per_policy=3000"
+    arena(*launch_arguments(first, steps))
+    source = f"{first}:player/p001"
+    line = next(
+        row
+        for row in arena_json("league", first)["populations"]["player"]
+        if row["player"] == "player/p001"
+    )
+    arena(*launch_arguments(second, steps, "--init-from", source))
+    rows = arena_json("league", second, "checkpoints")["ghosts"]
+    zero = [row for row in rows if row["agent_steps"] == 0]
+    assert {row["weights_digest"] for row in zero} == {line["weights"]}
+    assert len(zero) == 3
+    assert source in (second / "run.yaml").read_text()
+    arena("verify", second)
+
+
+def test_init_from_a_player_that_does_not_fit_creates_nothing(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    done = subprocess.run(
+        [*ARENA, "launch", "tictactoe", "--init-from", "bot:random", "--run-dir", str(run)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "has no weights" in done.stderr
+    assert not run.exists()
