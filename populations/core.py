@@ -308,10 +308,6 @@ class Launcher(Protocol):
         """End a slot's learner at once; nothing happens if there is none."""
         ...
 
-    def terminate(self, slot: int) -> None:
-        """Ask a slot's learner to end with everything saved."""
-        ...
-
     def running(self) -> Mapping[int, int]:
         """Process ids by slot."""
         ...

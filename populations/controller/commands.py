@@ -29,10 +29,9 @@ class StartLearner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillLearner:
-    """End the process in a slot: at once, or (``gently``) by SIGTERM."""
+    """End the process in a slot at once."""
 
     slot: int
-    gently: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

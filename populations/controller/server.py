@@ -212,10 +212,7 @@ class Server:
             case StartLearner():
                 self._launcher.start(command.slot, command.populations)
             case KillLearner():
-                if command.gently:
-                    self._launcher.terminate(command.slot)
-                else:
-                    self._launcher.kill(command.slot)
+                self._launcher.kill(command.slot)
             case FitRatings():
                 self._pending.append(self._worker.submit(_fit, command.fit))
             case LinkGhosts():

@@ -110,11 +110,6 @@ class ControllerState:
         """Whether the environment has one side, so that nobody has an opponent."""
         return len(self.setup.sides) == 1
 
-    @property
-    def slot_of(self) -> dict[LearnerId, int]:
-        """The slot of each learner that the launcher started."""
-        return {slot.learner: i for i, slot in enumerate(self.slots) if slot.learner is not None}
-
     def held(self) -> dict[AssignmentId, LearnerId]:
         """Which learner has which open assignment."""
         return {

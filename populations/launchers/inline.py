@@ -35,11 +35,6 @@ class InlineLauncher:
             self._learner.join()
             self._learner = None
 
-    def terminate(self, slot: int) -> None:
-        """Ask the thread to end."""
-        if self._learner is not None:
-            self._learner.stop()
-
     def running(self) -> Mapping[int, int]:
         """This process, while the thread runs."""
         return {0: os.getpid()} if self._learner is not None else {}

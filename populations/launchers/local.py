@@ -37,11 +37,6 @@ class LocalLauncher:
         if process is not None:
             process.kill()
 
-    def terminate(self, slot: int) -> None:
-        """Ask a slot's process to end."""
-        if slot in self._processes:
-            self._processes[slot].terminate()
-
     def running(self) -> Mapping[int, int]:
         """Process ids by slot."""
         return {slot: process.pid for slot, process in self._processes.items()}

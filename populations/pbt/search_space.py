@@ -169,11 +169,14 @@ def validate_search_space(
     for name in space:
         if name not in names:
             raise ConfigError(f"{key}.{name}: no such hyperparameter{nearest(name, names)}")
-    parse_search_space(space, start=start, key=key)
+    try:
+        optuna_distributions(space, start=start, key=key)
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from error
 
 
 def optuna_distributions(
-    space: SearchSpace, *, start: Mapping[str, float]
+    space: SearchSpace, *, start: Mapping[str, float], key: str = "search_space"
 ) -> dict[str, BaseDistribution]:
     """The same as Optuna's distributions; those with ``complement`` are about 1 - x.
 
@@ -182,7 +185,7 @@ def optuna_distributions(
     """
     return {
         name: _optuna_distribution(dimension)
-        for name, dimension in parse_search_space(space, start=start).items()
+        for name, dimension in parse_search_space(space, start=start, key=key).items()
     }
 
 

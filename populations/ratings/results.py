@@ -1,51 +1,15 @@
-"""Results as rating models take them: from tallies, merged, and what win rates they show."""
+"""Results as rating models take them: merged, and checked."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-from arena.types import Entrant, Seat
+from arena.types import Entrant
 from populations.core import E, Result
-from populations.types import TallyRow
 
 Rated = tuple[str, Entrant]
 """Population and entrant: ``bot:random`` among predators is not ``bot:random`` among prey."""
-
-
-def evaluation_results(
-    rows: Iterable[TallyRow], *, seats: Sequence[Seat]
-) -> tuple[Result[Rated], ...]:
-    """Merge what evaluation tallies say; training tallies are left out.
-
-    Args:
-        rows: Committed tallies, in any order.
-        seats: The environment's seats, which say whose population's scale an entrant is on.
-
-    Returns:
-        One result for each pair of entrants and seats that met.
-    """
-    results = []
-    for row in rows:
-        if row.kind != "evaluate":
-            continue
-        for pair in row.tally.pairs:
-            first, second = (
-                (seats[seat].population, row.tally.entrants[seat])
-                for seat in (pair.first, pair.second)
-            )
-            if first != second:
-                results.append(
-                    Result(
-                        first=first,
-                        second=second,
-                        seats=(pair.first, pair.second),
-                        wins=pair.wins,
-                        draws=pair.draws,
-                        losses=pair.losses,
-                    )
-                )
-    return merge_results(results)
 
 
 def merge_results(results: Iterable[Result[E]]) -> tuple[Result[E], ...]:

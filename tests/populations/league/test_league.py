@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
+from populations.league.league import League
+from populations.types import TallyRow
+
+BOT, WEIGHTS = Entrant("bot:random"), Entrant("a" * 64)
+SEATS = tuple(
+    Seat(name=name, side=name, population=population, agents=(name,))
+    for name, population in (("hunter", "predator"), ("runner", "prey"))
+)
+
+
+def row(
+    kind: Literal["train", "evaluate"], first: Entrant, second: Entrant, *outcome: int
+) -> TallyRow:
+    wins, draws, losses = outcome
+    return TallyRow(
+        sequence=1,
+        assignment_id=AssignmentId(1),
+        kind=kind,
+        tally=Tally(
+            entrants=(first, second),
+            matches=sum(outcome),
+            pairs=(PairScore(first=0, second=1, wins=wins, draws=draws, losses=losses),),
+            return_sum=(0.0, 0.0),
+            return_sum_of_squares=(0.0, 0.0),
+            length_sum=0,
+        ),
+    )
+
+
+def fold(rows: list[TallyRow], seats: tuple[Seat, ...]) -> League:
+    league = League(seats=seats, half_life_matches=1e12)
+    for sequence, tally in enumerate(rows, start=1):
+        league.add_tally(replace(tally, sequence=sequence))
+    return league
+
+
+def test_only_evaluation_counts_and_each_population_has_its_own_scale() -> None:
+    rows = [
+        row("train", BOT, WEIGHTS, 100, 0, 0),
+        row("evaluate", BOT, WEIGHTS, 1, 2, 3),
+        row("evaluate", BOT, WEIGHTS, 10, 20, 30),
+        row("evaluate", BOT, BOT, 7, 0, 1),
+    ]
+    league = fold(rows, SEATS)
+    predator, prey = ("predator", BOT), ("prey", BOT)
+    assert league.results == {
+        (predator, ("prey", WEIGHTS), (0, 1)): [11, 22, 33],
+        (predator, prey, (0, 1)): [7, 0, 1],
+    }
+    assert {rated: record.matches for rated, record in league.records.items()} == {
+        predator: 74,
+        prey: 8,
+        ("prey", WEIGHTS): 66,
+    }
+    assert league.payoff.record(BOT, WEIGHTS).wins == 100
+    assert league.last_evaluation_sequence == 4
+
+
+def test_one_player_against_itself_is_no_result() -> None:
+    seats = tuple(Seat(name=name, side=name, population="player", agents=(name,)) for name in "xy")
+    assert fold([row("evaluate", WEIGHTS, WEIGHTS, 3, 0, 1)], seats).results == {}
+
+
+def test_in_cooperation_no_seat_is_better_than_the_other() -> None:
+    seats = tuple(
+        Seat(name=name, side="team", population="agent", agents=("agent_0",))
+        for name in ("home", "away")
+    )
+    league = fold([row("evaluate", BOT, WEIGHTS, 3, 0, 1)], seats)
+    assert league.results == {(("agent", BOT), ("agent", WEIGHTS), (0, 0)): [3, 0, 1]}
