@@ -94,8 +94,9 @@ def _start(
     weights = find_initial_weights(run_file, init_from) if init_from is not None else {}
     target.mkdir(parents=True, exist_ok=True)
     with RunLock(target):
-        if force:
-            clear_run(target)
+        if has_run(target) and not force:
+            raise ConfigError(f"{target} holds a run by now: somebody else was faster")
+        clear_run(target)
         create_run(target, run_file, initial_weights=weights, utc=utc_now())
         _serve(target, changes={}, json_=json_)
 

@@ -23,7 +23,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     """Let PBT decide about a policy if its own clock says that it is ready.
 
     A policy that is ready but about which too little is known stays ready, trains on, and is asked
-    about again when its next assignment ends.
+    about again when its next assignment ends. In the final matches nobody changes any more.
     """
     pbt = state.config.pbt
     ready = is_ready(
@@ -31,7 +31,7 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
         ready_agent_steps=pbt.ready_agent_steps,
         warm_up_agent_steps=pbt.warm_up_agent_steps,
     )
-    if not ready or pbt.exploit == "none" or state.phase != "training":
+    if not ready or pbt.exploit == "none" or state.phase == "evaluating":
         return
     policy = state.tables.policies[policy.policy]
     ratings = Ratings(state.tables.ratings.get(policy.population))

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from arena.checkpoints.manifest import Manifest, ghost_key
 from arena.types import AssignmentId, LearnerId, PolicyId, ghost_id
-from arena.wire.messages import Acknowledge, Failed, Finished, Published, Train, Trainee
+from arena.wire.messages import Acknowledge, Failed, Finished, Train, Trainee
 from populations.controller import evolving, staffing
+from populations.controller.believing import problem, published_by
 from populations.controller.commands import (
     LinkGhosts,
     RemoveCheckpoints,
@@ -33,20 +34,20 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     row = _open_row(state, tx, event.learner, finished.assignment_id, finished.attempt)
     if row is None:
         return
-    problem = _problem(row, finished, event.manifests)
-    if problem is not None:
+    fault = problem(row.message, finished, manifests=event.manifests, seats=state.setup.seats)
+    if fault is not None:
         failed = Failed(
             assignment_id=finished.assignment_id,
             attempt=finished.attempt,
             kind="error",
-            reason=f"what the learner sent does not fit its assignment: {problem}",
+            reason=f"what the learner sent does not fit its assignment: {fault}",
         )
         _fail_row(state, tx, row, failed)
         return
     staffing.settle(state, event.learner)
     trained = sum(
         event.manifests[published.checkpoint.key].agent_steps - trainee.agent_steps
-        for trainee, published in _trainees(row, finished)
+        for trainee, published in published_by(row.message, finished)
     )
     matches = sum(tally.matches for tally in finished.tallies)
     for tally in finished.tallies:
@@ -71,7 +72,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     if row.kind == "train":
         if trained:
             tx.count(training_s=finished.duration_s, training_assignments=1)
-        for trainee, published in _trainees(row, finished):
+        for trainee, published in published_by(row.message, finished):
             manifest = event.manifests[published.checkpoint.key]
             _advance_policy(state, tx, row, finished, trainee, published.checkpoint.key, manifest)
     else:
@@ -101,36 +102,6 @@ def _open_row(
     if row is None or not held or row.attempt != attempt:
         return None
     return row
-
-
-def _trainees(row: AssignmentRow, finished: Finished) -> list[tuple[Trainee, Published]]:
-    message = row.message
-    if not isinstance(message, Train):
-        return []
-    by_policy = {published.policy: published for published in finished.checkpoints}
-    return [(trainee, by_policy[trainee.policy]) for trainee in message.trainees]
-
-
-def _problem(row: AssignmentRow, finished: Finished, manifests: dict[str, Manifest]) -> str | None:
-    """Why a Finished cannot be believed, or None."""
-    expected = (
-        [trainee.policy for trainee in row.message.trainees]
-        if isinstance(row.message, Train)
-        else []
-    )
-    if sorted(published.policy for published in finished.checkpoints) != sorted(expected):
-        return f"it has checkpoints of {[p.policy for p in finished.checkpoints]}, not {expected}"
-    for trainee, published in _trainees(row, finished):
-        manifest = manifests[published.checkpoint.key]
-        facts = (manifest.policy, manifest.generation)
-        if facts != (trainee.policy, trainee.generation):
-            return f"the checkpoint {published.checkpoint.key} says it is {facts}"
-        if (
-            manifest.agent_steps < trainee.agent_steps
-            or manifest.learner_updates < trainee.learner_updates
-        ):
-            return f"the counters of {published.checkpoint.key} fell"
-    return None
 
 
 def _advance_policy(

@@ -44,7 +44,7 @@ def create_run(
 ) -> None:
     """Make a run's directory, run.yaml, and the journal with its initial policies.
 
-    run.yaml comes last: a directory without it is no run, and may be made again.
+    run.yaml comes last: without it nothing goes on, and ``--force`` makes the run anew.
 
     Args:
         run_dir: Empty, but for the lock that the caller holds.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -108,6 +109,7 @@ class Server:
         self._on_commit = on_commit
         self._on_status = on_status
         self._clock = clock
+        self._host = socket.gethostname()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-worker")
         self._pending: list[Future[Event]] = []
         self._stop_reasons: list[str] = []
@@ -187,6 +189,8 @@ class Server:
                 logger.warning("learner %s sent a controller's message", learner)
 
     def _slot_of(self, hello: Hello) -> int | None:
+        if hello.host != self._host:
+            return None
         pids = {pid: slot for slot, pid in self._launcher.running().items()}
         return pids.get(hello.pid)
 
