@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from populations.controller.state import ControllerState
 
 MATCHES_PER_ASSIGNMENT = 128
-FINAL_MATCHES = 256
+FINAL_MATCHES = 384
 MAX_RIVAL_POLICIES = 3
 
 
