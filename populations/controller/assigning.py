@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +13,9 @@ from populations.controller.commands import SendMessage
 from populations.controller.learners import Held, Learner
 from populations.controller.opponents import draw_seatings
 from populations.controller.pairings import draw_pairings, stalest, unfinished
+from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
-from populations.league.standings import Ratings
 from populations.types import AssignmentRow, PolicyRow
-
-if TYPE_CHECKING:
-    from populations.controller.state import ControllerState
 
 QUEUED_PER_LEARNER = 1
 DEADLINE_S = 600.0
@@ -126,7 +122,7 @@ def _explain(
 def _decide(state: ControllerState, tx: Transaction, learner: Learner) -> AssignmentRow | None:
     """A new assignment for a learner, or None if there is nothing for it to do now."""
     if state.phase == "evaluating":
-        focus = next(iter(final_evaluations(state)), None)
+        focus = next(iter(unfinished(state)), None)
         return _evaluate(state, tx, focus) if focus is not None else None
     if _evaluation_is_due(state):
         focus = stalest(state)
@@ -240,15 +236,3 @@ def _evaluate(state: ControllerState, tx: Transaction, focus: PolicyRow) -> Assi
         seed=assignment_seed(state, assignment_id),
     )
     return _new_row(state, tx, message)
-
-
-def final_evaluations(state: ControllerState) -> list[PolicyRow]:
-    """Policies whose last checkpoint has yet to play its final matches, and is not at it."""
-    return unfinished(state)
-
-
-def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
-    """Lower end of the interval of a policy's rating."""
-    digest = state.league.standing_weights(policy, state.tables)
-    interval = Ratings(state.tables.ratings.get(policy.population)).interval(digest)
-    return interval[1] if interval is not None else None

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.pbt.scheduler import next_mark
 from populations.types import PolicyRow
-
-if TYPE_CHECKING:
-    from populations.controller.state import ControllerState
 
 FIXED_AGENT_STEPS = 16384
 MIN_EPISODES_PER_ENVIRONMENT = 2.0

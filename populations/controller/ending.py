@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from populations.controller import assigning
 from populations.controller.commands import EndRun, KillLearner
+from populations.controller.pairings import unfinished
+from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
-from populations.types import RunState
-
-if TYPE_CHECKING:
-    from populations.controller.state import ControllerState
+from populations.league.standings import Ratings
+from populations.types import PolicyRow, RunState
 
 
 def advance(state: ControllerState, tx: Transaction) -> None:
@@ -56,7 +54,7 @@ def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
 def _reached_rating(state: ControllerState, rating: float) -> bool:
     reached: set[str] = set()
     for row in state.tables.policies.values():
-        bound = assigning.lower_bound(state, row)
+        bound = lower_bound(state, row)
         if bound is not None and bound >= rating:
             reached.add(row.population)
     return reached == set(state.setup.populations)
@@ -66,7 +64,7 @@ def _is_evaluated(state: ControllerState) -> bool:
     nothing_open = not state.tables.assignments
     return (
         nothing_open
-        and not assigning.final_evaluations(state)
+        and not unfinished(state)
         and not state.fitting
         and not state.ratings_are_stale()
     )
@@ -85,3 +83,10 @@ def _end(state: ControllerState, tx: Transaction) -> None:
     tx.put(replace(state.tables.run, state=ended, reason=state.reason))
     tx.add_event(f"run_{ended}", reason=state.reason)
     tx.commands.append(EndRun())
+
+
+def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
+    """Lower end of the interval of a policy's rating."""
+    digest = state.league.standing_weights(policy, state.tables)
+    interval = Ratings(state.tables.ratings.get(policy.population)).interval(digest)
+    return interval[1] if interval is not None else None

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
 
 from arena.types import PolicyId
 from arena.wire.messages import Train
+from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.core import ExploitDonor, Exploration, ExploreOwn, Member, NotReady
 from populations.league.standings import Ratings
 from populations.pbt.scheduler import is_ready
 from populations.types import Json, PolicyRow
-
-if TYPE_CHECKING:
-    from populations.controller.state import ControllerState
 
 LEARNING_RATE = "learning_rate"
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from arena.matches.seating import seatings_for
 from arena.types import Entrant, Player, PlayerId, Seating, WeightsRef, trainee_entrant
+from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.core import Candidate, OpponentRequest
 from populations.types import PolicyRow
-
-if TYPE_CHECKING:
-    from populations.controller.state import ControllerState
 
 
 def draw_seatings(

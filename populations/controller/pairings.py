@@ -7,18 +7,15 @@ other policies, a ghost), so that every match tells something about the newcomer
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from arena.matches.seating import pair_seatings
 from arena.types import RANDOM_BOT, Entrant, Player, PlayerId, Seating
 from arena.wire.messages import Evaluate, Pairing
+from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.types import PolicyRow
-
-if TYPE_CHECKING:
-    from populations.controller.state import ControllerState
 
 MATCHES_PER_ASSIGNMENT = 128
 FINAL_MATCHES = 384

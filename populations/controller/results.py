@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from arena.checkpoints.manifest import Manifest, ghost_key
 from arena.types import AssignmentId, LearnerId, PolicyId, ghost_id
 from arena.wire.messages import Acknowledge, Failed, Finished, Train, Trainee
-from populations.controller import evolving, staffing
+from populations.controller import evolving
 from populations.controller.believing import problem, published_by
 from populations.controller.commands import (
     LinkGhosts,
@@ -17,12 +16,10 @@ from populations.controller.commands import (
     WriteMetrics,
 )
 from populations.controller.events import AssignmentFailed, AssignmentFinished
+from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.storage.store import retained
 from populations.types import AssignmentRow, CheckpointRow, GhostRow, PolicyRow, TallyRow
-
-if TYPE_CHECKING:
-    from populations.controller.state import ControllerState
 
 MAX_FAILURES = 3
 SMOOTHING = 0.5
@@ -44,7 +41,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         )
         _fail_row(state, tx, row, failed)
         return
-    staffing.settle(state, event.learner)
+    state.settle(event.learner)
     trained = sum(
         event.manifests[published.checkpoint.key].agent_steps - trainee.agent_steps
         for trainee, published in published_by(row.message, finished)

@@ -57,6 +57,7 @@ from populations.controller.events import (
     Ticked,
 )
 from populations.controller.live import LiveFigures
+from populations.controller.machine import handle
 from populations.controller.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
@@ -199,7 +200,7 @@ class Server:
         if self._ended:
             return
         now = Now(monotonic_s=self._clock(), utc=utc_now())
-        tx = self._state.handle(event, now)
+        tx = handle(self._state, event, now)
         if tx.rows:
             self._journal.commit(tx.rows)
             self._on_commit(tx.rows)

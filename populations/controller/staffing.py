@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from arena.types import LearnerId
@@ -12,10 +10,8 @@ from populations.controller import results
 from populations.controller.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.events import LearnerJoined
 from populations.controller.learners import Learner, forgive, overdue
+from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
-
-if TYPE_CHECKING:
-    from populations.controller.state import ControllerState
 
 
 def staff(state: ControllerState, tx: Transaction) -> None:
@@ -160,10 +156,3 @@ def _plan_restart(state: ControllerState, tx: Transaction, slot_index: int) -> N
     jitter = float(np.random.default_rng(seed).random())
     slot = state.slots[slot_index]
     slot.backoff(now_s=tx.now.monotonic_s, patience=state.patience, jitter=jitter)
-
-
-def settle(state: ControllerState, learner_id: LearnerId) -> None:
-    """A learner did its work: its slot's crashes are no longer in a row."""
-    learner = state.learners[learner_id]
-    if learner.slot is not None:
-        state.slots[learner.slot].crashes = 0

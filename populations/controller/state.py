@@ -1,39 +1,22 @@
-"""The controller as a pure state machine: an event comes in, a transaction comes out.
+"""What the controller knows: the journal's rows, what follows from them, and who is there.
 
-No socket, clock, file or global random. The server commits the transaction's rows and then, and
-only then, carries out its commands; so whatever was acknowledged or sent is in the journal.
+Data, and what is said of it in one line. `populations.controller.machine` changes it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from arena.config import LearnerSetup
 from arena.types import AssignmentId, LearnerId, WeightsRef
-from arena.wire.messages import Refuse, Stop
+from arena.wire.messages import Stop
 from populations.config import RunConfig
-from populations.controller import assigning, ending, results, staffing
-from populations.controller.commands import FitRatings, LinkGhosts, RemoveCheckpoints, SendMessage
+from populations.controller.commands import FitRatings, SendMessage
 from populations.controller.events import (
-    AssignmentFailed,
-    AssignmentFinished,
-    CheckpointsRemoved,
-    ControllerStarted,
-    Event,
-    GhostsLinked,
-    HeartbeatReceived,
-    LearnerExited,
-    LearnerJoined,
-    LearnerLeft,
-    LearnerUnreachable,
     Now,
-    RatingsFitted,
-    StopRequested,
-    StrangerSpoke,
-    Ticked,
 )
 from populations.controller.learners import Learner, Patience, Slot
 from populations.controller.slots import make_slots
@@ -131,71 +114,6 @@ class ControllerState:
         tx.count(decisions=1)
         return np.random.default_rng(np.random.SeedSequence([self.config.seed, 0, number]))
 
-    def handle(self, event: Event, now: Now) -> Transaction:
-        """Take in one event; what it changes is in memory when this returns."""
-        tx = Transaction(tables=self.tables, now=now)
-        self._take_in(event, tx)
-        if self.phase != "over":
-            ending.advance(self, tx)
-            staffing.staff(self, tx)
-            assigning.fill(self, tx)
-        if tx.rows:
-            tx.put(replace(self.tables.run, elapsed_s=self.elapsed_s(now)))
-        return tx
-
-    def _take_in(self, event: Event, tx: Transaction) -> None:
-        match event:
-            case ControllerStarted():
-                self._start(tx)
-            case LearnerJoined():
-                staffing.join(self, tx, event)
-            case HeartbeatReceived():
-                learner = self.learners.get(event.learner)
-                if learner is not None:
-                    learner.hear(event.heartbeat, now_s=tx.now.monotonic_s)
-            case AssignmentFinished():
-                results.finish(self, tx, event)
-            case AssignmentFailed():
-                results.fail(self, tx, event)
-            case LearnerLeft():
-                staffing.lose(self, tx, event.learner, reason=f"left: {event.reason}")
-            case LearnerUnreachable():
-                reason = "an assignment could not be sent to it"
-                staffing.lose(self, tx, event.learner, reason=reason, crash=True)
-            case LearnerExited():
-                staffing.exit_slot(self, tx, slot_index=event.slot, code=event.code)
-            case StrangerSpoke():
-                message = Refuse(reason="fenced: this learner was given up, or is of another epoch")
-                tx.commands.append(SendMessage(learner=event.learner, message=message))
-            case RatingsFitted():
-                self._take_ratings(tx, event)
-            case GhostsLinked():
-                for player in event.players:
-                    tx.put(replace(self.tables.ghosts[player], linked=True))
-            case CheckpointsRemoved():
-                for key in event.keys:
-                    tx.put(replace(self.tables.checkpoints[key], state="deleted"))
-            case StopRequested():
-                self.stop(tx, reason=event.reason, interrupted=True)
-            case Ticked():
-                staffing.check(self, tx)
-
-    def _start(self, tx: Transaction) -> None:
-        now_s = tx.now.monotonic_s
-        self.started_s = self.last_tick_s = now_s
-        self.elapsed_before_s = self.tables.run.elapsed_s
-        run = self.tables.run
-        tx.put(replace(run, state="running", reason="", epoch=run.epoch + 1))
-        tx.add_event("controller_started", epoch=run.epoch + 1, resumed=run.epoch > 0)
-        unlinked = tuple(ghost for ghost in self.tables.ghosts.values() if not ghost.linked)
-        if unlinked:
-            tx.commands.append(LinkGhosts(ghosts=unlinked))
-        doomed = tuple(row.key for row in self.tables.checkpoints.values() if row.state == "doomed")
-        if doomed:
-            tx.commands.append(RemoveCheckpoints(keys=doomed))
-        self.fitted = min((row.num_tallies for row in self.tables.ratings.values()), default=0)
-        self.refit(tx)
-
     def refit(self, tx: Transaction) -> None:
         """Have ratings fitted if evaluation matches came in since the last fit."""
         if not self.fitting and self.ratings_are_stale():
@@ -206,12 +124,11 @@ class ControllerState:
         """Whether evaluation matches came in since the last fit."""
         return self.league.last_evaluation_sequence > self.fitted
 
-    def _take_ratings(self, tx: Transaction, event: RatingsFitted) -> None:
-        self.fitting = False
-        for row in event.rows:
-            tx.put(row)
-            self.fitted = row.num_tallies
-        self.refit(tx)
+    def settle(self, learner_id: LearnerId) -> None:
+        """A learner did its work: its slot's crashes are no longer in a row."""
+        slot = self.learners[learner_id].slot
+        if slot is not None:
+            self.slots[slot].crashes = 0
 
     def stop(self, tx: Transaction, *, reason: str, interrupted: bool) -> None:
         """Give out nothing more and let learners publish what they have."""

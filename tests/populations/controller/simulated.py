@@ -70,6 +70,7 @@ from populations.controller.events import (
     RatingsFitted,
     Ticked,
 )
+from populations.controller.machine import handle
 from populations.controller.run import initial_policies
 from populations.controller.state import ControllerState, make_state
 from populations.controller.transaction import Transaction
@@ -174,7 +175,7 @@ class World:
 
     def handle(self, event: Event) -> Transaction:
         """Let the controller take an event in, and carry its commands out."""
-        tx = self.state.handle(event, Now(monotonic_s=self.now_s, utc="2026-01-01T00:00:00+00:00"))
+        tx = handle(self.state, event, Now(monotonic_s=self.now_s, utc="2026-01-01T00:00:00+00:00"))
         self.committed += tx.rows
         for command in tx.commands:
             match command:

@@ -1,0 +1,109 @@
+"""The controller as a pure state machine: an event comes in, a transaction comes out.
+
+No socket, clock, file or global random. The server commits the transaction's rows and then, and
+only then, carries out its commands; so whatever was acknowledged or sent is in the journal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arena.wire.messages import Refuse
+from populations.controller import assigning, ending, results, staffing
+from populations.controller.commands import LinkGhosts, RemoveCheckpoints, SendMessage
+from populations.controller.events import (
+    AssignmentFailed,
+    AssignmentFinished,
+    CheckpointsRemoved,
+    ControllerStarted,
+    Event,
+    GhostsLinked,
+    HeartbeatReceived,
+    LearnerExited,
+    LearnerJoined,
+    LearnerLeft,
+    LearnerUnreachable,
+    Now,
+    RatingsFitted,
+    StopRequested,
+    StrangerSpoke,
+    Ticked,
+)
+from populations.controller.state import ControllerState
+from populations.controller.transaction import Transaction
+
+
+def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
+    """Take in one event; what it changes is in memory when this returns."""
+    tx = Transaction(tables=state.tables, now=now)
+    _take_in(state, event, tx)
+    if state.phase != "over":
+        ending.advance(state, tx)
+        staffing.staff(state, tx)
+        assigning.fill(state, tx)
+    if tx.rows:
+        tx.put(replace(state.tables.run, elapsed_s=state.elapsed_s(now)))
+    return tx
+
+
+def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
+    match event:
+        case ControllerStarted():
+            _start(state, tx)
+        case LearnerJoined():
+            staffing.join(state, tx, event)
+        case HeartbeatReceived():
+            learner = state.learners.get(event.learner)
+            if learner is not None:
+                learner.hear(event.heartbeat, now_s=tx.now.monotonic_s)
+        case AssignmentFinished():
+            results.finish(state, tx, event)
+        case AssignmentFailed():
+            results.fail(state, tx, event)
+        case LearnerLeft():
+            staffing.lose(state, tx, event.learner, reason=f"left: {event.reason}")
+        case LearnerUnreachable():
+            reason = "an assignment could not be sent to it"
+            staffing.lose(state, tx, event.learner, reason=reason, crash=True)
+        case LearnerExited():
+            staffing.exit_slot(state, tx, slot_index=event.slot, code=event.code)
+        case StrangerSpoke():
+            message = Refuse(reason="fenced: this learner was given up, or is of another epoch")
+            tx.commands.append(SendMessage(learner=event.learner, message=message))
+        case RatingsFitted():
+            _take_ratings(state, tx, event)
+        case GhostsLinked():
+            for player in event.players:
+                tx.put(replace(state.tables.ghosts[player], linked=True))
+        case CheckpointsRemoved():
+            for key in event.keys:
+                tx.put(replace(state.tables.checkpoints[key], state="deleted"))
+        case StopRequested():
+            state.stop(tx, reason=event.reason, interrupted=True)
+        case Ticked():
+            staffing.check(state, tx)
+
+
+def _start(state: ControllerState, tx: Transaction) -> None:
+    now_s = tx.now.monotonic_s
+    state.started_s = state.last_tick_s = now_s
+    state.elapsed_before_s = state.tables.run.elapsed_s
+    run = state.tables.run
+    tx.put(replace(run, state="running", reason="", epoch=run.epoch + 1))
+    tx.add_event("controller_started", epoch=run.epoch + 1, resumed=run.epoch > 0)
+    unlinked = tuple(ghost for ghost in state.tables.ghosts.values() if not ghost.linked)
+    if unlinked:
+        tx.commands.append(LinkGhosts(ghosts=unlinked))
+    doomed = tuple(row.key for row in state.tables.checkpoints.values() if row.state == "doomed")
+    if doomed:
+        tx.commands.append(RemoveCheckpoints(keys=doomed))
+    state.fitted = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
+    state.refit(tx)
+
+
+def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted) -> None:
+    state.fitting = False
+    for row in event.rows:
+        tx.put(row)
+        state.fitted = row.num_tallies
+    state.refit(tx)
