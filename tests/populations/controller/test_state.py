@@ -11,10 +11,12 @@ from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller.events import (
     AssignmentFailed,
     LearnerExited,
+    Now,
     StopRequested,
     Ticked,
 )
 from populations.controller.state import make_state
+from populations.controller.transaction import Transaction
 from populations.storage.tables import Tables
 from populations.types import (
     AssignmentRow,
@@ -370,3 +372,16 @@ def test_assignment_ids_are_never_given_twice() -> None:
     ]
     assert len(finished) == len(set(finished))
     assert AssignmentId(1) in finished
+
+
+def test_every_decision_draws_anew_and_a_resumed_run_draws_what_it_would_have_drawn() -> None:
+    world = make_world()
+    now = Now(monotonic_s=0.0, utc="")
+    tx = Transaction(tables=world.state.tables, now=now)
+    drawn = [float(world.state.draw(tx).random()) for _ in range(3)]
+    assert len(set(drawn)) == 3
+    assert world.state.tables.run.decisions == 3
+    resumed = make_state(world.state.config, world.setup, fold([*world.committed, *tx.rows]))
+    again = Transaction(tables=resumed.tables, now=now)
+    following = float(world.state.draw(tx).random())
+    assert float(resumed.draw(again).random()) == following

@@ -112,3 +112,12 @@ def test_standing_weights_are_the_latest_evaluated_in_the_line(finished: World) 
         line: list[Digest] = [current, *state.league.ancestors(current)]
         newer = line[: line.index(standing)]
         assert not any(state.league.is_evaluated("player", digest) for digest in newer)
+
+
+def test_a_high_rating_that_is_uncertain_is_no_champion(finished: World) -> None:
+    lines = standings(finished.state.tables, finished.state.league)["player"]
+    first, second = [line for line in lines if line.kind == "policy"][:2]
+    sure = replace(first, rating=500.0, rating_low=450.0, rating_high=550.0)
+    unsure = replace(second, rating=600.0, rating_low=300.0, rating_high=900.0)
+    assert champion([unsure, sure]) == sure
+    assert champion([replace(sure, rating_low=None)]) is None
