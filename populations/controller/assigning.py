@@ -63,8 +63,13 @@ def _redo(state: ControllerState, learner_id: LearnerId) -> AssignmentRow | None
     return None
 
 
+def _is_start(message: Train) -> bool:
+    """Whether it only makes initial weights, which any learner may."""
+    return message.agent_steps == 0
+
+
 def _may_do(state: ControllerState, learner: Learner, row: AssignmentRow) -> bool:
-    if not isinstance(row.message, Train):
+    if not isinstance(row.message, Train) or _is_start(row.message):
         return True
     return all(
         learner.may_train(state.tables.policies[trainee.policy].population)
@@ -96,7 +101,7 @@ def _explain(
     who = {"learner": learner_id, "slot": slot, "attempt": message.attempt}
     if isinstance(message, Train):
         tx.add_event(
-            "train_assigned",
+            "start_assigned" if _is_start(message) else "train_assigned",
             str(message.assignment_id),
             **who,
             policies=[trainee.policy for trainee in message.trainees],

@@ -167,8 +167,7 @@ def test_bound_learners_only_ever_train_their_own_population() -> None:
     for event in world.events("train_assigned"):
         policies = event.data["policies"]
         assert isinstance(policies, list)
-        if event.data["agent_steps"]:
-            trained |= {(event.data["learner"], str(policy).split("/")[0]) for policy in policies}
+        trained |= {(event.data["learner"], str(policy).split("/")[0]) for policy in policies}
     assert trained == {(predator, "predator"), (prey, "prey")}
 
 
