@@ -12,7 +12,7 @@ SOAK_ROUNDS ?= 200
 
 help:
 	@echo "make setup        a virtual environment in $(VENV) with all that the others need"
-	@echo "make demo         train, rank and export a Connect Four champion (about four minutes)"
+	@echo "make demo         train, rank and export a Connect Four champion (under four minutes)"
 	@echo "make test         all tests but the slow ones"
 	@echo "make check        lint, format and types"
 	@echo "make fix          what of that can be mended automatically"

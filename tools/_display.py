@@ -109,7 +109,9 @@ class LiveDisplay:
         for column in ("player", "rating", "95%", "matches", "return", "gen", "agent steps", ""):
             table.add_column(column, justify="left" if column in ("player", "") else "right")
         most = max((line.agent_steps for line in lines), default=1) or 1
-        for line in lines[:MAX_LINES]:
+        # Whoever trains is always shown; then the best of the others.
+        shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
+        for line in shown:
             interval = (
                 f"{line.rating_low:.0f}..{line.rating_high:.0f}"
                 if line.rating_low is not None and line.rating_high is not None
