@@ -1,0 +1,140 @@
+"""The I/O shell: nothing is acknowledged or sent before it is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from arena.types import LearnerId
+from arena.wire.messages import Acknowledge, FromController, Hello, Message, Train, Welcome
+from arena.wire.session import BadMessage
+from populations.controller.server import Server
+from populations.errors import StorageError
+from populations.storage.journal import Journal
+from populations.types import AssignmentRow, EventRow, Row
+from tests.populations.controller.simulated import World, make_world
+
+LEARNER = LearnerId("learner-1")
+
+
+class RecordingJournal(Journal):
+    """Commits to a list, until it is told that the disk is full."""
+
+    def __init__(self, log: list[object], *, full_at: str) -> None:
+        self.log = log
+        self.full_at = full_at
+
+    def commit(self, rows: Sequence[Row]) -> None:
+        if any(isinstance(row, EventRow) and row.kind == self.full_at for row in rows):
+            raise StorageError("the disk is full")
+        self.log.extend(rows)
+
+    def backup(self, path: Path) -> None:
+        del path
+
+
+class ScriptedTransport:
+    """Says Hello once, and records what it is asked to send."""
+
+    endpoint = "inproc://test"
+
+    def __init__(self, log: list[object], hello: Hello) -> None:
+        self.log = log
+        self.script: list[tuple[LearnerId, Message]] = [(LEARNER, hello)]
+
+    def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
+        del timeout_s
+        arrived, self.script = self.script, []
+        return arrived
+
+    def send(self, learner: LearnerId, message: FromController) -> bool:
+        del learner
+        self.log.append(message)
+        return True
+
+    def take_bad_messages(self) -> list[BadMessage]:
+        return []
+
+    def disconnect(self, learner: LearnerId) -> None:
+        del learner
+
+    def close(self, *, linger_s: float) -> None:
+        del linger_s
+
+
+class NoLauncher:
+    """Starts nothing: the learner of these tests is a script."""
+
+    def start(self, slot: int, populations: tuple[str, ...]) -> None:
+        del slot, populations
+
+    def kill(self, slot: int) -> None:
+        del slot
+
+    def running(self) -> Mapping[int, int]:
+        return {}
+
+    def exited(self) -> list[tuple[int, int]]:
+        return []
+
+    def close(self) -> None:
+        return
+
+
+def serve_until_full(tmp_path: Path, *, full_at: str) -> tuple[World, list[object]]:
+    """Run a server until its journal refuses; what it committed and sent, in order."""
+    world = make_world()
+    log: list[object] = []
+    server = Server(
+        run_dir=tmp_path,
+        state=world.state,
+        journal=RecordingJournal(log, full_at=full_at),
+        transport=ScriptedTransport(log, world.hello(LEARNER)),
+        launcher=NoLauncher(),
+    )
+    with pytest.raises(StorageError, match="the disk is full"):
+        server.run()
+    return world, log
+
+
+def test_a_commit_that_fails_sends_nothing_of_its_event(tmp_path: Path) -> None:
+    _, log = serve_until_full(tmp_path, full_at="learner_joined")
+    assert not [entry for entry in log if isinstance(entry, Welcome | Train | Acknowledge)]
+
+
+class Full(Exception):
+    """Ends a server that would go on."""
+
+
+def test_an_assignment_is_in_the_journal_before_it_is_sent(tmp_path: Path) -> None:
+    world = make_world()
+    log: list[object] = []
+    transport = ScriptedTransport(log, world.hello(LEARNER))
+
+    def end(status: Mapping[str, object]) -> None:
+        if any(isinstance(entry, Train) for entry in log):
+            raise Full(status["run"])
+
+    server = Server(
+        run_dir=tmp_path,
+        state=world.state,
+        journal=RecordingJournal(log, full_at="never"),
+        transport=transport,
+        launcher=NoLauncher(),
+        on_status=end,
+    )
+    with pytest.raises(Full):
+        server.run()
+    sent = [entry for entry in log if isinstance(entry, Train)]
+    assert len(sent) == 2  # one running, one queued
+    for message in sent:
+        committed = [
+            index
+            for index, entry in enumerate(log)
+            if isinstance(entry, AssignmentRow)
+            and (entry.assignment_id, entry.attempt) == (message.assignment_id, message.attempt)
+        ]
+        assert committed
+        assert min(committed) < log.index(message)
