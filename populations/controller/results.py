@@ -22,6 +22,7 @@ from populations.storage.store import retained
 from populations.types import AssignmentRow, CheckpointRow, GhostRow, PolicyRow, TallyRow
 
 MAX_FAILURES = 3
+MAX_FAILED_EVALUATIONS = 6
 SMOOTHING = 0.5
 
 
@@ -73,6 +74,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
             manifest = event.manifests[published.checkpoint.key]
             _advance_policy(state, tx, row, finished, trainee, published.checkpoint.key, manifest)
     else:
+        state.failed_evaluations = 0
         tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
         state.refit(tx)
     doom(state, tx)
@@ -236,9 +238,7 @@ def _fail_row(state: ControllerState, tx: Transaction, row: AssignmentRow, faile
         set_aside(state, tx, failed.key, reason=failed.reason)
         return
     if not isinstance(row.message, Train):
-        if failed.attempt >= MAX_FAILURES:
-            close(tx, row, failed.reason)
-            state.fail(tx, reason=f"evaluation failed {failed.attempt} times: {failed.reason}")
+        blame_evaluation(state, tx, reason=failed.reason)
         return
     for trainee in row.message.trainees:
         if failed.kind == "non_finite":
@@ -257,6 +257,14 @@ def blame(state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reaso
             f"{policy.failures} assignments in a row failed on one checkpoint; the last: {reason}"
         )
         evolving.quarantine(state, tx, policy_id, reason=text)
+
+
+def blame_evaluation(state: ControllerState, tx: Transaction, *, reason: str) -> None:
+    """Count a failed or lost evaluation: whose fault it is cannot be told, so many fail the run."""
+    state.failed_evaluations += 1
+    if state.failed_evaluations >= MAX_FAILED_EVALUATIONS:
+        number = state.failed_evaluations
+        state.fail(tx, reason=f"{number} evaluations in a row failed; the last: {reason}")
 
 
 def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:

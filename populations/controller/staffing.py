@@ -96,9 +96,12 @@ def lose(
     )
     if crash and learner.held:
         assignment = state.tables.assignments.get(learner.held[0].assignment_id)
+        lost = f"its learner was lost: {reason}"
         if assignment is not None and isinstance(assignment.message, Train):
             for trainee in assignment.message.trainees:
-                results.blame(state, tx, trainee.policy, reason=f"its learner was lost: {reason}")
+                results.blame(state, tx, trainee.policy, reason=lost)
+        elif assignment is not None:
+            results.blame_evaluation(state, tx, reason=lost)
     if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
         if crash:
             tx.commands.append(KillLearner(slot=learner.slot))

@@ -63,6 +63,7 @@ class ControllerState:
         elapsed_before_s: Of the run before this epoch.
         last_tick_s: When the controller last looked at the clock.
         failed_starts: Processes in a row that ended without a Hello.
+        failed_evaluations: Evaluations in a row that failed or took their learner with them.
     """
 
     config: RunConfig
@@ -87,6 +88,7 @@ class ControllerState:
     elapsed_before_s: float = 0.0
     last_tick_s: float = 0.0
     failed_starts: int = 0
+    failed_evaluations: int = 0
 
     @property
     def is_cooperation(self) -> bool:

@@ -384,3 +384,24 @@ def test_every_decision_draws_anew_and_a_resumed_run_draws_what_it_would_have_dr
     again = Transaction(tables=resumed.tables, now=now)
     following = float(world.state.draw(tx).random())
     assert float(resumed.draw(again).random()) == following
+
+
+def test_evaluations_that_take_their_learners_with_them_end_the_run() -> None:
+    world = make_world({**DUEL, "learners": 1})
+    crashes = 0
+    for _ in range(400):
+        if world.over or world.state.failed:
+            break
+        slot = world.state.slots[0]
+        learner = slot.learner or world.join(slot=0)
+        queue = world.given[learner]
+        if queue and isinstance(queue[0], Evaluate):
+            world.given.pop(learner)
+            world.handle(LearnerExited(slot=0, code=-11))
+            crashes += 1
+        else:
+            world.step()
+    assert crashes == 6
+    assert world.state.failed
+    assert "evaluations in a row failed" in world.state.reason
+    assert "signal 11" in world.state.reason
