@@ -7,8 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from arena.types import LearnerId
-from arena.wire.messages import Acknowledge, FromController, Hello, Message, Train, Welcome
+from arena.checkpoints.manifest import checkpoint_key
+from arena.types import CheckpointRef, Digest, LearnerId
+from arena.wire.messages import (
+    Acknowledge,
+    Finished,
+    FromController,
+    Hello,
+    Message,
+    Published,
+    Train,
+    Welcome,
+)
 from arena.wire.session import BadMessage
 from populations.controller.server import Server
 from populations.errors import StorageError
@@ -138,3 +148,51 @@ def test_an_assignment_is_in_the_journal_before_it_is_sent(tmp_path: Path) -> No
         ]
         assert committed
         assert min(committed) < log.index(message)
+
+
+def test_a_checkpoint_that_is_not_there_fails_its_assignment(tmp_path: Path) -> None:
+    world = make_world()
+    log: list[object] = []
+
+    class Liar(ScriptedTransport):
+        """Says at once that it has published what it was asked for."""
+
+        def send(self, learner: LearnerId, message: FromController) -> bool:
+            if isinstance(message, Train):
+                (trainee,) = message.trainees
+                digest = Digest("0" * 64)
+                key = checkpoint_key(trainee.policy, agent_steps=0, digest=digest)
+                finished = Finished(
+                    assignment_id=message.assignment_id,
+                    attempt=message.attempt,
+                    checkpoints=(
+                        Published(
+                            policy=trainee.policy, checkpoint=CheckpointRef(digest=digest, key=key)
+                        ),
+                    ),
+                    tallies=(),
+                    metrics={},
+                    duration_s=1.0,
+                )
+                self.script.append((learner, finished))
+            return super().send(learner, message)
+
+    def end(status: Mapping[str, object]) -> None:
+        kinds = [row.kind for row in log if isinstance(row, EventRow)]
+        if "assignment_failed" in kinds:
+            raise Full(status["run"])
+
+    server = Server(
+        run_dir=tmp_path,
+        state=world.state,
+        journal=RecordingJournal(log, full_at="never"),
+        transport=Liar(log, world.hello(LEARNER)),
+        launcher=NoLauncher(),
+        on_status=end,
+    )
+    with pytest.raises(Full):
+        server.run()
+    failed = [e for e in log if isinstance(e, EventRow) and e.kind == "assignment_failed"]
+    assert "does not verify" in str(failed[0].data["reason"])
+    assert world.state.tables.run.assignments_finished == 0
+    assert not world.state.tables.checkpoints

@@ -405,3 +405,40 @@ def test_evaluations_that_take_their_learners_with_them_end_the_run() -> None:
     assert world.state.failed
     assert "evaluations in a row failed" in world.state.reason
     assert "signal 11" in world.state.reason
+
+
+def test_a_corrupt_checkpoint_is_set_aside_and_its_policy_goes_on_from_an_older_one() -> None:
+    world = make_world({**DUEL, "learners": 1, "checkpoints": {"keep": None}})
+    learner = world.join()
+    for _ in range(200):
+        queue = world.given[learner]
+        message = queue[0]
+        trainee = message.trainees[0] if isinstance(message, Train) else None
+        ref = trainee.checkpoint if trainee is not None else None
+        if trainee is not None and ref is not None and trainee.agent_steps >= 1000:
+            break
+        world.step()
+    assert trainee is not None
+    assert ref is not None
+    queue.pop(0)
+    failed = Failed(
+        assignment_id=message.assignment_id,
+        attempt=message.attempt,
+        kind="checkpoint",
+        reason="weights.safetensors: sha256 differs",
+        policy=trainee.policy,
+        key=ref.key,
+    )
+    world.handle(AssignmentFailed(learner=learner, failed=failed))
+    assert world.state.tables.checkpoints[ref.key].state == "corrupt"
+    policy = world.state.tables.policies[trainee.policy]
+    assert policy.checkpoint is not None
+    older = world.state.tables.checkpoints[policy.checkpoint]
+    assert older.state == "present"
+    assert older.agent_steps < trainee.agent_steps
+    assert policy.agent_steps == trainee.agent_steps  # counters never fall
+    assert message.assignment_id not in world.state.tables.assignments
+    kinds = [event.kind for event in world.events("checkpoint_corrupt", "fell_back")]
+    assert kinds == ["checkpoint_corrupt", "fell_back"]
+    world.run()
+    assert world.state.tables.run.state == "finished"
