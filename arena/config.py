@@ -55,10 +55,12 @@ class EnvironmentConfig(Model):
     """Which environment, and how a match in it is scored.
 
     Attributes:
-        id: A PettingZoo registry id, or ``package.module:factory``.
+        id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name`` of a factory or
+            of a batched game.
         kwargs: Passed to the environment's factory.
         num_envs: Environments that a learner steps as one batch.
-        backend: ``pettingzoo`` steps the environments one by one; ``batched`` a native twin.
+        backend: ``pettingzoo`` steps the environments one by one, ``batched`` all at once as a
+            batched game, ``auto`` picks ``batched`` where there is one.
         sides: Agents (globs allowed) that share one score; default: each agent is a side.
         random_openings: Random decisions at the start of some training episodes.
         outcome: How a match is scored.
@@ -67,7 +69,7 @@ class EnvironmentConfig(Model):
     id: str
     kwargs: dict[str, object] = {}
     num_envs: int = Field(256, ge=1, le=65536)
-    backend: Literal["auto", "pettingzoo"] = "auto"
+    backend: Literal["auto", "pettingzoo", "batched"] = "auto"
     sides: dict[str, list[str]] | None = None
     random_openings: RandomOpenings = RandomOpenings()
     outcome: Annotated[Outcome, Field(union_mode="left_to_right")] = "return"

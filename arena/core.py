@@ -21,7 +21,7 @@ Shapes: N rows, F features of a flattened observation, n actions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import torch
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from arena.rollout.buffer import Rollout
 
 
+@runtime_checkable
 class Actor(Protocol):
     """Chooses actions: a frozen policy, a bot, an exported champion. Keeps no state."""
 

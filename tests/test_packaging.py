@@ -36,7 +36,10 @@ def test_the_list_of_packages_equals_the_tree() -> None:
         for path in (ROOT / top).rglob("__init__.py")
     }
     renamed = {folder: package for package, folder in MOUNTS.items()}
-    tree = {renamed.get(folder, folder.replace("/", ".")) for folder in folders}
+    tree = set()
+    for folder in folders:
+        top, slash, rest = folder.partition("/")
+        tree.add(f"{renamed.get(top, top)}{slash}{rest}".replace("/", "."))
     assert sorted(PROJECT["tool"]["setuptools"]["packages"]) == sorted(tree)
     assert PROJECT["tool"]["setuptools"]["package-dir"] == MOUNTS
 
@@ -94,7 +97,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_info.value.code == 0
     text = capsys.readouterr().out
     for command in (
-        "launch", "learner", "league", "export", "evaluate", "rate", "verify", "envs",
+        "launch", "learner", "league", "export", "evaluate", "rate", "verify", "bench", "envs",
     ):  # fmt: skip
         assert f" {command} " in text
 

@@ -87,6 +87,7 @@ def _start(
         config.environment.id,
         kwargs=config.environment.kwargs,
         launch_directory=launch_directory,
+        backend=config.environment.backend,
     )
     run_file = new_run_file(
         config, spec, name=source, launch_directory=launch_directory, init_from=init_from

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import numpy as np
 import torch
 
 from arena.envs.base import Turn
 from arena.envs.buffers import NO_DECISION, Buffers
+from arena.envs.chance import episode_seed
 from arena.errors import ArenaError, EnvironmentFault
 
 MAX_SEED = 2**63
@@ -76,11 +76,7 @@ class PettingZooBatch:
             ValueError: If there is not one seed in [0, 2**63) for each environment.
             EnvironmentFault: If an environment breaks its contract.
         """
-        if len(seeds) != self.num_envs:
-            raise ValueError(f"{self.num_envs} environments need as many seeds, got {len(seeds)}")
-        for seed in seeds:
-            if not 0 <= seed < MAX_SEED:
-                raise ValueError(f"a seed must be in [0, 2**63), got {seed}")
+        check_seeds(seeds, num_envs=self.num_envs)
         self._seeds = tuple(int(seed) for seed in seeds)
         self._episodes = [0] * self.num_envs
         self._halted = [False] * self.num_envs
@@ -162,7 +158,14 @@ class PettingZooBatch:
         )
 
 
-def episode_seed(seed: int, *, episode: int) -> int:
-    """The seed of an environment's k-th episode, in [0, 2**31): what every environment takes."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(episode,))
-    return int(sequence.generate_state(1, np.uint32)[0]) >> 1
+def check_seeds(seeds: Sequence[int], *, num_envs: int) -> None:
+    """One seed in [0, 2**63) for each environment.
+
+    Raises:
+        ValueError: If not.
+    """
+    if len(seeds) != num_envs:
+        raise ValueError(f"{num_envs} environments need as many seeds, got {len(seeds)}")
+    for seed in seeds:
+        if not 0 <= seed < MAX_SEED:
+            raise ValueError(f"a seed must be in [0, 2**63), got {seed}")

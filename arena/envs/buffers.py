@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from arena.envs.agent_row import AgentRow, AgentRows
 from arena.envs.base import Group, Turn
 from arena.envs.outcome import Score
 from arena.envs.spaces import ObservationLayout, first_action, num_actions
@@ -67,8 +68,9 @@ class PopulationBuffers:
             )
         legal = (chosen >= 0) & (chosen < self.num_actions)
         if self.mask is not None:
-            index = np.where(legal, chosen, 0)
-            legal &= np.take_along_axis(self.action_mask, index[..., None], axis=2)[..., 0]
+            masks = self.action_mask.reshape(-1, self.num_actions)
+            index = np.where(legal, chosen, 0).reshape(-1)
+            legal &= masks[np.arange(len(masks)), index].reshape(legal.shape)
         illegal = (self.agent_index >= 0) & ~legal
         if illegal.any():
             b, s = (int(index) for index in np.argwhere(illegal)[0])
@@ -78,6 +80,28 @@ class PopulationBuffers:
             )
         listed: list[list[int]] = chosen.tolist()
         return listed
+
+    def fault(self) -> tuple[int, int, str] | None:
+        """What is wrong with one of the decisions: environment, agent's index, rule and value.
+
+        Rows that nobody is asked for may hold anything, but mostly they are as good as the others,
+        and one look at the whole array is all it takes.
+        """
+        # Integers are finite.
+        if self.layout.dtype.kind == "f" and not (finite := np.isfinite(self.observation)).all():
+            for b, s in np.argwhere((self.agent_index != NO_DECISION) & ~finite.all(axis=2)):
+                at = int(finite[b, s].argmin())
+                value = self.observation[b, s, at]
+                return (
+                    b,
+                    self.agent_index[b, s],
+                    f"an observation must be finite in float32, got {value} "
+                    f"at position {at} of {self.layout.size}",
+                )
+        if self.mask is not None and not (allows := self.action_mask.any(axis=2)).all():
+            for b, s in np.argwhere((self.agent_index != NO_DECISION) & ~allows):
+                return b, self.agent_index[b, s], "an action mask must allow an action, got none"
+        return None
 
 
 class Buffers:
@@ -103,8 +127,9 @@ class Buffers:
         num_sides: int,
         device: torch.device,
     ) -> None:
-        _check_partition(spec.agents, populations=populations)
+        check_partition(spec.agents, populations=populations)
         num_agents = len(spec.agents)
+        self._environment_id = spec.id
         self.agents = spec.agents
         self.num_envs = num_envs
         self.reward = np.zeros((num_envs, num_agents), dtype=np.float32)
@@ -129,8 +154,35 @@ class Buffers:
         for population in self.populations.values():
             population.agent_index.fill(NO_DECISION)
 
+    def agent_row(self, population: PopulationBuffers, agent: str, *, b: int) -> AgentRow:
+        """The part of the buffers that one agent in one environment writes."""
+        position = population.agents.index(agent)
+        slot = 0 if population.agent_index.shape[1] == 1 else position
+        return AgentRow(
+            agent,
+            column=self.agents.index(agent),
+            layout=population.layout,
+            mask=population.mask,
+            asked=population.agent_index[b, slot : slot + 1],
+            row=population.observation[b, slot],
+            mask_row=population.action_mask[b, slot],
+            final=population.final_observation[b, position],
+        )
+
     def turn(self) -> Turn:
-        """What the environments have said since ``clear``."""
+        """What the environments have said since ``clear``, checked as a whole.
+
+        Raises:
+            EnvironmentFault: If an observation that an agent gets is not finite, or its mask empty.
+        """
+        for population in self.populations.values():
+            fault = population.fault()
+            if fault is not None:
+                b, column, why = fault
+                raise EnvironmentFault(
+                    f"environment {self._environment_id} at {b} in the batch: "
+                    f"agent {self.agents[column]!r}: {why}"
+                )
         return self._turn if self._device.type == "cpu" else _moved(self._turn, self._device)
 
 
@@ -152,23 +204,20 @@ class EpisodeRow:
         self._score = score
         self._keeps_infos = keeps_infos
         self._reward = buffers.reward[b]
-        self._columns = {agent: column for column, agent in enumerate(buffers.agents)}
-        self.agents = {
-            agent: AgentRow(buffers, population, agent, b=b)
+        self.agents = AgentRows(
+            (agent, buffers.agent_row(population, agent, b=b))
             for population in buffers.populations.values()
             for agent in population.agents
-        }
+        )
         self._returns = [0.0] * len(buffers.agents)
         self._infos: dict[str, Mapping[str, object]] = {}
-        self._decided: set[str] = set()
-        self._ended: set[str] = set()
 
     def begin(self) -> None:
         """A new episode."""
         self._returns = [0.0] * len(self._returns)
         self._infos = {}
-        self._decided.clear()
-        self._ended.clear()
+        for row in self.agents.values():
+            row.begin()
 
     def ask(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
         """Ask an agent for a decision.
@@ -176,13 +225,7 @@ class EpisodeRow:
         Raises:
             EnvironmentFault: If the observation or the mask is not the space's.
         """
-        row = self.agents.get(agent)
-        if row is None:
-            raise EnvironmentFault(f"agent {agent!r} is on turn but not in possible_agents")
-        row.ask(observation, info)
-        self._decided.add(agent)
-        if self._ended:
-            self._ended.discard(agent)
+        self.agents[agent].ask(observation, info)
 
     def credit(self, rewards: Mapping[str, float]) -> None:
         """Add what agents received.
@@ -193,24 +236,25 @@ class EpisodeRow:
         for agent, reward in rewards.items():
             if reward == 0:
                 continue
-            column = self._columns.get(agent)
-            if column is None:
+            row = self.agents.get(agent)
+            if row is None:
                 raise EnvironmentFault(f"agent {agent!r} has a reward but is no possible agent")
             if not _is_finite(reward):
                 raise EnvironmentFault(
                     f"agent {agent!r}: a reward must be finite in float32, got {reward!r}"
                 )
-            self._reward[column] += reward
-            self._returns[column] += float(reward)
+            self._reward[row.column] += reward
+            self._returns[row.column] += float(reward)
 
     def has_ended(self, agent: str) -> bool:
         """Whether the agent's end in this episode is written down."""
-        return agent in self._ended
+        return self.agents[agent].has_ended
 
     def terminate(self, agent: str, info: Mapping[str, Any] | None) -> None:
         """An agent's episode ended for good."""
-        self._buffers.terminated[self.b, self._columns[agent]] = True
-        self._end(agent, info)
+        row = self.agents[agent]
+        self._buffers.terminated[self.b, row.column] = True
+        self._end(agent, row, info)
 
     def truncate(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
         """An agent's episode was cut off; ``observation`` is the last one.
@@ -218,9 +262,10 @@ class EpisodeRow:
         Raises:
             EnvironmentFault: If the observation is not the space's.
         """
-        self.agents[agent].keep_final(observation)
-        self._buffers.truncated[self.b, self._columns[agent]] = True
-        self._end(agent, info)
+        row = self.agents[agent]
+        row.keep_final(observation)
+        self._buffers.truncated[self.b, row.column] = True
+        self._end(agent, row, info)
 
     def finish(self, infos: Mapping[str, Any]) -> None:
         """The episode is over: score it.
@@ -228,84 +273,22 @@ class EpisodeRow:
         Agents that have decided and whose end the environment never told (it emptied ``agents``)
         have terminated: there is nothing to bootstrap from.
         """
-        for agent in self._decided - self._ended:
-            self.terminate(agent, infos.get(agent))
+        for agent, row in self.agents.items():
+            if row.has_decided and not row.has_ended:
+                self.terminate(agent, infos.get(agent))
         if self._keeps_infos:
             for agent, info in infos.items():
-                if agent in self._columns:
+                if agent in self.agents:
                     self._infos[agent] = info
         buffers, b = self._buffers, self.b
         returns = dict(zip(buffers.agents, self._returns, strict=True))
         buffers.episode_over[b] = True
         buffers.score[b] = self._score(returns, self._infos)
 
-    def _end(self, agent: str, info: Mapping[str, Any] | None) -> None:
-        self._ended.add(agent)
+    def _end(self, agent: str, row: AgentRow, info: Mapping[str, Any] | None) -> None:
+        row.has_ended = True
         if self._keeps_infos and info is not None:
             self._infos[agent] = info
-
-
-class AgentRow:
-    """Where one agent's decisions and last observation go, in one environment."""
-
-    __slots__ = ("_agent", "_asked", "_column", "_final", "_layout", "_mask", "_mask_row", "_row")
-
-    def __init__(
-        self, buffers: Buffers, population: PopulationBuffers, agent: str, *, b: int
-    ) -> None:
-        position = population.agents.index(agent)
-        slot = 0 if population.agent_index.shape[1] == 1 else position
-        self._agent = agent
-        self._column = buffers.agents.index(agent)
-        self._layout = population.layout
-        self._mask = population.mask
-        self._asked = population.agent_index[b, slot : slot + 1]
-        self._row = population.observation[b, slot]
-        self._mask_row = population.action_mask[b, slot]
-        self._final = population.final_observation[b, position]
-
-    def ask(self, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
-        """Write the agent's decision into its slot."""
-        if self._mask == "observation":
-            self._write_mask(observation["action_mask"])
-            observation = observation["observation"]
-        elif self._mask == "info":
-            mask = None if info is None else info.get("action_mask")
-            if mask is None:
-                # PettingZoo's masks in info are optional: without one, everything is legal.
-                self._mask_row.fill(True)
-            else:
-                self._write_mask(mask)
-        self._write(self._row, observation)
-        self._asked[0] = self._column
-
-    def keep_final(self, observation: Any) -> None:  # noqa: ANN401
-        """Write the agent's last observation."""
-        if observation is None:
-            raise EnvironmentFault(
-                f"agent {self._agent!r} was truncated and must have a last observation, got None"
-            )
-        if self._mask == "observation":
-            observation = observation["observation"]
-        self._write(self._final, observation)
-
-    def _write(self, row: npt.NDArray[np.float32], observation: object) -> None:
-        try:
-            self._layout.flatten_into(row, observation)
-        except EnvironmentFault as fault:
-            raise EnvironmentFault(f"agent {self._agent!r}: {fault}") from None
-
-    def _write_mask(self, mask: object) -> None:
-        values = np.asarray(mask)
-        row = self._mask_row
-        if values.shape != row.shape or values.dtype.kind not in "bui":
-            raise EnvironmentFault(
-                f"agent {self._agent!r}: an action mask must be integers or bool of shape "
-                f"{row.shape}, got {values.dtype} {values.shape}"
-            )
-        row[:] = values
-        if not row.any():
-            raise EnvironmentFault(f"agent {self._agent!r}: an action mask must allow an action")
 
 
 def _is_finite(reward: object) -> bool:
@@ -336,9 +319,12 @@ def _population(
     )
 
 
-def _check_partition(
-    agents: tuple[str, ...], *, populations: Mapping[str, tuple[str, ...]]
-) -> None:
+def check_partition(agents: tuple[str, ...], *, populations: Mapping[str, tuple[str, ...]]) -> None:
+    """Every agent is in exactly one population.
+
+    Raises:
+        ConfigError: If not.
+    """
     members = [agent for population in populations.values() for agent in population]
     if sorted(members) != sorted(agents):
         raise ConfigError(f"populations must have every agent of {agents} once, got {members}")

@@ -17,8 +17,12 @@ import torch
 
 from arena.config import EnvironmentConfig
 from arena.envs.base import BatchedEnv, Turn
+from arena.envs.batched.find import find_game, names_code
+from arena.envs.batched.twins import TWINS
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import make_batched_env
+from arena.envs.openspiel import is_openspiel
+from arena.envs.random_play import populations_of, random_legal_actions
 from arena.envs.registry import make_environment
 from arena.envs.spaces import num_actions
 from arena.envs.spec import EnvironmentSpec
@@ -45,6 +49,8 @@ class EnvironmentReport:
         deterministic: Whether two runs with one seed saw the same.
         problems: What must be mended; empty if the environment works.
         notes: What PettingZoo's own test warns of.
+        twin: The batched game that trains in its place, as ``package.module:Class``. What was
+            checked is the environment itself.
     """
 
     spec: EnvironmentSpec
@@ -55,6 +61,7 @@ class EnvironmentReport:
     deterministic: bool = False
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    twin: str | None = None
 
 
 def check_environment(
@@ -67,7 +74,8 @@ def check_environment(
     """Play random legal episodes and look for what would spoil training.
 
     Args:
-        environment_id: A PettingZoo registry id, or ``package.module:factory``.
+        environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name`` of
+            a factory or a batched game.
         kwargs: For its factory.
         launch_directory: First on ``sys.path``.
         seconds: How long the speed is measured; the rest takes a few more.
@@ -77,7 +85,7 @@ def check_environment(
         EnvironmentFault: If it cannot even be reset.
     """
     spec = inspect_environment(environment_id, kwargs=kwargs, launch_directory=launch_directory)
-    report = EnvironmentReport(spec=spec)
+    report = EnvironmentReport(spec=spec, twin=TWINS.get(spec.id))
     subject = _Subject(spec, launch_directory=launch_directory)
     try:
         _measure(subject, report, seconds=seconds)
@@ -89,6 +97,8 @@ def check_environment(
         report.problems.append(
             "two runs with one seed differ: reset(seed=...) must determine all that is random"
         )
+    if not subject.is_pettingzoo():
+        return report
     with subject.single() as env:
         changed = _aliases(env, spec=spec)
     if changed is not None:
@@ -106,17 +116,32 @@ class _Subject:
     def __init__(self, spec: EnvironmentSpec, *, launch_directory: str) -> None:
         self.spec = spec
         self._launch_directory = launch_directory
-        populations: dict[str, list[str]] = {}
-        for agent in spec.agents:
-            populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
-        self.populations = {agents[0]: tuple(agents) for agents in populations.values()}
+        self.populations = populations_of(spec)
+        self._num_actions = {
+            name: num_actions(spec.agent_specs[agents[0]].action)
+            for name, agents in self.populations.items()
+        }
+
+    def is_pettingzoo(self) -> bool:
+        """Whether there is a PettingZoo environment to look at, beside the batch."""
+        environment_id = self.spec.id
+        if is_openspiel(environment_id):
+            return False
+        # A twin is beside its original, a batched game of the user's own beside nothing.
+        return not names_code(environment_id) or (
+            find_game(environment_id, launch_directory=self._launch_directory) is None
+        )
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[BatchedEnv]:
         """A batch of `NUM_ENVS`."""
         spec = self.spec
         env = make_batched_env(
-            EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
+            EnvironmentConfig(
+                id=spec.id,
+                kwargs=dict(spec.kwargs),
+                backend="pettingzoo" if spec.id in TWINS else "auto",
+            ),
             spec=spec,
             sides={agent: (agent,) for agent in spec.agents},
             populations=self.populations,
@@ -142,14 +167,7 @@ class _Subject:
 
     def random_actions(self, turn: Turn, generator: torch.Generator) -> dict[str, torch.Tensor]:
         """One legal action for each decision."""
-        actions = {}
-        for name, group in turn.groups.items():
-            number = num_actions(self.spec.agent_specs[name].action)
-            draws = torch.rand((*group.agent_index.shape, number), generator=generator)
-            if group.action_mask is not None:
-                draws.masked_fill_(~group.action_mask, -1.0)
-            actions[name] = draws.argmax(dim=-1)
-        return actions
+        return random_legal_actions(turn, num_actions=self._num_actions, generator=generator)
 
 
 def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) -> None:

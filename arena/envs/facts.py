@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import Any, Literal, cast
 
+from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
+from arena.envs.batched.twins import TWINS
+from arena.envs.openspiel import canonical_game_id, is_openspiel, openspiel_facts
 from arena.envs.registry import canonical_id, home_module, make_environment, native_api
 from arena.envs.spaces import describe
 from arena.envs.spec import AgentSpec, EnvironmentSpec
@@ -20,15 +23,32 @@ MASK_SEED = 0
 
 
 def environment_facts(
-    environment_id: str, *, kwargs: Mapping[str, object], launch_directory: str
+    environment_id: str,
+    *,
+    kwargs: Mapping[str, object],
+    launch_directory: str,
+    backend: str = "auto",
 ) -> EnvironmentSpec:
     """Make an environment, reset it, look at it and close it.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
-        ConfigError: If it cannot be made, or has agents or spaces that Arena cannot train.
+        ConfigError: If it cannot be made, has agents or spaces that Arena cannot train, or does not
+            have this backend.
         EnvironmentFault: If its reset fails.
     """
+    if is_openspiel(environment_id):
+        has_twin = canonical_game_id(environment_id) in TWINS
+        check_backend(backend, environment_id, has_game=has_twin)
+        return openspiel_facts(environment_id, kwargs=kwargs)
+    if names_code(environment_id):
+        # Before PettingZoo is asked: a batched game is a class that it could not make.
+        game_class = find_game(environment_id, launch_directory=launch_directory)
+        check_backend(backend, environment_id, has_game=game_class is not None)
+        if game_class is not None:
+            return game_facts(environment_id, game_class, kwargs=kwargs)
+    else:
+        check_backend(backend, environment_id, has_game=canonical_id(environment_id) in TWINS)
     api = native_api(environment_id, kwargs=kwargs, launch_directory=launch_directory)
     env = make_environment(
         environment_id, kwargs=kwargs, api=api, launch_directory=launch_directory

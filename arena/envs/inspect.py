@@ -32,6 +32,7 @@ def inspect_environment(
     *,
     kwargs: Mapping[str, object],
     launch_directory: str,
+    backend: str = "auto",
     timeout_s: float = 60.0,
 ) -> EnvironmentSpec:
     """Find the facts about an environment.
@@ -40,6 +41,7 @@ def inspect_environment(
         environment_id: A PettingZoo registry id, or ``package.module:factory``.
         kwargs: For its factory; plain data.
         launch_directory: First on the child's ``sys.path``.
+        backend: ``environment.backend``, which must be there.
         timeout_s: For all of it.
 
     Raises:
@@ -49,7 +51,12 @@ def inspect_environment(
     """
     try:
         request = json.dumps(
-            {"id": environment_id, "kwargs": dict(kwargs), "launch_directory": launch_directory},
+            {
+                "environment_id": environment_id,
+                "kwargs": dict(kwargs),
+                "launch_directory": launch_directory,
+                "backend": backend,
+            },
             allow_nan=False,
         )
     except (TypeError, ValueError) as error:
@@ -125,15 +132,13 @@ def _answer(request: Mapping[str, Any]) -> dict[str, object]:
     from arena.envs.facts import environment_facts
 
     try:
-        spec = environment_facts(
-            request["id"], kwargs=request["kwargs"], launch_directory=request["launch_directory"]
-        )
+        spec = environment_facts(**request)
     except tuple(ERRORS.values()) as error:
         return {"error": type(error).__name__, "message": str(error)}
     except Exception as error:
         # The child's boundary: a user's environment may raise anything from anywhere.
         trace = "".join(traceback.format_exception(error))
-        message = f"inspecting environment {request['id']} failed:\n{trace}"
+        message = f"inspecting environment {request['environment_id']} failed:\n{trace}"
         return {"error": EnvironmentFault.__name__, "message": message}
     return {"spec": asdict(spec)}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,8 +11,11 @@ import torch
 from arena.config import EnvironmentConfig
 from arena.envs.base import BatchedEnv
 from arena.envs.batch import PettingZooBatch, Stepper
-from arena.envs.buffers import Buffers, EpisodeRow
+from arena.envs.batched.find import check_backend, find_game, names_code
+from arena.envs.batched.native import make_game_batch
+from arena.envs.buffers import Buffers, EpisodeRow, check_partition
 from arena.envs.facts import agent_spec, agents_of
+from arena.envs.openspiel import OpenSpielStepper, is_openspiel, load_game, openspiel_facts
 from arena.envs.outcome import make_outcome, needs_infos
 from arena.envs.pettingzoo_aec import AecStepper
 from arena.envs.pettingzoo_parallel import ParallelStepper
@@ -20,6 +24,8 @@ from arena.envs.spaces import first_action
 from arena.envs.spec import EnvironmentSpec
 from arena.envs.unchecked import without_checks
 from arena.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 CPU = torch.device("cpu")
 
@@ -34,10 +40,10 @@ def make_batched_env(
     launch_directory: str,
     device: torch.device = CPU,
 ) -> BatchedEnv:
-    """Make B environments that step as one.
+    """Make B environments that step as one: a batched game where there is one.
 
     Args:
-        environment: Its ``outcome`` says how a match is scored.
+        environment: Its ``outcome`` says how a match is scored, its ``backend`` how it is stepped.
         spec: What the environment is known to be; id and kwargs are taken from here.
         sides: Agents by side, in the order of the score's columns.
         populations: Agents by population; every agent is in one.
@@ -49,6 +55,46 @@ def make_batched_env(
         ConfigError: If the environment cannot be made or is not what the spec says, or the outcome
             or a population names what there is not.
     """
+    check_partition(spec.agents, populations=populations)
+    game_class = find_game(spec.id, launch_directory=launch_directory)
+    check_backend(environment.backend, spec.id, has_game=game_class is not None)
+    if game_class is not None and environment.backend != "pettingzoo":
+        try:
+            return make_game_batch(
+                environment,
+                game_class,
+                spec=spec,
+                sides=sides,
+                populations=populations,
+                num_envs=num_envs,
+                launch_directory=launch_directory,
+                device=device,
+            )
+        except ConfigError as error:
+            if environment.backend == "batched" or names_code(spec.id):
+                raise
+            logger.info("stepping %s one by one: %s", spec.id, error)
+    return _make_one_by_one(
+        environment,
+        spec=spec,
+        sides=sides,
+        populations=populations,
+        num_envs=num_envs,
+        launch_directory=launch_directory,
+        device=device,
+    )
+
+
+def _make_one_by_one(
+    environment: EnvironmentConfig,
+    *,
+    spec: EnvironmentSpec,
+    sides: Mapping[str, tuple[str, ...]],
+    populations: Mapping[str, tuple[str, ...]],
+    num_envs: int,
+    launch_directory: str,
+    device: torch.device,
+) -> PettingZooBatch:
     score = make_outcome(
         environment.outcome, sides=sides, agents=spec.agents, launch_directory=launch_directory
     )
@@ -56,19 +102,44 @@ def make_batched_env(
         spec, populations=populations, num_envs=num_envs, num_sides=len(sides), device=device
     )
     keeps_infos = needs_infos(environment.outcome) and len(sides) > 1
+    rows = [EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos) for b in range(num_envs)]
+    make = _openspiel_steppers if is_openspiel(spec.id) else _pettingzoo_steppers
+    steppers = make(spec, rows=rows, populations=populations, launch_directory=launch_directory)
+    return PettingZooBatch(spec.id, buffers=buffers, steppers=steppers)
+
+
+def _openspiel_steppers(
+    spec: EnvironmentSpec,
+    *,
+    rows: Sequence[EpisodeRow],
+    populations: Mapping[str, tuple[str, ...]],
+    launch_directory: str,
+) -> list[Stepper]:
+    if openspiel_facts(spec.id, kwargs=spec.kwargs).digest != spec.digest:
+        raise ConfigError(f"environment.id {spec.id} is not what it was when it was inspected")
+    game = load_game(spec.id, spec.kwargs)
+    actions_of = {agent: (name, 0) for name, agents in populations.items() for agent in agents}
+    return [OpenSpielStepper(game, row=row, actions_of=actions_of) for row in rows]
+
+
+def _pettingzoo_steppers(
+    spec: EnvironmentSpec,
+    *,
+    rows: Sequence[EpisodeRow],
+    populations: Mapping[str, tuple[str, ...]],
+    launch_directory: str,
+) -> list[Stepper]:
     has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
     steppers: list[Stepper] = []
-    for b in range(num_envs):
+    for row in rows:
         env = make_environment(
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
         )
-        if b == 0:
+        if not steppers:
             _check_spec(env, spec=spec)
-        if spec.api == "aec":
-            env = without_checks(env, has_masks=has_masks)
-        row = EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos)
+        env = without_checks(env, has_masks=has_masks)
         steppers.append(_stepper(env, spec=spec, row=row, populations=populations))
-    return PettingZooBatch(spec.id, buffers=buffers, steppers=steppers)
+    return steppers
 
 
 def _stepper(

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pettingzoo.utils import wrappers
-
 from arena.envs.buffers import EpisodeRow
+from arena.envs.unchecked import holder_of_state
 from arena.errors import EnvironmentFault
 
 Actions = Mapping[str, list[list[int]]]
@@ -35,8 +34,10 @@ class AecStepper:
         actions_of: Mapping[str, tuple[str, int]],
     ) -> None:
         self._env = env
-        self._state = _holder_of_state(env)
+        self._state = holder_of_state(env)
         self._row = row
+        self._b = row.b
+        self._agents = row.agents
         self._actions_of = actions_of
         self._on_turn = ""
         # Dead agents leave after one step each. One that stays, or is replaced by another dead
@@ -73,10 +74,17 @@ class AecStepper:
             Whether the episode is over; nobody is asked then.
         """
         population, first_action = self._actions_of[self._on_turn]
-        self._env.step(actions[population][self._row.b][0] + first_action)
-        agent = self._next_alive()
+        self._env.step(actions[population][self._b][0] + first_action)
+        state = self._state
+        if any(state.rewards.values()):
+            self._row.credit(state.rewards)
+        agent: str | None
+        if True in state.terminations.values() or True in state.truncations.values():
+            agent = self._bury()
+        else:
+            agent = state.agent_selection if state.agents else None
         if agent is None:
-            self._row.finish(self._state.infos)
+            self._row.finish(state.infos)
             return True
         self._ask(agent)
         return False
@@ -87,53 +95,33 @@ class AecStepper:
 
     def _ask(self, agent: str) -> None:
         self._on_turn = agent
-        self._row.ask(agent, self._env.observe(agent), self._state.infos.get(agent))
+        self._agents[agent].ask(self._env.observe(agent), self._state.infos.get(agent))
 
-    def _next_alive(self) -> str | None:
-        """Credit rewards, note who died and step the dead, until someone alive is on turn."""
-        state, row = self._state, self._row
+    def _bury(self) -> str | None:
+        """Note who died and step the dead, until someone alive is on turn."""
+        state = self._state
         for _ in range(self._max_dead_steps):
-            row.credit(state.rewards)
-            terminations, truncations = state.terminations, state.truncations
-            if True in terminations.values() or True in truncations.values():
-                self._note_deaths(terminations, truncations)
+            self._note_deaths()
             if not state.agents:
                 return None
             agent: str = state.agent_selection
-            if not (terminations[agent] or truncations[agent]):
+            if not (state.terminations[agent] or state.truncations[agent]):
                 return agent
             self._env.step(None)
+            self._row.credit(state.rewards)
         if all(state.terminations[agent] or state.truncations[agent] for agent in state.agents):
             return None
         raise EnvironmentFault(
             f"only dead agents are on turn, the last is {agent!r}, but some of {state.agents} live"
         )
 
-    def _note_deaths(
-        self, terminations: Mapping[str, bool], truncations: Mapping[str, bool]
-    ) -> None:
-        row, infos = self._row, self._state.infos
-        for agent in tuple(terminations):
+    def _note_deaths(self) -> None:
+        row, state = self._row, self._state
+        infos = state.infos
+        for agent, terminated in tuple(state.terminations.items()):
             if row.has_ended(agent):
                 continue
-            if terminations[agent]:
+            if terminated:
                 row.terminate(agent, infos.get(agent))
-            elif truncations[agent]:
+            elif state.truncations[agent]:
                 row.truncate(agent, self._env.observe(agent), infos.get(agent))
-
-
-def _holder_of_state(env: Any) -> Any:  # noqa: ANN401
-    """What to read ``rewards``, ``agents`` and so on from.
-
-    PettingZoo's own wrappers pass these on unchanged, but at a microsecond for each read and layer;
-    any other wrapper may say something else than what it wraps, and is read itself.
-    """
-    passing = (
-        wrappers.OrderEnforcingWrapper,
-        wrappers.AssertOutOfBoundsWrapper,
-        wrappers.ClipOutOfBoundsWrapper,
-        wrappers.TerminateIllegalWrapper,
-    )
-    while type(env) in passing:
-        env = env.env
-    return env

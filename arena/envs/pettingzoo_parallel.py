@@ -31,6 +31,8 @@ class ParallelStepper:
     ) -> None:
         self._env = env
         self._row = row
+        self._b = row.b
+        self._agents = row.agents
         self._actions_of = actions_of
         self._deciding: list[str] = []
 
@@ -61,7 +63,7 @@ class ParallelStepper:
         Returns:
             Whether the episode is over; nobody is asked then.
         """
-        chosen, b = {}, self._row.b
+        chosen, b = {}, self._b
         for agent in self._deciding:
             population, position, first_action = self._actions_of[agent]
             chosen[agent] = actions[population][b][position] + first_action
@@ -92,7 +94,7 @@ class ParallelStepper:
         for agent in self._env.agents:
             if terminations.get(agent) or truncations.get(agent) or agent not in observations:
                 continue
-            self._row.ask(agent, observations[agent], infos.get(agent))
+            self._agents[agent].ask(observations[agent], infos.get(agent))
             deciding.append(agent)
         self._deciding = deciding
 

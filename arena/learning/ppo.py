@@ -19,6 +19,7 @@ from arena.errors import NonFiniteError
 from arena.learning import losses
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.learning.optimizer import NamedAdam
+from arena.learning.precision import product_dtype
 from arena.networks import heads
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
@@ -98,13 +99,12 @@ class Ppo:
             num_actions: n.
             hyperparameters: For good; a mutation is a new object and a load.
             device: Where the network lives.
-            precision: ``bfloat16`` runs the update's products in it; ``float32`` and ``auto``
-                do not.
+            precision: Of the products while it trains; see `arena.learning.precision`.
             seed: Of the fresh weights.
         """
         self._hyperparameters = hyperparameters
         self._device = device
-        self._in_bfloat16 = precision == "bfloat16" and device.type in ("cpu", "cuda")
+        self._product_dtype = product_dtype(precision, network=network, device=device)
         self._network = make_actor_critic(
             network, observation_size=observation_size, num_actions=num_actions, seed=seed
         ).to(device)
@@ -146,7 +146,9 @@ class Ppo:
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Sample actions while training: actions, log-probabilities, values, each [N]."""
         network = self._network
-        logits, value = network(network.normalize_observation(observation))
+        # As in the update, so that the first ratio is exactly 1.
+        with self._autocast():
+            logits, value = network(network.normalize_observation(observation))
         log_probs = heads.masked_log_probs(logits, action_mask)
         action = heads.sample(log_probs, generator=generator)
         return (
@@ -158,7 +160,8 @@ class Ppo:
     @torch.inference_mode()
     def value(self, observation: torch.Tensor) -> torch.Tensor:
         """Expected discounted return. float32 [N, F] to float32 [N]."""
-        return self._network.value(observation)
+        with self._autocast():
+            return self._network.value(observation)
 
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from one rollout.
@@ -315,9 +318,9 @@ class Ppo:
             )
 
     def _autocast(self) -> AbstractContextManager[object]:
-        if self._in_bfloat16:
-            return torch.autocast(self._device.type, dtype=torch.bfloat16)
-        return nullcontext()
+        if self._product_dtype == torch.float32:
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=self._product_dtype)
 
     def _live(self) -> dict[str, torch.Tensor]:
         """Every tensor that an update may change, not copied."""

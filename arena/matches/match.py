@@ -14,7 +14,7 @@ import torch
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Group, Turn
-from arena.matches.seated import SeatedPlayers, block_of_envs, decide
+from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import is_cooperation
 from arena.matches.tally import TallyBook, TallySums, mean_of_agents
 from arena.types import Entrant, Seat, Tally
@@ -198,7 +198,8 @@ def _compare_returns(
         play.run(seated, record=log.record)
         logs.append(log)
     distinct = tuple(dict.fromkeys(block.entrants for block in blocks))
-    row_of_block = torch.tensor([distinct.index(block.entrants) for block in blocks])
+    row_of = {entrants: row for row, entrants in enumerate(distinct)}
+    row_of_block = torch.tensor([row_of[block.entrants] for block in blocks])
     row_of_env = row_of_block[block_of_env.cpu()]
     # Episode k of an environment has the same seed in every log: row by row they are pairs.
     seat_return = torch.stack([log.returns for log in logs], dim=1)
@@ -281,23 +282,17 @@ class _Play:
         self, turn: Turn, *, seated: SeatedPlayers[Actor], active: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         return {
-            population: self._group_actions(group, seated=seated, active=active)
+            population: self._decide(population, group, seated=seated, active=active)
             for population, group in turn.groups.items()
         }
 
-    def _group_actions(
-        self, group: Group, *, seated: SeatedPlayers[Actor], active: torch.Tensor
+    def _decide(
+        self, population: str, group: Group, *, seated: SeatedPlayers[Actor], active: torch.Tensor
     ) -> torch.Tensor:
         owner = seated.owners(group.agent_index, active=active)
         action = torch.zeros_like(owner)
         with torch.no_grad():
-            for index, actor in enumerate(seated.players):
-                decide(
-                    actor,
-                    group,
-                    where=owner == index,
-                    action=action,
-                    agents=self.agents,
-                    generator=self._generator,
-                )
+            seated.play_frozen(
+                population, group, owner=owner, action=action, generator=self._generator
+            )
         return action

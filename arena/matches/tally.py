@@ -117,7 +117,8 @@ class TallyBook:
     ) -> None:
         device = block_of_env.device
         distinct = tuple(dict.fromkeys(entrants))
-        row_of_block = torch.tensor([distinct.index(names) for names in entrants], device=device)
+        row_of = {names: row for row, names in enumerate(distinct)}
+        row_of_block = torch.tensor([row_of[names] for names in entrants], device=device)
         self._row = row_of_block[block_of_env]
         self._mean_of_agents = mean_of_agents(seats, agents=agents)
         self._side_of_seat = torch.tensor([list(sides).index(seat.side) for seat in seats])

@@ -60,6 +60,16 @@ class FrozenPolicy:
         return cls(policy.to(device), greedy=greedy)
 
     @property
+    def network(self) -> ActorCritic:
+        """What it plays with; to be read, not changed."""
+        return self._network
+
+    @property
+    def greedy(self) -> bool:
+        """Whether it plays the likeliest action instead of sampling."""
+        return self._greedy
+
+    @property
     def num_actions(self) -> int:
         """The n actions it chooses from."""
         return self._network.head.out_features - 1
@@ -84,7 +94,7 @@ class FrozenPolicy:
         logits, _ = self._network(self._network.normalize_observation(observation))
         if self._greedy:
             return heads.greedy(logits, action_mask)
-        return heads.sample(heads.masked_log_probs(logits, action_mask), generator=generator)
+        return heads.sample(heads.mask_logits(logits, action_mask), generator=generator)
 
 
 def _sizes(network: NetworkConfig, weights: Mapping[str, torch.Tensor]) -> tuple[int, int]:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import torch
 
+SMALLEST_UNIFORM = 2.0**-25
+"""Takes the place of 0, half of the next larger number that is drawn."""
+
 
 def mask_logits(logits: torch.Tensor, action_mask: torch.Tensor | None) -> torch.Tensor:
     """Put illegal actions at the dtype's minimum, which is finite: infinities make entropy NaN.
@@ -38,16 +41,17 @@ def entropy(log_probs: torch.Tensor) -> torch.Tensor:
     return -(log_probs.exp() * log_probs).sum(dim=-1)
 
 
-def sample(log_probs: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
+def sample(logits: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
     """Draw one action per row. [N, n] to int64 [N].
 
-    An illegal action is never drawn: the noise is at most 17, illegal actions are at -3e38.
+    Takes masked logits; log-probabilities are such. An illegal action is never drawn: the noise is
+    in [-3, 17], illegal actions are at -3e38.
     """
-    # G = -log(-log(U)), U in [0, 1): U = 0 gives -inf, and 1 - 2**-24 is the largest U.
+    # G = -log(-log(U)), U in [0, 1): the largest is 1 - 2**-24, and 0 would give -inf.
     uniform = torch.rand(
-        log_probs.shape, generator=generator, device=log_probs.device, dtype=log_probs.dtype
-    )
-    return (log_probs - uniform.log_().neg_().log_()).argmax(dim=-1)
+        logits.shape, generator=generator, device=logits.device, dtype=logits.dtype
+    ).clamp_(min=SMALLEST_UNIFORM)
+    return (logits - uniform.log_().neg_().log_()).argmax(dim=-1)
 
 
 def greedy(logits: torch.Tensor, action_mask: torch.Tensor | None) -> torch.Tensor:

@@ -208,28 +208,23 @@ class Collector:
         if random is not None:
             drawn = random_decisions(random, group.agent_index)
             owner = owner.masked_fill(drawn, NOBODY)
-            self._play(self._random[population], group, where=drawn, action=action)
+            decide(
+                self._random[population],
+                group,
+                where=drawn,
+                action=action,
+                agents=self._env.agents,
+                generator=self._generator,
+            )
         for recorder in self._recorders:
             if recorder.learning.population == population:
                 self.agent_steps[recorder.learning.policy] += recorder.decide(
                     t, group, where=owner == recorder.index, action=action
                 )
-        for index, player in enumerate(self._seated.players):
-            if not isinstance(player, Learning):
-                self._play(player, group, where=owner == index, action=action)
-        return action
-
-    def _play(
-        self, actor: Actor, group: Group, *, where: torch.Tensor, action: torch.Tensor
-    ) -> None:
-        decide(
-            actor,
-            group,
-            where=where,
-            action=action,
-            agents=self._env.agents,
-            generator=self._generator,
+        self._seated.play_frozen(
+            population, group, owner=owner, action=action, generator=self._generator
         )
+        return action
 
 
 class _Recorder:

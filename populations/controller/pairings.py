@@ -17,7 +17,9 @@ from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.types import PolicyRow
 
-MATCHES_PER_ASSIGNMENT = 128
+MIN_MATCHES = 128
+"""Of an assignment; more where a learner has more environments, which then play one match each."""
+
 FINAL_MATCHES = 384
 MAX_RIVAL_POLICIES = 3
 
@@ -80,7 +82,8 @@ def draw_pairings(state: ControllerState, tx: Transaction, focus: PolicyRow) -> 
             rivals = {name: found[turn % len(found)] for name, found in others.items()}
             seatings += _seatings_among(state, player, focus.population, rivals)
         seatings += _anchors(state)
-    num_matches = max(MATCHES_PER_ASSIGNMENT // len(seatings), 4)
+    in_all = max(MIN_MATCHES, state.config.environment.num_envs)
+    num_matches = max(in_all // len(seatings), 4)
     return tuple(Pairing(seating=seating, num_matches=num_matches) for seating in seatings)
 
 

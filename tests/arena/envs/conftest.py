@@ -15,6 +15,7 @@ from arena.config import EnvironmentConfig, Outcome
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.facts import environment_facts
 from arena.envs.make import make_batched_env
+from arena.envs.random_play import populations_of
 from arena.envs.registry import make_environment
 from arena.envs.spaces import first_action, num_actions
 from arena.envs.spec import EnvironmentSpec
@@ -63,7 +64,12 @@ def make() -> Iterator[Make]:
             populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
         by_name = {agents[0]: tuple(agents) for agents in populations.values()}
         env = make_batched_env(
-            EnvironmentConfig(id=environment_id, kwargs=dict(kwargs or {}), outcome=outcome),
+            EnvironmentConfig(
+                id=environment_id,
+                kwargs=dict(kwargs or {}),
+                backend="pettingzoo",
+                outcome=outcome,
+            ),
             spec=spec,
             sides=sides or {agent: (agent,) for agent in spec.agents},
             populations=by_name,
@@ -76,6 +82,24 @@ def make() -> Iterator[Make]:
     yield make_one
     for one in made:
         one.env.close()
+
+
+def make_by_spec(
+    spec: EnvironmentSpec,
+    launch_directory: str,
+    *,
+    num_envs: int = 4,
+    populations: Mapping[str, tuple[str, ...]] | None = None,
+) -> BatchedEnv:
+    """With the backend that is the environment's own: a batched game is one."""
+    return make_batched_env(
+        EnvironmentConfig(id=spec.id),
+        spec=spec,
+        sides={agent: (agent,) for agent in spec.agents},
+        populations=populations or populations_of(spec),
+        num_envs=num_envs,
+        launch_directory=launch_directory,
+    )
 
 
 def flat(space: Mapping[str, Any], observation: Any) -> list[float]:

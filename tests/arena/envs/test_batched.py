@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arena.config import InfoOutcome, ThresholdOutcome
-from arena.envs.batch import episode_seed
+from arena.envs.chance import episode_seed
 from arena.errors import ConfigError
 
 from .conftest import Episode, Made, Make, Replay, assert_same, play_batched, random_actions

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from arena.errors import EnvironmentFault
 
@@ -65,3 +66,24 @@ def test_a_batch_is_usable_again_after_a_fault(make: Make) -> None:
     for _ in range(2):
         with pytest.raises(EnvironmentFault, match="got nan"):
             play_batched(made, seeds=[1, 2, 3], num_steps=5)
+
+
+def test_the_fault_says_where_in_the_batch(make: Make) -> None:
+    made = make("environments:FaultyTurns", kwargs={"fault": "nan_observation"})
+    text = r"FaultyTurns at 0 in the batch: agent 'a': an observation .* got nan at position 1 of 3"
+    with pytest.raises(EnvironmentFault, match=text):
+        play_batched(made, seeds=[1, 2, 3], num_steps=2)
+
+
+def test_what_nobody_is_told_may_be_anything(make: Make) -> None:
+    made = make("environments:FaultyTurns", kwargs={"fault": "nan_observation"})
+    with pytest.raises(EnvironmentFault, match="got nan"):
+        play_batched(made, seeds=[1, 2, 3], num_steps=2)
+    # The faulty row is still there, but its environment asks for nothing.
+    made.env.reset([1, 2, 3])
+    name = next(iter(made.populations))
+    turn = made.env.step({name: torch.zeros(3, 1, dtype=torch.int64)})
+    made.env.halt(torch.tensor([True, True, True]))
+    turn.groups[name].observation.fill_(torch.nan)
+    turn = made.env.step({name: torch.zeros(3, 1, dtype=torch.int64)})
+    assert (turn.groups[name].agent_index == -1).all()

@@ -73,6 +73,14 @@ def test_samples_have_the_right_frequencies_and_are_legal() -> None:
     torch.testing.assert_close(frequencies, probabilities, rtol=0, atol=4 * 0.5 / 200_000**0.5)
 
 
+def test_a_draw_of_zero_makes_no_illegal_action(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = torch.tensor([[0.5, 0.0, 0.9], [0.0, 0.0, 0.0]])
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: draws.clone())
+    mask = torch.tensor([[False, True, False], [False, False, True]])
+    logits = heads.mask_logits(torch.tensor([[3.0, -50.0, 3.0], [3.0, 3.0, -50.0]]), mask)
+    assert heads.sample(logits, generator=torch.Generator()).tolist() == [1, 2]
+
+
 def test_sampling_depends_on_its_generator_alone() -> None:
     log_probs = heads.masked_log_probs(torch.zeros(100, 5), None)
     torch.manual_seed(1)

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from arena.config import RandomOpenings
+from arena.config import NetworkConfig, RandomOpenings
 from arena.matches.seating import make_seats
+from arena.networks.frozen import FrozenPolicy
+from arena.networks.make import make_actor_critic
 from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
 from arena.types import Entrant, PolicyId, Seat
@@ -95,6 +97,14 @@ def learning(name: str = "player/p000", action: int = 1) -> Learning:
     return Learning(policy=PolicyId(name), algorithm=EchoAlgorithm(action))
 
 
+def prefers(action: int) -> FrozenPolicy:
+    network = make_actor_critic(
+        NetworkConfig(hidden_sizes=(4,)), observation_size=4, num_actions=3, seed=action
+    )
+    network.head.bias.data[action] = 1000.0
+    return FrozenPolicy(network)
+
+
 def make_collector(
     env: Any,
     *blocks: Sequence[SeatedPlayer],
@@ -167,6 +177,15 @@ def test_what_is_stored_belongs_together(scripted_env: Any) -> None:
     assert rollout.action_mask is not None
     # Action 0 is illegal at even steps.
     assert torch.equal(rollout.action_mask[:, 0], rollout.observation[:, 2] % 2 == 1)
+
+
+def test_stacked_opponents_decide_in_their_own_blocks(scripted_env: Any) -> None:
+    env = scripted_env(num_envs=9, length=lambda seed, episode: 2 + (seed + episode) % 3)
+    me = learning(action=1)
+    ghosts = [prefers(1), prefers(2), prefers(1)]
+    make_collector(env, (me, ghosts[0]), (ghosts[1], me), (me, ghosts[2])).collect()
+    played = {(b // 3, agent, action) for b, _, _, agent, action in env.decisions}
+    assert played == {(0, 0, 1), (0, 1, 1), (1, 0, 2), (1, 1, 1), (2, 0, 1), (2, 1, 1)}
 
 
 def test_frozen_players_decide_in_their_seats_and_are_not_stored(scripted_env: Any) -> None:

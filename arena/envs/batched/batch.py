@@ -1,0 +1,333 @@
+"""A `BatchedGame` as a `BatchedEnv`: seeds, episodes, populations, scores, halting and checks.
+
+Shapes: B games, A agents, S slots of a group or population, P agents of a population, F features of
+a flattened observation, n actions, N episodes that end in one call.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from arena.envs.base import Group, Turn
+from arena.envs.batch import check_seeds
+from arena.envs.batched.game import BatchedGame, StepResult
+from arena.envs.batched.scoring import BatchedScore
+from arena.envs.buffers import NO_DECISION
+from arena.envs.chance import episode_seeds
+from arena.envs.spaces import num_actions
+from arena.errors import ArenaError, ConfigError, EnvironmentFault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _View:
+    """How a population sees the group of agents that it is part of.
+
+    Attributes:
+        name: Of the population.
+        group: Index of its group.
+        columns: Its agents' positions in the group; None if it is the whole group, in its order.
+        members: Whether an agent is in the population; the last entry, for index -1, is False.
+            bool [A + 1].
+    """
+
+    name: str
+    group: int
+    columns: torch.Tensor | None
+    members: torch.Tensor
+
+
+class GameBatch:
+    """B games stepped as one.
+
+    Args:
+        environment_id: For messages.
+        game: The rules.
+        populations: Agents by population; every agent is in one.
+        score: Scores episodes that have ended.
+        num_sides: Columns of the score.
+        num_envs: B.
+        device: Of all tensors.
+
+    Raises:
+        ConfigError: If a population mixes agents with different spaces.
+    """
+
+    def __init__(
+        self,
+        environment_id: str,
+        *,
+        game: BatchedGame,
+        populations: Mapping[str, tuple[str, ...]],
+        score: BatchedScore,
+        num_sides: int,
+        num_envs: int,
+        device: torch.device,
+    ) -> None:
+        self._id = environment_id
+        self._game = game
+        self._score = score
+        self._num_sides = num_sides
+        self._device = device
+        self._num_envs = num_envs
+        self._turn_based = game.api == "aec"
+        self._views = tuple(
+            _view(game, name=name, agents=agents, device=device)
+            for name, agents in populations.items()
+        )
+        self._num_actions = tuple(num_actions(game.agent_specs[g[0]].action) for g in game.groups)
+        num_agents = len(game.agents)
+        self._seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self._episodes = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self._returns = torch.zeros(num_envs, num_agents, dtype=torch.float64, device=device)
+        self._alive = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
+        self._halted = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        self._any_halted = False
+        self._never = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
+        self._no_score = torch.full((num_envs, num_sides), torch.nan, device=device)
+        self._asked: Sequence[Group] = ()
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        return self._num_envs
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The A agents in the order of ``reward``'s columns."""
+        return self._game.agents
+
+    @torch.no_grad()
+    def reset(self, seeds: Sequence[int]) -> Turn:
+        """Start afresh: episode k of game b is seeded by (seeds[b], k) and nothing else.
+
+        Raises:
+            ValueError: If there is not one seed in [0, 2**63) per game.
+            EnvironmentFault: If the game breaks its contract.
+        """
+        check_seeds(seeds, num_envs=self._num_envs)
+        self._seeds = torch.tensor(list(seeds), dtype=torch.int64, device=self._device)
+        self._episodes.zero_()
+        self._returns.zero_()
+        self._alive.fill_(True)
+        self._halted.zero_()
+        self._any_halted = False
+        try:
+            self._begin(~self._halted, torch.arange(self._num_envs, device=self._device))
+            self._asked = self._game.decisions()
+        except Exception as error:
+            raise self._blame(error, doing="reset") from error
+        self._check_shapes()
+        nothing = StepResult(reward=self._never.float(), terminated=self._never)
+        self._check_sanity(nothing)
+        return self._turn(nothing, over=self._halted, score=self._no_score)
+
+    @torch.no_grad()
+    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
+        """Carry out the decisions that the last turn asked for.
+
+        Raises:
+            ValueError: If an action is not legal.
+            EnvironmentFault: If the game breaks its contract.
+        """
+        if not self._asked:
+            raise RuntimeError("step needs a reset first")
+        chosen = self._chosen(actions)
+        try:
+            result = self._game.step(chosen)
+            ended = self._end(result)
+            score = self._no_score
+            over = ended.nonzero().squeeze(1)
+            if len(over):
+                score = score.index_copy(0, over, self._score(self._returns[over]))
+                self._episodes[over] += 1
+                self._returns[over] = 0.0
+                self._alive[over] = True
+                self._begin(ended, over)
+            self._asked = self._game.decisions()
+        except Exception as error:
+            raise self._blame(error, doing="step") from error
+        self._check_sanity(result)
+        return self._turn(result, over=ended, score=score)
+
+    def halt(self, environments: torch.Tensor) -> None:
+        """Stop some games until the next reset; they ask for no decisions.
+
+        Args:
+            environments: bool [B].
+        """
+        self._halted = self._halted | environments.to(self._device)
+        self._any_halted = bool(self._halted.any())
+
+    def close(self) -> None:
+        """Nothing is held that must be released."""
+
+    def _begin(self, games: torch.Tensor, index: torch.Tensor) -> None:
+        """Start new episodes where ``games`` (bool [B]), which are the ones at ``index``."""
+        keys = episode_seeds(self._seeds[index], episodes=self._episodes[index])
+        self._game.reset(games, key=torch.zeros_like(self._seeds).index_copy_(0, index, keys))
+
+    def _end(self, result: StepResult) -> torch.Tensor:
+        """Count what a step brought. Returns the games that are over. bool [B]."""
+        gone = result.terminated
+        if result.truncated is not None:
+            gone = gone | result.truncated
+        self._returns += result.reward
+        self._alive &= ~gone
+        return ~self._alive.any(dim=1)
+
+    def _turn(self, result: StepResult, *, over: torch.Tensor, score: torch.Tensor) -> Turn:
+        reward, terminated = result.reward, result.terminated
+        truncated = self._never if result.truncated is None else result.truncated & ~terminated
+        if self._any_halted:
+            still = self._halted[:, None]
+            reward, terminated = reward.masked_fill(still, 0.0), terminated & ~still
+            truncated, over = truncated & ~still, over & ~self._halted
+            score = score.masked_fill(still, torch.nan)
+        return Turn(
+            groups={view.name: self._seen(view) for view in self._views},
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            final_observation={view.name: self._last_seen(view, result) for view in self._views},
+            episode_over=over,
+            score=score,
+        )
+
+    def _seen(self, view: _View) -> Group:
+        asked = self._asked[view.group]
+        index, observation, mask = asked.agent_index, asked.observation, asked.action_mask
+        if view.columns is not None:
+            if self._turn_based:
+                index = index.masked_fill(~view.members[index], NO_DECISION)
+            else:
+                index, observation = index[:, view.columns], observation[:, view.columns]
+                mask = None if mask is None else mask[:, view.columns]
+        if self._any_halted:
+            index = index.masked_fill(self._halted[:, None], NO_DECISION)
+        return Group(index, observation, mask)
+
+    def _last_seen(self, view: _View, result: StepResult) -> torch.Tensor:
+        if result.final_observation:
+            last = result.final_observation[view.group]
+            return last if view.columns is None else last[:, view.columns]
+        group = self._game.groups[view.group]
+        num_agents = len(group) if view.columns is None else len(view.columns)
+        features = self._asked[view.group].observation.shape[2]
+        # Nobody was truncated: undefined everywhere, and so without memory of its own.
+        return self._no_score.new_zeros(1, 1, 1).expand(self._num_envs, num_agents, features)
+
+    def _chosen(self, actions: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """By group, the populations' decisions, checked; a legal one for halted games."""
+        chosen = [torch.zeros_like(group.agent_index) for group in self._asked]
+        for view in self._views:
+            action, index = actions[view.name], self._asked[view.group].agent_index
+            if view.columns is not None and not self._turn_based:
+                index = index[:, view.columns]
+            if action.shape != index.shape or action.dtype != torch.int64:
+                raise ValueError(
+                    f"actions of {view.name} must be int64 {tuple(index.shape)}, "
+                    f"got {action.dtype} {tuple(action.shape)}"
+                )
+            if view.columns is None:
+                chosen[view.group] = action
+            elif self._turn_based:
+                mine = view.members[index]
+                chosen[view.group] = torch.where(mine, action, chosen[view.group])
+            else:
+                chosen[view.group][:, view.columns] = action
+        return [
+            self._legal(group, action, number=number)
+            for group, action, number in zip(self._asked, chosen, self._num_actions, strict=True)
+        ]
+
+    def _legal(self, group: Group, action: torch.Tensor, *, number: int) -> torch.Tensor:
+        mask = group.action_mask
+        asked = group.agent_index >= 0
+        if self._any_halted:
+            unasked = ~asked | self._halted[:, None]
+            # The game goes on by itself; nobody looks.
+            first = torch.zeros_like(action) if mask is None else mask.int().argmax(dim=2)
+            action = torch.where(unasked, first, action)
+        legal = (action >= 0) & (action < number)
+        if mask is not None:
+            legal &= mask.gather(2, action.clamp(0, number - 1).unsqueeze(2)).squeeze(2)
+        illegal = asked & ~legal
+        if bool(illegal.any()):
+            b, s = illegal.nonzero()[0].tolist()
+            raise ValueError(
+                f"actions of {self.agents[int(group.agent_index[b, s])]} must be legal and in "
+                f"[0, {number}), got {int(action[b, s])} in environment {b}"
+            )
+        return action.masked_fill(~asked, 0)
+
+    def _check_shapes(self) -> None:
+        """Once per reset: what a step may not change."""
+        groups = zip(self._game.groups, self._asked, self._num_actions, strict=True)
+        for agents, group, number in groups:
+            index, observation, mask = group.agent_index, group.observation, group.action_mask
+            expected = (self._num_envs, 1 if self._turn_based else len(agents))
+            if tuple(index.shape) != expected or index.dtype != torch.int64:
+                self._fault(f"agent_index must be int64 {expected}", index)
+            if tuple(observation.shape[:2]) != expected or observation.ndim != 3:
+                self._fault(f"observation must be [B, S, F] with B, S {expected}", observation)
+            if observation.dtype != torch.float32:
+                self._fault("observation must be float32", observation)
+            if mask is not None and (
+                tuple(mask.shape) != (*expected, number) or mask.dtype != torch.bool
+            ):
+                self._fault(f"action_mask must be bool {(*expected, number)}", mask)
+
+    def _fault(self, rule: str, found: torch.Tensor) -> None:
+        raise EnvironmentFault(
+            f"environment {self._id}: {rule}, got {found.dtype} {tuple(found.shape)}"
+        )
+
+    def _check_sanity(self, result: StepResult) -> None:
+        """Finite numbers, and an action to choose wherever there is a decision."""
+        total = result.reward.sum()
+        empty = self._never[0, 0]
+        for group in self._asked:
+            total = total + group.observation.sum()
+            if group.action_mask is not None:
+                empty = empty | ((group.agent_index >= 0) & ~group.action_mask.any(dim=2)).any()
+        if math.isfinite(float(total)) and not bool(empty):
+            return
+        # Something is wrong; what it is may take its time. A sum may also overflow by itself.
+        if not bool(result.reward.isfinite().all()):
+            raise EnvironmentFault(f"environment {self._id}: a reward is not finite")
+        for group in self._asked:
+            asked, mask = group.agent_index >= 0, group.action_mask
+            if not bool(group.observation[asked].isfinite().all()):
+                raise EnvironmentFault(f"environment {self._id}: an observation is not finite")
+            if mask is not None and not bool(mask[asked].any(dim=1).all()):
+                raise EnvironmentFault(f"environment {self._id}: an action mask is empty")
+
+    def _blame(self, error: Exception, *, doing: str) -> Exception:
+        if isinstance(error, ArenaError):
+            return error
+        return EnvironmentFault(
+            f"environment {self._id} raised {type(error).__name__} in {doing}: {error}"
+        )
+
+
+def _view(game: BatchedGame, *, name: str, agents: tuple[str, ...], device: torch.device) -> _View:
+    groups = [at for at, group in enumerate(game.groups) if agents[0] in group]
+    if not groups or not set(agents) <= set(game.groups[groups[0]]):
+        raise ConfigError(
+            f"populations.{name}.agents must have equal spaces, and these have not: "
+            f"{', '.join(agents)}"
+        )
+    group = game.groups[groups[0]]
+    members = torch.zeros(len(game.agents) + 1, dtype=torch.bool, device=device)
+    members[[game.agents.index(agent) for agent in agents]] = True
+    columns = torch.tensor([group.index(agent) for agent in agents], device=device)
+    return _View(
+        name=name,
+        group=groups[0],
+        columns=None if agents == group else columns,
+        members=members,
+    )

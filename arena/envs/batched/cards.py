@@ -1,0 +1,228 @@
+"""Card games with a short betting tree, unrolled into tables: a step is a look-up.
+
+The rules are written for one line of betting in plain Python, and read once when a game is made. A
+position is a deal and a point: how the betting went so far.
+
+Shapes: B games, D deals of c cards, P points of decision and one for the end, n actions,
+F features of an observation.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+
+from arena.envs.base import Group
+from arena.envs.batched.game import StepResult
+from arena.envs.batched.twins import openspiel_agent_spec
+from arena.envs.chance import first_uniforms
+from arena.envs.spec import AgentSpec
+
+AGENTS = ("player_0", "player_1")
+NOBODY = -1
+
+Bets = tuple[int, ...]
+"""All actions so far, of both agents."""
+
+
+class CardRules(Protocol):
+    """A two-player zero-sum card game, for one deal and one line of betting at a time."""
+
+    num_cards: int
+    """In the deck; cards are numbered from 0."""
+
+    num_dealt: int
+    """c, from the top of a shuffled deck."""
+
+    num_actions: int
+    """n."""
+
+    observation_size: int
+    """F."""
+
+    def legal_actions(self, bets: Bets) -> Sequence[int]:
+        """What may be done now; nothing at the end."""
+        ...
+
+    def agent_on_turn(self, bets: Bets) -> int:
+        """0 or 1. Not asked at the end."""
+        ...
+
+    def payoff(self, bets: Bets, *, cards: Sequence[int]) -> float:
+        """What agent 0 wins of agent 1. Asked at the end only."""
+        ...
+
+    def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
+        """Which of the F numbers that the agent on turn sees are 1; the others are 0."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardTables:
+    """A card game unrolled. Point P is the end, which nothing leaves.
+
+    Attributes:
+        deals: In the order of chance's outcomes. int64 [D, c].
+        num_outcomes: Of each chance event. float64 [c].
+        stride: How many deals share each event's outcome. float64 [c].
+        agent: On turn; -1 at the end. int64 [P + 1].
+        legal: bool [P + 1, n].
+        next_point: After an action, the end where it is not legal. int64 [(P + 1) * n].
+        reward: Of both agents. float32 [D * (P + 1) * n, 2].
+        observation: Of the agent on turn. float32 [D * (P + 1), F].
+    """
+
+    deals: torch.Tensor
+    num_outcomes: torch.Tensor
+    stride: torch.Tensor
+    agent: torch.Tensor
+    legal: torch.Tensor
+    next_point: torch.Tensor
+    reward: torch.Tensor
+    observation: torch.Tensor
+
+
+def unroll(rules: CardRules) -> CardTables:
+    """Follow every line of betting under every deal."""
+    points = _points(rules)
+    numbers = {bets: number for number, bets in enumerate(points)}
+    end, n = len(points), rules.num_actions
+    deals = list(itertools.permutations(range(rules.num_cards), rules.num_dealt))
+    agent = [rules.agent_on_turn(bets) for bets in points]
+    legal = torch.zeros(end + 1, n, dtype=torch.bool)
+    next_point = torch.full((end + 1, n), end)
+    reward = torch.zeros(len(deals), end + 1, n, 2)
+    observation = torch.zeros(len(deals), end + 1, rules.observation_size)
+    for point, bets in enumerate(points):
+        for number, cards in enumerate(deals):
+            observation[number, point, list(rules.features(bets, cards=cards))] = 1.0
+        for action in rules.legal_actions(bets):
+            legal[point, action] = True
+            after = (*bets, action)
+            next_point[point, action] = numbers.get(after, end)
+            if after not in numbers:
+                won = torch.tensor([rules.payoff(after, cards=cards) for cards in deals])
+                reward[:, point, action] = torch.stack((won, -won), dim=1)
+    num_outcomes = [rules.num_cards - dealt for dealt in range(rules.num_dealt)]
+    return CardTables(
+        deals=torch.tensor(deals),
+        num_outcomes=torch.tensor(num_outcomes, dtype=torch.float64),
+        stride=torch.tensor(
+            [math.prod(num_outcomes[at + 1 :]) for at in range(len(num_outcomes))],
+            dtype=torch.float64,
+        ),
+        agent=torch.tensor([*agent, NOBODY]),
+        legal=legal,
+        next_point=next_point.flatten(),
+        reward=reward.flatten(0, 2),
+        observation=observation.flatten(0, 1),
+    )
+
+
+def _points(rules: CardRules) -> list[Bets]:
+    """All lines of betting after which somebody is on turn, shorter ones first."""
+    points: list[Bets] = []
+    reached: list[Bets] = [()]
+    while reached:
+        reached = [bets for bets in reached if rules.legal_actions(bets)]
+        points += reached
+        reached = [(*bets, action) for bets in reached for action in rules.legal_actions(bets)]
+    return points
+
+
+class CardGame:
+    """A `BatchedGame` and `arena.matches.game_tree.DealtGame` of two agents in turn.
+
+    All cards are dealt when an episode begins: those that appear later are hidden till then. The
+    k-th card is picked by the k-th number that chance draws, among those left, in their order.
+
+    Args:
+        tables: What to look up.
+        num_games: B.
+        device: Of all tensors.
+    """
+
+    api: Literal["aec"] = "aec"
+    agents = AGENTS
+    groups = (AGENTS,)
+
+    def __init__(self, tables: CardTables, *, num_games: int, device: torch.device) -> None:
+        num_actions, num_features = tables.legal.shape[1], tables.observation.shape[1]
+        spec = openspiel_agent_spec(num_features, num_actions)
+        self.agent_specs: Mapping[str, AgentSpec] = dict.fromkeys(AGENTS, spec)
+        self._num_actions = num_actions
+        self._num_points = len(tables.agent)
+        self._end = self._num_points - 1
+        self._deals = tables.deals.to(device)
+        self._num_outcomes = tables.num_outcomes.to(device)
+        self._first_rows = (tables.stride * self._num_points).to(device)
+        self._agent = tables.agent.to(device)
+        self._legal = tables.legal.to(device)
+        self._next_point = tables.next_point.to(device)
+        self._reward = tables.reward.to(device)
+        self._observation = tables.observation.to(device)
+        # Where each game stands: after which bets, and which row the deal's positions begin at. [B]
+        self._point = torch.zeros(num_games, dtype=torch.int64, device=device)
+        self._first_row = torch.zeros_like(self._point)
+
+    def deals(self) -> torch.Tensor:
+        """All deals, equally likely. int64 [D, c]."""
+        return self._deals
+
+    def deal(self, cards: torch.Tensor) -> None:
+        """Begin all episodes anew, with these cards.
+
+        Args:
+            cards: In the order of dealing. int64 [B, c].
+
+        Raises:
+            ValueError: If a game's are none of ``deals``.
+        """
+        expected = (len(self._point), self._deals.shape[1])
+        if tuple(cards.shape) != expected:
+            raise ValueError(f"cards must be [B, c] {expected}, got {tuple(cards.shape)}")
+        same = (cards[:, None] == self._deals).all(dim=2)
+        unknown = ~same.any(dim=1)
+        if bool(unknown.any()):
+            raise ValueError(
+                "cards must be different ones of the deck, "
+                f"got {cards[unknown.int().argmax()].tolist()}"
+            )
+        self._point = torch.zeros_like(self._point)
+        self._first_row = same.int().argmax(dim=1) * self._num_points
+
+    def reset(self, games: torch.Tensor, *, key: torch.Tensor) -> None:
+        """Deal in some games."""
+        chance = first_uniforms(key, num_draws=len(self._num_outcomes))
+        # Which of the outcomes that are left; exact, since float64 holds these integers.
+        outcome = (chance * self._num_outcomes).floor_()
+        first_row = (outcome @ self._first_rows).long()
+        self._first_row = torch.where(games, first_row, self._first_row)
+        self._point = self._point.masked_fill(games, 0)
+
+    def decisions(self) -> tuple[Group]:
+        """Whoever is on turn sees its card, the public one once it is there, and all bets."""
+        observation = self._observation.index_select(0, self._first_row + self._point)
+        return (
+            Group(
+                self._agent.index_select(0, self._point)[:, None],
+                observation[:, None],
+                self._legal.index_select(0, self._point)[:, None],
+            ),
+        )
+
+    def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
+        """Bet in each game."""
+        action, n = actions[0][:, 0], self._num_actions
+        row = (self._first_row + self._point) * n + action
+        self._point = self._next_point.index_select(0, self._point * n + action)
+        over = self._point == self._end
+        return StepResult(
+            reward=self._reward.index_select(0, row),
+            terminated=over[:, None].expand(-1, 2),
+        )

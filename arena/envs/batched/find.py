@@ -1,0 +1,85 @@
+"""Finds the batched game that stands for an environment's id. Torch-free until it has found one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import metadata
+from typing import TYPE_CHECKING, cast
+
+from arena.envs.batched.twins import TWINS
+from arena.envs.openspiel import is_openspiel
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
+from arena.resolve import resolve
+
+if TYPE_CHECKING:
+    from arena.envs.batched.game import BatchedGameClass
+
+GAME_METHODS = ("reset", "decisions", "step")
+
+
+def find_game(environment_id: str, *, launch_directory: str) -> BatchedGameClass | None:
+    """The class that an id names if that is a batched game, or the id's twin; None: neither.
+
+    Args:
+        environment_id: Canonical.
+        launch_directory: First on ``sys.path``.
+
+    Raises:
+        ConfigError: If the id is ``package.module:Name`` and there is no such name.
+    """
+    twin = TWINS.get(environment_id)
+    if twin is None and not names_code(environment_id):
+        return None
+    named = resolve(twin or environment_id, launch_directory=launch_directory)
+    # What a game says of itself may depend on its kwargs, and be there only when it is made.
+    is_game = isinstance(named, type) and all(hasattr(named, name) for name in GAME_METHODS)
+    return cast("BatchedGameClass", named) if is_game else None
+
+
+def names_code(environment_id: str) -> bool:
+    """Whether an id is ``package.module:Name``."""
+    return ":" in environment_id and not is_openspiel(environment_id)
+
+
+def game_facts(
+    environment_id: str, game_class: BatchedGameClass, *, kwargs: Mapping[str, object]
+) -> EnvironmentSpec:
+    """The facts about an environment as its batched game states them.
+
+    Raises:
+        ConfigError: If the game does not take these kwargs.
+    """
+    import torch
+
+    game = game_class(1, device=torch.device("cpu"), **kwargs)
+    return EnvironmentSpec(
+        id=environment_id,
+        kwargs=dict(kwargs),
+        api=game.api,
+        agents=tuple(game.agents),
+        agent_specs=dict(game.agent_specs),
+        versions={"torch": metadata.version("torch")},
+    )
+
+
+def check_backend(backend: str, environment_id: str, *, has_game: bool) -> None:
+    """Refuse a backend that an environment does not have.
+
+    Args:
+        backend: ``auto``, ``pettingzoo`` or ``batched``.
+        environment_id: Canonical.
+        has_game: Whether the id is a batched game or has one as its twin.
+
+    Raises:
+        ConfigError: If it is not there.
+    """
+    if backend == "batched" and not has_game:
+        raise ConfigError(
+            f"environment.backend: there is no batched game of {environment_id}; "
+            "pettingzoo steps it (arena envs list says which have one)"
+        )
+    if backend == "pettingzoo" and has_game and names_code(environment_id):
+        raise ConfigError(
+            f"environment.backend: {environment_id} is a batched game, not a PettingZoo environment"
+        )

@@ -1,0 +1,81 @@
+"""Kuhn poker for two: the twin of OpenSpiel's ``kuhn_poker``.
+
+Three cards, one each; both pay an ante of 1 and may bet 1 more. Source: Kuhn, "A Simplified
+Two-Person Poker" (Contributions to the Theory of Games, 1950).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+
+from arena.envs.batched.cards import Bets, CardGame, CardTables, unroll
+from arena.envs.batched.game import refuse_kwargs
+
+PASS, BET = 0, 1
+ANTE = 1
+
+PAYOFFS = {
+    (BET, PASS): ANTE,
+    (PASS, BET, PASS): -ANTE,
+}
+"""What agent 0 wins where somebody gave up."""
+
+STAKES = {
+    (PASS, PASS): ANTE,
+    (BET, BET): ANTE + 1,
+    (PASS, BET, BET): ANTE + 1,
+}
+"""What the higher card wins where nobody did."""
+
+
+class KuhnRules:
+    """`CardRules` of Kuhn poker."""
+
+    num_cards = 3
+    num_dealt = 2
+    num_actions = 2
+    observation_size = 11
+
+    def legal_actions(self, bets: Bets) -> Sequence[int]:
+        """Both actions, until one ends the game."""
+        return () if bets in PAYOFFS or bets in STAKES else (PASS, BET)
+
+    def agent_on_turn(self, bets: Bets) -> int:
+        """They alternate."""
+        return len(bets) % 2
+
+    def payoff(self, bets: Bets, *, cards: Sequence[int]) -> float:
+        """The stakes, to whoever has the higher card or did not give up."""
+        if bets in PAYOFFS:
+            return PAYOFFS[bets]
+        return STAKES[bets] if cards[0] > cards[1] else -STAKES[bets]
+
+    def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
+        """Who one is (2), one's card (3), and the bets (3 times 2)."""
+        agent = self.agent_on_turn(bets)
+        return [agent, 2 + cards[agent], *(5 + 2 * at + bet for at, bet in enumerate(bets))]
+
+
+class KuhnPoker(CardGame):
+    """Kuhn poker, B games at once.
+
+    Args:
+        num_games: B.
+        device: Of all tensors.
+        kwargs: None.
+
+    Raises:
+        ConfigError: If there are any.
+    """
+
+    def __init__(self, num_games: int, *, device: torch.device, **kwargs: object) -> None:
+        refuse_kwargs(type(self).__name__, kwargs)
+        super().__init__(_tables(), num_games=num_games, device=device)
+
+
+@cache
+def _tables() -> CardTables:
+    return unroll(KuhnRules())

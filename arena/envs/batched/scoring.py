@@ -1,0 +1,79 @@
+"""Scores of many episodes at once; `arena.envs.outcome` says what they mean.
+
+Shapes: N episodes that have ended, A agents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from arena.config import Outcome, ThresholdOutcome
+from arena.envs.outcome import (
+    RELATIVE_TOLERANCE,
+    Sides,
+    make_outcome,
+    needs_infos,
+)
+from arena.errors import ConfigError
+
+BatchedScore = Callable[[torch.Tensor], torch.Tensor]
+"""From undiscounted returns, float64 [N, A], to scores in [0, 1], float32 [N, sides]."""
+
+
+def make_batched_score(
+    outcome: Outcome,
+    *,
+    sides: Sides,
+    agents: tuple[str, ...],
+    launch_directory: str,
+    device: torch.device,
+) -> BatchedScore:
+    """Make the function that scores episodes when they have ended.
+
+    Raises:
+        ConfigError: If the outcome or a side names what there is not, or the outcome looks at
+            infos, which batched games do not have.
+    """
+    score = make_outcome(outcome, sides=sides, agents=agents, launch_directory=launch_directory)
+    if len(sides) == 1:
+        return lambda returns: torch.full((len(returns), 1), torch.nan, device=device)
+    mean_of_agents = torch.zeros(len(agents), len(sides), dtype=torch.float64)
+    for column, members in enumerate(sides.values()):
+        for agent in members:
+            mean_of_agents[agents.index(agent), column] = 1.0 / len(members)
+    mean_of_agents = mean_of_agents.to(device)
+    if outcome == "return":
+        return lambda returns: _pairwise(returns @ mean_of_agents)
+    if isinstance(outcome, ThresholdOutcome):
+        column = list(sides).index(outcome.side)
+        threshold = outcome.threshold
+        wins_there = torch.tensor([float(side == outcome.side) for side in sides], device=device)
+
+        def by_threshold(returns: torch.Tensor) -> torch.Tensor:
+            reached = (returns @ mean_of_agents)[:, column, None] >= threshold
+            return torch.where(reached, wins_there, 1.0 - wins_there)
+
+        return by_threshold
+    if needs_infos(outcome) and not isinstance(outcome, str):
+        raise ConfigError(
+            "environment.outcome: a batched game has no infos; use return, a threshold or a "
+            "function of the returns, or backend: pettingzoo"
+        )
+
+    def by_function(returns: torch.Tensor) -> torch.Tensor:
+        rows = [score(dict(zip(agents, row, strict=True)), {}) for row in returns.tolist()]
+        return torch.tensor(rows, device=device).reshape(len(returns), len(sides))
+
+    return by_function
+
+
+def _pairwise(values: torch.Tensor) -> torch.Tensor:
+    """Mean over the other sides of 1 (higher), 0.5 (equal) or 0 (lower). [N, sides]."""
+    mine, others = values[:, :, None], values[:, None, :]
+    tolerance = torch.maximum(mine.abs(), others.abs()).clamp_(min=1.0) * RELATIVE_TOLERANCE
+    difference = mine - others
+    beats = torch.where(difference.abs() <= tolerance, 0.5, (difference > 0.0).double())
+    # Against itself a side scores one half, which does not count.
+    return ((beats.sum(dim=2) - 0.5) / (values.shape[1] - 1)).float()

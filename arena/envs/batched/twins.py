@@ -1,0 +1,39 @@
+"""Which environments have a native twin: the same game as a `BatchedGame`, by the original's id.
+
+Torch-free, so that a list of environments can say it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arena.envs.spec import AgentSpec
+
+TWINS: Mapping[str, str] = {
+    "classic/connect_four-v3": "arena.envs.batched.connect_four:ConnectFour",
+    "classic/rps-v2": "arena.envs.batched.rock_paper_scissors:RockPaperScissors",
+    "classic/tictactoe-v3": "arena.envs.batched.tictactoe:TicTacToe",
+    "openspiel:kuhn_poker": "arena.envs.batched.kuhn_poker:KuhnPoker",
+    "openspiel:leduc_poker": "arena.envs.batched.leduc_poker:LeducPoker",
+}
+"""From an original's canonical id to ``package.module:Class``."""
+
+
+def openspiel_agent_spec(observation_size: int, num_actions: int) -> AgentSpec:
+    """What an agent of an OpenSpiel game sees and does.
+
+    Args:
+        observation_size: F, of the flattened information state.
+        num_actions: n.
+    """
+    return AgentSpec(
+        observation={
+            "kind": "Box",
+            "shape": [observation_size],
+            "dtype": "float32",
+            "low": "-inf",
+            "high": "inf",
+        },
+        action={"kind": "Discrete", "n": num_actions, "start": 0},
+        mask="observation",
+    )

@@ -1,0 +1,92 @@
+"""Agents that act in a cycle, seen as acting at once: what PettingZoo's conversion does, for less.
+
+`pettingzoo.utils.conversions.aec_to_parallel` asks ``last()`` for every action, which makes an
+observation that nobody looks at, and reads everything through the wrappers of the environment it
+drives. mpe2's parallel environments, for instance, are all made by it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from arena.errors import EnvironmentFault
+
+Step = tuple[
+    Mapping[str, Any],
+    Mapping[str, float],
+    Mapping[str, bool],
+    Mapping[str, bool],
+    Mapping[str, Any],
+]
+"""Observations, rewards, terminations, truncations, infos: what a Parallel environment answers."""
+
+
+class Cycle:
+    """One turn-based environment as a Parallel one. What it answers is good until the next call.
+
+    Args:
+        env: A ``pettingzoo.AECEnv`` whose agents act in a cycle and die at its end only.
+        state: What to read ``agents``, ``rewards`` and so on from.
+
+    Attributes:
+        agents: Who acts in the next step.
+    """
+
+    def __init__(self, env: Any, *, state: Any) -> None:  # noqa: ANN401
+        self._env = env
+        self._state = state
+        self.agents: list[str] = []
+
+    def reset(self, seed: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """Start an episode: observations and infos."""
+        env, state = self._env, self._state
+        env.reset(seed=seed)
+        self.agents = state.agents
+        observations = {
+            agent: env.observe(agent)
+            for agent in state.agents
+            if not (state.terminations[agent] or state.truncations[agent])
+        }
+        return observations, state.infos
+
+    def step(self, actions: Mapping[str, int]) -> Step:
+        """Give each agent its turn.
+
+        Raises:
+            EnvironmentFault: If they do not take turns in the order of ``agents``.
+        """
+        env, state = self._env, self._state
+        rewards: defaultdict[str, float] = defaultdict(int)
+        for agent in state.agents:
+            if agent != state.agent_selection:
+                raise EnvironmentFault(
+                    f"agents that act at once must take turns in their order: {agent!r} was due, "
+                    f"{state.agent_selection!r} is on turn"
+                )
+            env.step(actions[agent])
+            received = state.rewards
+            if any(received.values()):
+                for receiver in state.agents:
+                    rewards[receiver] += received[receiver]
+        observations = {agent: env.observe(agent) for agent in state.agents}
+        terminations, truncations, infos = state.terminations, state.truncations, state.infos
+        if True in terminations.values() or True in truncations.values():
+            # Who is buried leaves these.
+            terminations, truncations, infos = dict(terminations), dict(truncations), dict(infos)
+            self._bury()
+        self.agents = state.agents
+        return observations, rewards, terminations, truncations, infos
+
+    def close(self) -> None:
+        """Release what the environment holds."""
+        self._env.close()
+
+    def _bury(self) -> None:
+        """Step the dead, as PettingZoo wants it, while they are on turn."""
+        state = self._state
+        while state.agents and (
+            state.terminations[state.agent_selection] or state.truncations[state.agent_selection]
+        ):
+            self._env.step(None)

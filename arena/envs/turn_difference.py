@@ -1,0 +1,186 @@
+"""Where two turns differ.
+
+Shapes: B environments, A agents, S agents of a population that decide at once, P agents of a
+population, K rows of a tensor in one environment, X numbers of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from arena.envs.base import Turn
+
+ABOUT_THE_NEXT_DECISION = frozenset({"agent_index", "action_mask", "observation"})
+"""Tensors that show a new episode already where one is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnDifference:
+    """The first difference of two turns: the lowest environment, then the tensors in their order.
+
+    Attributes:
+        tensor: Of `Turn` or `Group`.
+        environment_index: Which of the batch; None where tensors are not alike at all.
+        agent: Whose; None where the tensor is not an agent's.
+        one: The first turn's row: numbers, or None for not a number.
+        other: The second turn's.
+        position: In these rows, where they differ first.
+        also: Further tensors that differ in this environment.
+    """
+
+    tensor: str
+    environment_index: int | None
+    agent: str | None
+    one: object
+    other: object
+    position: int = 0
+    also: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One tensor of both turns.
+
+    Attributes:
+        tensor: Its name.
+        one: Of the first. [B, K, X], or fewer axes.
+        other: Of the second.
+        columns: Whose rows they are: the agent's column by row. int64 [B, K]; None: nobody's.
+        defined: Rows that mean something. bool [B, K]; None: all.
+    """
+
+    tensor: str
+    one: torch.Tensor
+    other: torch.Tensor
+    columns: torch.Tensor | None
+    defined: torch.Tensor | None = None
+
+    def is_alike(self) -> bool:
+        """Whether shapes and dtypes are equal."""
+        return self.one.shape == self.other.shape and self.one.dtype == self.other.dtype
+
+    def differing(self) -> torch.Tensor | None:
+        """Numbers that differ; None if none does. bool [B, K, X]."""
+        if torch.equal(self.one, self.other):
+            return None
+        differ = self.one != self.other
+        if self.one.is_floating_point():
+            differ &= ~(self.one.isnan() & self.other.isnan())
+        differ = _rows(differ)
+        if self.defined is not None:
+            differ &= self.defined[..., None]
+        return differ if bool(differ.any()) else None
+
+
+def first_difference(
+    one: Turn,
+    other: Turn,
+    *,
+    agents: tuple[str, ...],
+    populations: Mapping[str, tuple[str, ...]],
+) -> TurnDifference | None:
+    """Compare two turns wherever they are defined; equal numbers only are equal.
+
+    Args:
+        one: The first, of B environments.
+        other: The second.
+        agents: All agents, in the order of the columns.
+        populations: Agents by population.
+
+    Returns:
+        None if there is no difference.
+    """
+    differing = []
+    for pair in _pairs(one, other, agents=agents, populations=populations):
+        if not pair.is_alike():
+            shapes = [f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in (pair.one, pair.other)]
+            return TurnDifference(
+                tensor=pair.tensor,
+                environment_index=None,
+                agent=None,
+                one=shapes[0],
+                other=shapes[1],
+            )
+        differ = pair.differing()
+        if differ is not None:
+            differing.append((pair, differ))
+    if not differing:
+        return None
+    return _lowest(differing, agents=agents)
+
+
+def _lowest(
+    differing: list[tuple[_Pair, torch.Tensor]], *, agents: tuple[str, ...]
+) -> TurnDifference:
+    b = min(int(differ.flatten(1).any(dim=1).nonzero()[0]) for _, differ in differing)
+    here = [(pair, differ[b]) for pair, differ in differing if bool(differ[b].any())]
+    pair, differ = here[0]
+    row, position = differ.nonzero()[0].tolist()
+    column = -1 if pair.columns is None else int(pair.columns[b, row])
+    further = dict.fromkeys(other.tensor for other, _ in here[1:])
+    return TurnDifference(
+        tensor=pair.tensor,
+        environment_index=b,
+        agent=agents[column] if column >= 0 else None,
+        one=_plain(_rows(pair.one)[b, row]),
+        other=_plain(_rows(pair.other)[b, row]),
+        position=position,
+        also=tuple(name for name in further if name != pair.tensor),
+    )
+
+
+def _pairs(
+    one: Turn, other: Turn, *, agents: tuple[str, ...], populations: Mapping[str, tuple[str, ...]]
+) -> Iterator[_Pair]:
+    """What can differ, causes before what follows from them."""
+    everyone = torch.arange(len(agents)).expand(one.reward.shape[0], -1)
+    yield _Pair("terminated", one.terminated.cpu(), other.terminated.cpu(), everyone)
+    yield _Pair("truncated", one.truncated.cpu(), other.truncated.cpu(), everyone)
+    yield _Pair("reward", one.reward.cpu(), other.reward.cpu(), everyone)
+    yield _Pair("episode_over", one.episode_over.cpu(), other.episode_over.cpu(), None)
+    # One row for all sides, so that a difference shows all scores.
+    yield _Pair("score", one.score.cpu().unsqueeze(1), other.score.cpu().unsqueeze(1), None)
+    truncated = (one.truncated & other.truncated.to(one.truncated.device)).cpu()
+    for name, members in populations.items():
+        columns = torch.tensor([agents.index(agent) for agent in members])
+        yield _Pair(
+            "final_observation",
+            one.final_observation[name].cpu(),
+            other.final_observation[name].cpu(),
+            columns.expand(len(truncated), -1),
+            truncated[:, columns],
+        )
+    for name in populations:
+        yield from _group_pairs(one, other, name=name)
+
+
+def _group_pairs(one: Turn, other: Turn, *, name: str) -> Iterator[_Pair]:
+    group, second = one.groups[name], other.groups[name]
+    columns, other_columns = group.agent_index.cpu(), second.agent_index.cpu()
+    yield _Pair("agent_index", columns, other_columns, columns)
+    if columns.shape != other_columns.shape:
+        return
+    # Where only one of them asks, agent_index has said so already.
+    asked = (columns >= 0) & (other_columns >= 0)
+    mask, other_mask = (
+        torch.empty(0, dtype=torch.bool) if mask is None else mask.cpu()
+        for mask in (group.action_mask, second.action_mask)
+    )
+    yield _Pair("action_mask", mask, other_mask, columns, asked)
+    yield _Pair("observation", group.observation.cpu(), second.observation.cpu(), columns, asked)
+
+
+def _rows(tensor: torch.Tensor) -> torch.Tensor:
+    """[B], [B, K] or [B, K, X] as [B, K, X]."""
+    return tensor.reshape(*tensor.shape, *[1] * (3 - tensor.ndim))
+
+
+def _kind(tensor: torch.Tensor) -> str:
+    return f"{tensor.dtype} {tuple(tensor.shape)}"
+
+
+def _plain(row: torch.Tensor) -> list[object]:
+    return [None if value != value else value for value in row.tolist()]

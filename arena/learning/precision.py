@@ -1,0 +1,38 @@
+"""In which precision a policy's products are computed while it trains.
+
+Weights, gradients, optimizer and everything that is published stay float32: only the inputs of
+matrix products are rounded. Micikevicius et al., "Mixed Precision Training" (ICLR 2018).
+"""
+
+from __future__ import annotations
+
+import torch
+
+from arena.config import NetworkConfig
+
+MIN_WIDTH = 64
+"""Products of narrower layers gain less than the rounding costs."""
+
+
+def product_dtype(precision: str, *, network: NetworkConfig, device: torch.device) -> torch.dtype:
+    """The dtype of products.
+
+    Args:
+        precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 where the hardware multiplies it
+            and the network is wide enough to gain.
+        network: The architecture.
+        device: Where it trains.
+    """
+    if precision == "bfloat16":
+        return torch.bfloat16
+    wide = max(network.hidden_sizes, default=0) >= MIN_WIDTH
+    if precision == "auto" and wide and _multiplies_bfloat16(device):
+        return torch.bfloat16
+    return torch.float32
+
+
+def _multiplies_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    capabilities = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))

@@ -1,0 +1,215 @@
+"""Many frozen policies as one: K opponents act in one call.
+
+Every layer is one batched product over parameters [K, out, in], so that a call costs about what one
+network takes for as many rows. Shapes: K policies, N rows, M rows of the policy with most of them,
+F features of a flattened observation, n actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from arena.networks import heads
+from arena.networks.actor_critic import OBSERVATION_CLIP
+from arena.networks.frozen import FrozenPolicy
+
+MAX_PADDING = 3
+"""Padding to equal numbers of rows may multiply them by this much."""
+
+ROWS_AT_ONCE = 1024
+"""What lies between two layers then stays in a core's cache, and malloc keeps its memory."""
+
+
+def stack_key(policy: FrozenPolicy) -> Hashable:
+    """Policies with equal keys fit into one stack: architecture, device and greediness."""
+    tensors = policy.network.state_dict()
+    shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
+    return shapes, str(next(iter(tensors.values())).device), policy.greedy
+
+
+class PolicyStack:
+    """K frozen policies of one architecture, in a copy of their weights.
+
+    Keeps no state between calls, so several threads may use one.
+    """
+
+    def __init__(self, policies: Sequence[FrozenPolicy]) -> None:
+        """Copy the policies' weights.
+
+        Raises:
+            ValueError: If there is none, or they differ in architecture, device or greediness.
+        """
+        if len({stack_key(policy) for policy in policies}) != 1:
+            raise ValueError(
+                "a stack needs policies of one architecture, device and greediness, "
+                f"got {len({stack_key(policy) for policy in policies})} kinds"
+            )
+        networks = [policy.network for policy in policies]
+        normalizers = [
+            network.observation_normalizer
+            for network in networks
+            if network.observation_normalizer is not None
+        ]
+        self._greedy = policies[0].greedy
+        self._num_actions = policies[0].num_actions
+        self._normalizer = (
+            (
+                torch.stack([normalizer.mean for normalizer in normalizers])[:, None],
+                torch.stack([normalizer.deviation for normalizer in normalizers])[:, None],
+            )
+            if normalizers
+            else None
+        )
+        trunks = zip(*(_linear_layers(network.trunk) for network in networks), strict=True)
+        self._trunk = [_stacked(layers) for layers in trunks]
+        # Who plays needs no value: the head's last output is left out.
+        weight, bias = _stacked([network.head for network in networks])
+        self._head = weight[:, :-1].contiguous(), bias[:, :, :-1].contiguous()
+        self._num_policies = len(policies)
+        self._index = np.arange(len(policies))[:, None]
+
+    def __len__(self) -> int:
+        """K."""
+        return self._num_policies
+
+    @torch.inference_mode()
+    def logits(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None = None,
+        *,
+        player: torch.Tensor,
+    ) -> torch.Tensor:
+        """Masked logits of each row by its policy. float32 [N, n]; arguments as in `act`."""
+        return heads.mask_logits(self._logits(observation, player=player), action_mask)
+
+    @torch.inference_mode()
+    def act(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        player: torch.Tensor,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        """Choose one action per row.
+
+        Args:
+            observation: Flattened, in any order of policies. float32 [N, F].
+            action_mask: True for legal actions. bool [N, n], or None.
+            player: The policy that decides each row, in [0, K). int64 [N].
+            generator: The only source of randomness.
+
+        Returns:
+            int64 [N].
+        """
+        logits = self._logits(observation, player=player)
+        if self._greedy:
+            return heads.greedy(logits, action_mask)
+        return heads.sample(heads.mask_logits(logits, action_mask), generator=generator)
+
+    def _logits(self, observation: torch.Tensor, *, player: torch.Tensor) -> torch.Tensor:
+        # Numpy for a thousand small numbers: a third of the time that torch takes per operation.
+        owner, device = player.cpu().numpy(), observation.device
+        rows_each, left_over = divmod(len(owner), self._num_policies)
+        if not left_over and bool(
+            (owner.reshape(self._num_policies, rows_each) == self._index).all()
+        ):
+            # In equal blocks, as they lie in training and in the first step of matches.
+            return self._forward(
+                observation.view(self._num_policies, rows_each, observation.shape[1])
+            )
+        counts = np.bincount(owner, minlength=self._num_policies)
+        busy = _busiest(counts)
+        if busy:
+            return self._divided(observation, player=player, busy=busy)
+        row_of_place, place_of_row = _places(owner, counts=counts)
+        padded = observation.index_select(0, torch.from_numpy(row_of_place).to(device))
+        logits = self._forward(padded.view(self._num_policies, -1, observation.shape[1]))
+        return logits.index_select(0, torch.from_numpy(place_of_row).to(device))
+
+    def _divided(
+        self, observation: torch.Tensor, *, player: torch.Tensor, busy: Sequence[int]
+    ) -> torch.Tensor:
+        """Some policies by themselves, the others together."""
+        logits = observation.new_empty(len(observation), self._num_actions)
+        others = torch.ones(self._num_policies, dtype=torch.bool, device=observation.device)
+        for k in busy:
+            rows = (player == k).nonzero().squeeze(1)
+            alone = observation.index_select(0, rows)[None]
+            logits.index_copy_(0, rows, self._product(alone, slice(k, k + 1)))
+            others[k] = False
+        rows = others.index_select(0, player).nonzero().squeeze(1)
+        rest = self._logits(observation.index_select(0, rows), player=player.index_select(0, rows))
+        return logits.index_copy_(0, rows, rest)
+
+    def _forward(self, observation: torch.Tensor) -> torch.Tensor:
+        """Logits of M rows for each policy. [K, M, F] to [K * M, n]."""
+        at_once = max(1, ROWS_AT_ONCE // max(1, observation.shape[1]))
+        parts = [
+            self._product(observation[start : start + at_once], slice(start, start + at_once))
+            for start in range(0, self._num_policies, at_once)
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _product(self, observation: torch.Tensor, policies: slice) -> torch.Tensor:
+        """Logits of M rows for k of the policies. [k, M, F] to [k * M, n]."""
+        if self._normalizer is not None:
+            mean, deviation = self._normalizer
+            observation = observation - mean[policies]
+            observation.div_(deviation[policies]).clamp_(-OBSERVATION_CLIP, OBSERVATION_CLIP)
+        features = observation
+        for weight, bias in self._trunk:
+            features = torch.baddbmm(bias[policies], features, weight[policies].mT).relu_()
+        weight, bias = self._head
+        return torch.baddbmm(bias[policies], features, weight[policies].mT).flatten(0, 1)
+
+
+def _busiest(counts: npt.NDArray[np.int64]) -> list[int]:
+    """Policies that play alone so that padding the others to equal counts is not wasteful."""
+    rest = counts.sum()
+    if len(counts) * counts.max() <= MAX_PADDING * rest:
+        return []  # The usual case, without a sort.
+    busy: list[int] = []
+    for k in np.argsort(-counts, kind="stable"):
+        if len(counts) * counts[k] <= MAX_PADDING * rest:
+            break
+        busy.append(int(k))
+        rest -= counts[k]
+    return busy
+
+
+def _places(
+    owner: npt.NDArray[np.int64], *, counts: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Give every policy M places, as many as the busiest needs.
+
+    Returns:
+        The row in each place, row 0 where there is none, int64 [K * M]; the place of each row,
+        int64 [N].
+    """
+    num_policies, most = len(counts), counts.max()
+    order = owner.astype(np.uint16).argsort(kind="stable")
+    # The r-th row of policy k goes to place k * M + r.
+    shift = np.arange(num_policies) * most - (counts.cumsum() - counts)
+    place = np.arange(len(owner)) + shift.repeat(counts)
+    row_of_place = np.zeros(num_policies * most, dtype=np.int64)
+    row_of_place[place] = order
+    place_of_row = np.empty_like(order)
+    place_of_row[order] = place
+    return row_of_place, place_of_row
+
+
+def _linear_layers(trunk: nn.Sequential) -> list[nn.Linear]:
+    return [layer for layer in trunk if isinstance(layer, nn.Linear)]
+
+
+def _stacked(layers: Sequence[nn.Linear]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights [K, out, in] and biases [K, 1, out], in memory of their own."""
+    weight = torch.stack([layer.weight for layer in layers]).detach()
+    return weight, torch.stack([layer.bias for layer in layers]).detach()[:, None]

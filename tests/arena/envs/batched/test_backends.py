@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from arena.config import EnvironmentConfig, InfoOutcome, Outcome
+from arena.envs.base import BatchedEnv
+from arena.envs.batch import PettingZooBatch
+from arena.envs.batched.batch import GameBatch
+from arena.envs.facts import environment_facts
+from arena.envs.inspect import inspect_environment
+from arena.envs.make import make_batched_env
+from arena.errors import ConfigError
+
+ASSETS = str(Path(__file__).parents[3] / "assets")
+TICTACTOE = "classic/tictactoe-v3"
+
+Backend = Literal["auto", "pettingzoo", "batched"]
+
+
+def made(
+    environment: str,
+    backend: Backend,
+    *,
+    outcome: Outcome = "return",
+    kwargs: dict[str, object] | None = None,
+) -> BatchedEnv:
+    spec = environment_facts(environment, kwargs=kwargs or {}, launch_directory=ASSETS)
+    return make_batched_env(
+        EnvironmentConfig(id=environment, backend=backend, outcome=outcome),
+        spec=spec,
+        sides={agent: (agent,) for agent in spec.agents},
+        populations={"all": spec.agents},
+        num_envs=2,
+        launch_directory=ASSETS,
+    )
+
+
+def test_a_twin_is_used_unless_it_is_told_not_to() -> None:
+    assert isinstance(made(TICTACTOE, "auto"), GameBatch)
+    assert isinstance(made(TICTACTOE, "batched"), GameBatch)
+    assert isinstance(made(TICTACTOE, "pettingzoo"), PettingZooBatch)
+
+
+def test_auto_steps_one_by_one_where_the_twin_cannot() -> None:
+    # Infos are the original's alone, and so are its options.
+    outcome = InfoOutcome(info="winner")
+    assert isinstance(made(TICTACTOE, "auto", outcome=outcome), PettingZooBatch)
+    assert isinstance(made(TICTACTOE, "auto", kwargs={"screen_height": 500}), PettingZooBatch)
+    with pytest.raises(ConfigError, match="a batched game has no infos"):
+        made(TICTACTOE, "batched", outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("environment", "backend", "message"),
+    [
+        ("mpe2/simple_spread_v3", "batched", "there is no batched game of mpe2/simple_spread_v3"),
+        ("environments:MaskedTurns", "batched", "there is no batched game of environments:Masked"),
+        ("batched_games:Hunt", "pettingzoo", "is a batched game, not a PettingZoo environment"),
+    ],
+)
+def test_a_backend_that_is_not_there_is_found_before_a_run_starts(
+    environment: str, backend: str, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        inspect_environment(environment, kwargs={}, launch_directory=ASSETS, backend=backend)
+
+
+def test_a_users_batched_game_is_an_environment() -> None:
+    spec = inspect_environment("batched_games:Hunt", kwargs={}, launch_directory=ASSETS)
+    assert spec.api == "parallel"
+    assert spec.agents == ("hunter_0", "hare_0", "hunter_1")
+    assert spec.agent_specs["hare_0"].mask == "observation"
+    assert isinstance(made("batched_games:TakesTurns", "auto"), GameBatch)

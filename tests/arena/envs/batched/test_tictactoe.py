@@ -1,0 +1,120 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from arena.envs.batched.tictactoe import TicTacToe
+from arena.envs.facts import environment_facts
+from arena.envs.registry import make_environment
+from arena.errors import ConfigError
+
+CPU = torch.device("cpu")
+NUM_GAMES = 150
+
+
+def started(num_games: int) -> TicTacToe:
+    game = TicTacToe(num_games, device=CPU)
+    game.reset(torch.ones(num_games, dtype=torch.bool), key=torch.zeros(num_games).long())
+    return game
+
+
+def play(game: TicTacToe, *moves: int) -> tuple[list[float], list[bool]]:
+    """All games make the same moves; what the last brought to the first game."""
+    for move in moves:
+        result = game.step([torch.full((len(game.decisions()[0].agent_index), 1), move)])
+    return result.reward[0].tolist(), result.terminated[0].tolist()
+
+
+def test_its_specs_are_the_originals_facts(assets: str) -> None:
+    facts = environment_facts("classic/tictactoe-v3", kwargs={}, launch_directory=assets)
+    game = started(1)
+    assert game.agents == facts.agents
+    assert game.agent_specs == facts.agent_specs
+    assert game.api == facts.api
+    assert game.groups == (facts.agents,)
+
+
+def test_random_games_go_as_the_originals_do(assets: str) -> None:
+    rng = np.random.default_rng(0)
+    game = started(NUM_GAMES)
+    originals: list[Any] = [
+        make_environment("classic/tictactoe-v3", kwargs={}, api="aec", launch_directory=assets)
+        for _ in range(NUM_GAMES)
+    ]
+    for original in originals:
+        original.reset(seed=0)
+    playing = set(range(NUM_GAMES))
+    outcomes = set()
+    while playing:
+        (group,) = game.decisions()
+        actions = torch.zeros(NUM_GAMES, 1, dtype=torch.int64)
+        for b in playing:
+            agent = originals[b].agent_selection
+            seen = originals[b].observe(agent)
+            assert game.agents[int(group.agent_index[b, 0])] == agent
+            assert group.observation[b, 0].tolist() == seen["observation"].flatten().tolist()
+            assert group.action_mask is not None
+            assert group.action_mask[b, 0].tolist() == seen["action_mask"].astype(bool).tolist()
+            actions[b] = int(rng.choice(seen["action_mask"].nonzero()[0]))
+            originals[b].step(int(actions[b]))
+        result = game.step([actions])
+        for b in list(playing):
+            rewards = [float(originals[b].rewards[agent]) for agent in game.agents]
+            terminated = [originals[b].terminations[agent] for agent in game.agents]
+            assert result.reward[b].tolist() == rewards
+            assert result.terminated[b].tolist() == terminated
+            if any(terminated):
+                playing.remove(b)
+                outcomes.add(rewards[0])
+    assert outcomes == {-1.0, 0.0, 1.0}
+
+
+def test_shapes_and_dtypes() -> None:
+    game = started(4)
+    (group,) = game.decisions()
+    assert group.agent_index.shape == (4, 1)
+    assert group.agent_index.dtype == torch.int64
+    assert group.observation.shape == (4, 1, 18)
+    assert group.observation.dtype == torch.float32
+    assert group.action_mask is not None
+    assert group.action_mask.shape == (4, 1, 9)
+    assert group.action_mask.dtype == torch.bool
+    result = game.step([torch.zeros(4, 1, dtype=torch.int64)])
+    assert (result.reward.shape, result.reward.dtype) == ((4, 2), torch.float32)
+    assert (result.terminated.shape, result.terminated.dtype) == ((4, 2), torch.bool)
+    assert result.truncated is None
+
+
+def test_a_line_on_the_last_free_cell_wins() -> None:
+    # X: 0 1 5 6 2, O: 3 4 7 8; 0, 1, 2 is a line.
+    assert play(started(1), 0, 3, 1, 4, 5, 7, 6, 8, 2) == ([1.0, -1.0], [True, True])
+
+
+def test_a_full_board_without_a_line_is_a_draw() -> None:
+    assert play(started(1), 0, 1, 2, 4, 3, 5, 7, 6, 8) == ([0.0, 0.0], [True, True])
+
+
+def test_only_the_games_named_begin_anew() -> None:
+    game = started(3)
+    play(game, 4)
+    game.reset(torch.tensor([False, True, False]), key=torch.zeros(3).long())
+    (group,) = game.decisions()
+    assert group.agent_index[:, 0].tolist() == [1, 0, 1]
+    assert group.observation.sum(dim=2)[:, 0].tolist() == [1.0, 0.0, 1.0]
+    assert group.action_mask is not None
+    assert group.action_mask.sum(dim=2)[:, 0].tolist() == [8, 9, 8]
+
+
+def test_what_was_seen_stays_when_the_game_goes_on() -> None:
+    game = started(2)
+    seen = game.decisions()[0].observation
+    before = seen.clone()
+    play(game, 4)
+    game.decisions()
+    assert torch.equal(seen, before)
+
+
+def test_it_takes_no_kwargs() -> None:
+    with pytest.raises(ConfigError, match="screen_height"):
+        TicTacToe(2, device=CPU, screen_height=100)

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from scipy import stats
+
+from arena.config import NetworkConfig
+from arena.networks.frozen import FrozenPolicy
+from arena.networks.make import make_actor_critic
+from arena.networks.stack import PolicyStack, stack_key
+
+NUM_FEATURES, NUM_ACTIONS = 5, 4
+
+
+def make_policy(
+    seed: int,
+    *,
+    hidden_sizes: tuple[int, ...] = (32,),
+    normalized: bool = True,
+    greedy: bool = False,
+    num_actions: int = NUM_ACTIONS,
+) -> FrozenPolicy:
+    network = make_actor_critic(
+        NetworkConfig(hidden_sizes=hidden_sizes, normalize_observations=normalized),
+        observation_size=NUM_FEATURES,
+        num_actions=num_actions,
+        seed=seed,
+    )
+    generator = torch.Generator().manual_seed(seed)
+    # Away from the first weights, whose logits are all but equal and whose biases are zero.
+    for parameter in network.parameters():
+        parameter.data += 0.3 * torch.randn(parameter.shape, generator=generator)
+    if network.observation_normalizer is not None:
+        rows = 1.0 + seed + 2.0 * torch.randn(50, NUM_FEATURES, generator=generator)
+        network.observation_normalizer.update(rows)
+    return FrozenPolicy(network, greedy=greedy)
+
+
+def make_rows(
+    counts: Sequence[int], *, seed: int, shuffled: bool = True
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Observations, some of which are far out, masks with a legal action, and players."""
+    generator = torch.Generator().manual_seed(seed)
+    player = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    if shuffled:
+        player = player[torch.randperm(len(player), generator=generator)]
+    observation = 3.0 * torch.randn(len(player), NUM_FEATURES, generator=generator)
+    observation[::7] *= 10.0
+    mask = torch.rand(len(player), NUM_ACTIONS, generator=generator) < 0.6
+    mask[:, 2] = True
+    return observation, mask, player
+
+
+def one_by_one(
+    policies: Sequence[FrozenPolicy],
+    observation: torch.Tensor,
+    mask: torch.Tensor | None,
+    player: torch.Tensor,
+) -> torch.Tensor:
+    logits = [
+        policies[k].logits(observation[i : i + 1], None if mask is None else mask[i : i + 1])
+        for i, k in enumerate(player.tolist())
+    ]
+    return torch.cat(logits) if logits else torch.empty(0, NUM_ACTIONS)
+
+
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("hidden_sizes", [(), (32,), (64, 64)])
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [5],
+        [3, 3, 3],
+        [2, 1, 3],
+        [4, 0, 7, 1],
+        [0, 0, 0],
+        [0, 6, 0, 0, 0],
+        [1] * 32,
+        [200, 1, 2, 3, 40, 1, 1, 1],
+        [600, 600, 600],
+        [0, 1, 2, 3] * 8,
+    ],
+)
+def test_logits_are_those_of_each_policy(
+    counts: list[int], hidden_sizes: tuple[int, ...], normalized: bool
+) -> None:
+    policies = [
+        make_policy(seed, hidden_sizes=hidden_sizes, normalized=normalized)
+        for seed in range(len(counts))
+    ]
+    stack = PolicyStack(policies)
+    assert len(stack) == len(counts)
+    for shuffled in (True, False):
+        observation, mask, player = make_rows(counts, seed=1, shuffled=shuffled)
+        for legal in (mask, None):
+            expected = one_by_one(policies, observation, legal, player)
+            found = stack.logits(observation, legal, player=player)
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+
+
+@given(counts=st.lists(st.sampled_from([0, 1, 2, 5, 40, 300]), min_size=1, max_size=32))
+@example(counts=[300, 40, *[1] * 14])
+def test_padding_at_most_triples_the_rows(counts: list[int]) -> None:
+    policies = [make_policy(k, hidden_sizes=()) for k in range(len(counts))]
+    observation, _, player = make_rows(counts, seed=1)
+    rows: list[int] = []
+    product = PolicyStack._product
+
+    def counted(self: PolicyStack, observation: torch.Tensor, policies: slice) -> torch.Tensor:
+        rows.append(observation.shape[0] * observation.shape[1])
+        return product(self, observation, policies)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PolicyStack, "_product", counted)
+        PolicyStack(policies).logits(observation, player=player)
+    assert sum(counts) <= sum(rows) <= 3 * sum(counts)
+    # Nobody acts alone without need.
+    if len(counts) * max(counts) <= 3 * sum(counts):
+        assert sum(rows) == len(counts) * max(counts)
+
+
+@given(
+    counts=st.lists(st.integers(0, 40), min_size=1, max_size=32),
+    seed=st.integers(0, 1000),
+    hidden_sizes=st.sampled_from([(), (32,)]),
+)
+def test_greedy_actions_are_those_of_each_policy(
+    counts: list[int], seed: int, hidden_sizes: tuple[int, ...]
+) -> None:
+    policies = [make_policy(k, hidden_sizes=hidden_sizes, greedy=True) for k in range(len(counts))]
+    observation, mask, player = make_rows(counts, seed=seed)
+    found = PolicyStack(policies).act(
+        observation, mask, player=player, generator=torch.Generator().manual_seed(1)
+    )
+    logits = one_by_one(policies, observation, mask, player)
+    assert found.shape == player.shape
+    assert found.dtype == torch.int64
+    # Rounding may decide between logits that are all but equal, and nothing else.
+    chosen = logits.gather(1, found[:, None])[:, 0]
+    assert (chosen >= logits.max(dim=1).values - 1e-3).all() if len(player) else True
+
+
+@pytest.mark.parametrize("counts", [[30_000, 30_000], [50_000, 9_000, 20, 0, 980, 0, 0, 0]])
+def test_samples_follow_each_policys_own_distribution(counts: list[int]) -> None:
+    policies = [make_policy(seed) for seed in range(len(counts))]
+    for policy in policies:
+        policy.network.head.weight.mul_(0.1)
+    _, _, player = make_rows(counts, seed=4)
+    observation = torch.tensor([[0.5, -1.0, 2.0, 0.0, 1.0]]).expand(len(player), -1)
+    mask = torch.tensor([[True, False, True, True]]).expand(len(player), -1)
+    action = PolicyStack(policies).act(
+        observation, mask, player=player, generator=torch.Generator().manual_seed(3)
+    )
+    for k, count in enumerate(counts):
+        observed = torch.bincount(action[player == k], minlength=NUM_ACTIONS)
+        assert observed[1] == 0
+        if count < 900:
+            continue
+        expected = policies[k].logits(observation[:1], mask[:1])[0].double().softmax(0) * count
+        legal = mask[0]
+        assert expected[legal].min() > 5
+        assert stats.chisquare(observed[legal], expected[legal]).pvalue > 0.001
+
+
+def test_actions_are_a_function_of_the_generator() -> None:
+    stack = PolicyStack([make_policy(seed) for seed in range(6)])
+    observation, mask, player = make_rows([9, 2, 0, 14, 5, 5], seed=2)
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+
+    def act(seed: int) -> list[int]:
+        generator = torch.Generator().manual_seed(seed)
+        return stack.act(observation, mask, player=player, generator=generator).tolist()
+
+    assert act(5) == act(5) != act(6)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_stack_and_policies_share_no_memory() -> None:
+    policies = [make_policy(seed) for seed in range(3)]
+    stack = PolicyStack(policies)
+    observation, _, player = make_rows([4, 4, 4], seed=3, shuffled=False)
+    of_stack = stack.logits(observation, player=player).clone()
+    for policy in policies:
+        for tensor in policy.network.state_dict().values():
+            tensor.add_(1.0)
+    assert torch.equal(stack.logits(observation, player=player), of_stack)
+    assert not torch.allclose(one_by_one(policies, observation, None, player), of_stack)
+
+
+def test_acting_changes_no_policy_and_no_observation() -> None:
+    policies = [make_policy(seed) for seed in range(3)]
+    before = [
+        {name: tensor.clone() for name, tensor in policy.network.state_dict().items()}
+        for policy in policies
+    ]
+    stack = PolicyStack(policies)
+    for counts in ([4, 4, 4], [9, 1, 0], [300, 1, 1]):
+        observation, mask, player = make_rows(counts, seed=3, shuffled=False)
+        seen = observation.clone(), mask.clone(), player.clone()
+        stack.act(observation, mask, player=player, generator=torch.Generator())
+        assert all(map(torch.equal, seen, (observation, mask, player)))
+    for policy, tensors in zip(policies, before, strict=True):
+        for name, tensor in policy.network.state_dict().items():
+            assert torch.equal(tensor, tensors[name])
+
+
+def test_only_policies_of_one_kind_fit_together() -> None:
+    kinds = [
+        make_policy(0),
+        make_policy(0, greedy=True),
+        make_policy(0, hidden_sizes=(16,)),
+        make_policy(0, hidden_sizes=(32, 32)),
+        make_policy(0, hidden_sizes=()),
+        make_policy(0, normalized=False),
+        make_policy(0, num_actions=3),
+    ]
+    assert len({stack_key(policy) for policy in kinds}) == len(kinds)
+    assert stack_key(kinds[0]) == stack_key(make_policy(9))
+    for policy in kinds[1:]:
+        with pytest.raises(ValueError, match="one architecture"):
+            PolicyStack([kinds[0], policy])
+    with pytest.raises(ValueError, match="one architecture"):
+        PolicyStack([])

@@ -1,0 +1,215 @@
+"""One policy in mirror self-play, in this process, out of the pieces that a learner is made of.
+
+No controller, ghosts, checkpoints or ratings: what remains is the environment, the collector and
+the algorithm, so that their learning can be watched from update to update.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from arena.core import Actor
+from arena.envs.base import BatchedEnv
+from arena.envs.inspect import inspect_environment
+from arena.envs.make import make_batched_env
+from arena.envs.spaces import ObservationLayout, num_actions
+from arena.learning.algorithms import make_algorithm
+from arena.matches.actors import make_bot
+from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
+from arena.matches.tournament import Contender, play_tournament
+from arena.networks.frozen import FrozenPolicy
+from arena.rollout.collector import Collector, Learning, TrainingBlock
+from arena.types import Entrant, PolicyId
+from populations.config import RunConfig
+from populations.run_file import RunFile, learner_setup, new_run_file
+
+CPU = torch.device("cpu")
+EVALUATION_ENVS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Matches of the policy against somebody, as often in each seat."""
+
+    wins: int
+    draws: int
+    losses: int
+
+    @property
+    def matches(self) -> int:
+        """All of them."""
+        return self.wins + self.draws + self.losses
+
+    @property
+    def win_rate(self) -> float:
+        """Draws are no wins."""
+        return self.wins / self.matches
+
+    @property
+    def score(self) -> float:
+        """Draws are half a win."""
+        return (self.wins + self.draws / 2) / self.matches
+
+
+class Silence:
+    """An `arena.matches.match.Progress` that nobody watches."""
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Nothing."""
+
+
+def prepare(config: RunConfig) -> RunFile:
+    """Resolve a configuration of two sides and one population, as a launch would."""
+    environment = config.environment
+    spec = inspect_environment(
+        environment.id, kwargs=environment.kwargs, launch_directory=str(Path.cwd())
+    )
+    return new_run_file(config, spec, name="check", launch_directory=str(Path.cwd()))
+
+
+class MirrorLearner:
+    """The one policy, and how long it has trained. Close it when done.
+
+    Args:
+        run_file: From `prepare`; of its keys those of environment, population and precision count.
+        seed: Of weights, episodes and actions.
+    """
+
+    def __init__(self, run_file: RunFile, *, seed: int) -> None:
+        self._setup = learner_setup(run_file, root=Path())
+        (self._population,) = self._setup.populations
+        self._seed = seed
+        self._num_evaluations = 0
+        self.train_s = 0.0
+        """Collecting and updating; start-up and evaluations apart."""
+        self.updates = 0
+        """Rollouts learned from."""
+        agents = self._setup.populations[self._population].agents
+        facts = self._setup.spec.agent_specs[agents[0]]
+        self._layout = ObservationLayout.from_json(facts.observation)
+        self._num_actions = num_actions(facts.action)
+        self._generator = seed_everything(seed, device=CPU)
+        self._learning = Learning(
+            policy=PolicyId(f"{self._population}/p000"),
+            algorithm=make_algorithm(
+                self._setup.populations[self._population],
+                observation_size=self._layout.size,
+                num_actions=self._num_actions,
+                hyperparameters=_start_values(run_file, self._population),
+                device=CPU,
+                precision=self._setup.precision,
+                seed=derived_seed(seed, Stream.WEIGHTS, 0),
+                launch_directory=self._setup.launch_directory,
+            ),
+        )
+        self._env = self._make_env(self._setup.environment.num_envs)
+        self._evaluation_env = self._make_env(EVALUATION_ENVS)
+        self._collector = self._make_collector()
+
+    def _make_env(self, num_envs: int) -> BatchedEnv:
+        setup = self._setup
+        return make_batched_env(
+            setup.environment,
+            spec=setup.spec,
+            sides=setup.sides,
+            populations={name: value.agents for name, value in setup.populations.items()},
+            num_envs=num_envs,
+            launch_directory=setup.launch_directory,
+            device=CPU,
+        )
+
+    def _make_collector(self) -> Collector:
+        setup = self._setup
+        block = TrainingBlock(
+            entrants=(Entrant(f"{self._learning.policy}#0"),) * len(setup.seats),
+            players=(self._learning,) * len(setup.seats),
+        )
+        return Collector(
+            self._env,
+            seeds=environment_seeds(self._seed, num_envs=self._env.num_envs),
+            blocks=[block],
+            seats=setup.seats,
+            sides=tuple(setup.sides),
+            populations={name: value.agents for name, value in setup.populations.items()},
+            num_actions={self._population: self._num_actions},
+            openings=setup.environment.random_openings,
+            generator=self._generator,
+            progress=Silence(),
+        )
+
+    @property
+    def agent_steps(self) -> int:
+        """Decisions so far, those of random openings apart."""
+        return self._collector.agent_steps[self._learning.policy]
+
+    def advance(self) -> None:
+        """One rollout and what is learned from it."""
+        start = time.perf_counter()
+        for learning, rollout in self._collector.collect():
+            learning.algorithm.update(rollout, generator=self._generator)
+        self.train_s += time.perf_counter() - start
+        self.updates += 1
+
+    def play(self, bot: str, *, matches: int, greedy: bool) -> Record:
+        """Play against a bot; training goes on as if nothing had been.
+
+        Args:
+            bot: Its id.
+            matches: As first player, and as many again as second.
+            greedy: Play the likeliest actions instead of sampling.
+        """
+        self._num_evaluations += 1
+        seed = derived_seed(self._seed, Stream.BLOCKS, self._num_evaluations)
+        contenders = {"policy": self._frozen(greedy=greedy), "bot": self._bot(bot)}
+        result = play_tournament(
+            self._evaluation_env,
+            contenders=[
+                Contender(name=name, actors={self._population: actor})
+                for name, actor in contenders.items()
+            ],
+            num_matches=matches,
+            seats=self._setup.seats,
+            sides=self._setup.sides,
+            seed=seed,
+            generator=torch.Generator(CPU).manual_seed(seed),
+        )
+        home, away = result.pairs
+        return Record(
+            wins=home.wins + away.losses,
+            draws=home.draws + away.draws,
+            losses=home.losses + away.wins,
+        )
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """All that playing needs, copied."""
+        return self._learning.algorithm.weights()
+
+    def _frozen(self, *, greedy: bool) -> Actor:
+        return FrozenPolicy.from_weights(
+            self._setup.populations[self._population].network,
+            self.weights(),
+            device=CPU,
+            greedy=greedy,
+        )
+
+    def _bot(self, bot: str) -> Actor:
+        return make_bot(
+            bot,
+            layout=self._layout,
+            num_actions=self._num_actions,
+            launch_directory=self._setup.launch_directory,
+        )
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._env.close()
+        self._evaluation_env.close()
+
+
+def _start_values(run_file: RunFile, population: str) -> Mapping[str, float]:
+    return run_file.config.populations[population].hyperparameters

@@ -1,0 +1,1 @@
+"""What ``arena bench`` measures, each thing against its bound."""

@@ -1,0 +1,195 @@
+"""Random legal play: of the batched view, of a bare batched game, and of a plain Python loop.
+
+Shapes: B environments or games, S decisions of a group at once, n actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from arena.envs.base import BatchedEnv, Group, Turn
+from arena.envs.batched.game import BatchedGame
+from arena.envs.registry import make_environment
+from arena.envs.spaces import first_action, num_actions
+from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.envs.unchecked import holder_of_state, without_checks
+
+MAX_KEY = 2**31
+
+
+class RandomPlay:
+    """One call is one step of a `BatchedEnv` under uniformly random legal play.
+
+    Args:
+        env: Is reset.
+        num_actions: By population.
+        generator: Of the actions, on the environments' device.
+    """
+
+    def __init__(
+        self, env: BatchedEnv, *, num_actions: Mapping[str, int], generator: torch.Generator
+    ) -> None:
+        self._env = env
+        self._num_actions = num_actions
+        self._generator = generator
+        self._turn: Turn = env.reset(range(env.num_envs))
+
+    def __call__(self) -> int:
+        """Step, and return the number of decisions."""
+        groups = self._turn.groups
+        decisions = count_decisions(groups)
+        actions = {
+            name: random_legal(
+                group, num_actions=self._num_actions[name], generator=self._generator
+            )
+            for name, group in groups.items()
+        }
+        self._turn = self._env.step(actions)
+        return decisions
+
+
+class RandomGame:
+    """One call is one step of a bare `BatchedGame`: no view, no seeds, no scores, no checks.
+
+    Args:
+        game: The rules; all games are begun anew.
+        num_games: B.
+        generator: Of actions and chance, on the game's device.
+    """
+
+    def __init__(self, game: BatchedGame, *, num_games: int, generator: torch.Generator) -> None:
+        self._game = game
+        self._generator = generator
+        self._num_actions = [
+            num_actions(game.agent_specs[agents[0]].action) for agents in game.groups
+        ]
+        self._num_games = num_games
+        self._begin(torch.ones(num_games, dtype=torch.bool, device=generator.device))
+
+    def __call__(self) -> int:
+        """Step, begin anew what is over, and return the number of decisions."""
+        groups = self._game.decisions()
+        decisions = sum(int((group.agent_index >= 0).sum()) for group in groups)
+        actions = [
+            random_legal(group, num_actions=number, generator=self._generator)
+            for group, number in zip(groups, self._num_actions, strict=True)
+        ]
+        result = self._game.step(actions)
+        ended = result.terminated
+        if result.truncated is not None:
+            ended = ended | result.truncated
+        over = ended.all(dim=1)
+        if bool(over.any()):
+            self._begin(over)
+        return decisions
+
+    def _begin(self, games: torch.Tensor) -> None:
+        key = torch.randint(
+            MAX_KEY, (self._num_games,), generator=self._generator, device=games.device
+        )
+        self._game.reset(games, key=key)
+
+
+class PlainLoop:
+    """One call steps each of B PettingZoo environments once, in a Python loop, and keeps nothing.
+
+    What anyone would write who has no batched view; without PettingZoo's checking wrappers.
+
+    Args:
+        spec: The environment's facts.
+        num_envs: B.
+        launch_directory: Where user code is looked for first.
+    """
+
+    def __init__(self, spec: EnvironmentSpec, *, num_envs: int, launch_directory: str) -> None:
+        self._specs = spec.agent_specs
+        self._is_aec = spec.api == "aec"
+        self._rng = np.random.default_rng(0)
+        has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
+        self._envs: list[Any] = [
+            without_checks(
+                make_environment(
+                    spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
+                ),
+                has_masks=has_masks,
+            )
+            for _ in range(num_envs)
+        ]
+        self._states = [holder_of_state(env) if self._is_aec else env for env in self._envs]
+        # Only environments in which all act at once say here what is seen next.
+        self._seen = [env.reset(seed=seed) for seed, env in enumerate(self._envs)]
+
+    def __call__(self) -> int:
+        """Step all, reset what is over, and return the number of decisions."""
+        draws = self._rng.random(len(self._envs)).tolist()
+        step = self._step_in_turns if self._is_aec else self._step_at_once
+        return sum(step(index, draw) for index, draw in enumerate(draws))
+
+    def close(self) -> None:
+        """Release what the environments hold."""
+        for env in self._envs:
+            env.close()
+
+    def _step_in_turns(self, index: int, draw: float) -> int:
+        env, state = self._envs[index], self._states[index]
+        agent = state.agent_selection
+        observation, info = env.observe(agent), state.infos.get(agent)
+        env.step(_random_action(self._specs[agent], observation, info, draw=draw))
+        while state.agents and _is_dead(state):
+            env.step(None)
+        if not state.agents:
+            env.reset(seed=index)
+        return 1
+
+    def _step_at_once(self, index: int, draw: float) -> int:
+        env, (observations, infos) = self._envs[index], self._seen[index]
+        actions = {
+            agent: _random_action(
+                self._specs[agent], observations[agent], infos.get(agent), draw=draw
+            )
+            for agent in env.agents
+            if agent in observations
+        }
+        observations, _, _, _, infos = env.step(actions)
+        self._seen[index] = (observations, infos) if env.agents else env.reset(seed=index)
+        return len(actions)
+
+
+def _is_dead(state: Any) -> bool:  # noqa: ANN401
+    agent = state.agent_selection
+    return bool(state.terminations[agent] or state.truncations[agent])
+
+
+def _random_action(
+    spec: AgentSpec,
+    observation: Any,  # noqa: ANN401
+    info: Mapping[str, Any] | None,
+    *,
+    draw: float,
+) -> int:
+    """Uniform over the legal actions; ``draw`` is uniform in [0, 1)."""
+    first = first_action(spec.action)
+    if spec.mask is None:
+        return first + int(draw * num_actions(spec.action))
+    holder = observation if spec.mask == "observation" else info
+    assert holder is not None
+    legal = np.flatnonzero(holder["action_mask"])
+    return first + int(legal[int(draw * len(legal))])
+
+
+def count_decisions(groups: Mapping[str, Group]) -> int:
+    """Decisions that a turn asks for."""
+    return sum(int((group.agent_index >= 0).sum()) for group in groups.values())
+
+
+def random_legal(group: Group, *, num_actions: int, generator: torch.Generator) -> torch.Tensor:
+    """One legal action for each slot of a group. int64 [B, S]."""
+    mask, shape = group.action_mask, group.agent_index.shape
+    if mask is None:
+        return torch.randint(num_actions, shape, generator=generator, device=generator.device)
+    draws = torch.rand(mask.shape, generator=generator, device=generator.device)
+    return draws.masked_fill_(~mask, -1.0).argmax(dim=-1)

@@ -1,0 +1,248 @@
+"""What is measured: a configuration, resolved, and what is made of it.
+
+Shapes: B environments, F features of a flattened observation, n actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from arena.config import LearnerSetup
+from arena.core import Algorithm
+from arena.envs.base import BatchedEnv
+from arena.envs.inspect import inspect_environment
+from arena.envs.make import make_batched_env
+from arena.envs.spaces import ObservationLayout, num_actions
+from arena.learners.worker import resolve_device
+from arena.learning.algorithms import make_algorithm
+from arena.learning.hyperparameters import hyperparameter_model
+from arena.learning.precision import product_dtype
+from arena.networks.frozen import FrozenPolicy
+from arena.networks.make import make_actor_critic
+from arena.types import Hyperparameters
+from populations.config import RunConfig, load_config, validate_config
+from populations.overrides import apply_overrides
+from populations.run_file import learner_setup, new_run_file, with_config
+
+from .loop import LoopSettings
+
+SEED = 1
+LOOP_ENVIRONMENT = "classic/connect_four-v3"
+
+DEFAULT: dict[str, object] = {
+    "environment": {"id": LOOP_ENVIRONMENT, "num_envs": 1024},
+    "populations": {
+        "player": {
+            "size": 8,
+            "network": {"hidden_sizes": [128, 128], "normalize_observations": False},
+            "hyperparameters": {"num_epochs": 4, "num_minibatches": 4, "rollout_length": 32},
+        }
+    },
+    "evaluation": {"share": 0.05},
+}
+"""What is measured unless the user says otherwise: the game that the hand-written loop plays."""
+
+STAND_STILL = {"learning_rate": 1e-9}
+"""For a policy that is updated on one rollout for as long as it takes to measure that."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A configuration and the pieces of a learner that it describes.
+
+    Attributes:
+        source: Where the configuration is from.
+        config: Resolved.
+        setup: What a learner would be told; it has no store.
+        population: Whose policy is measured: the first one.
+    """
+
+    source: str
+    config: RunConfig
+    setup: LearnerSetup
+    population: str
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where networks and environments compute."""
+        return resolve_device(self.setup.device)
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        return self.setup.environment.num_envs
+
+    @property
+    def agents_of(self) -> dict[str, tuple[str, ...]]:
+        """Agents by population."""
+        return {name: setup.agents for name, setup in self.setup.populations.items()}
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """Start values of the measured population."""
+        return self.config.populations[self.population].hyperparameters
+
+    def observation_size(self, population: str) -> int:
+        """F."""
+        agent = self.setup.populations[population].agents[0]
+        return ObservationLayout.from_json(self.setup.spec.agent_specs[agent].observation).size
+
+    def num_actions(self, population: str) -> int:
+        """The n actions of a population's agents."""
+        agent = self.setup.populations[population].agents[0]
+        return num_actions(self.setup.spec.agent_specs[agent].action)
+
+    @property
+    def layer_sizes(self) -> tuple[int, ...]:
+        """Widths of the measured policy's layers, from F to n logits and the value."""
+        hidden = self.setup.populations[self.population].network.hidden_sizes
+        return (
+            self.observation_size(self.population),
+            *hidden,
+            self.num_actions(self.population) + 1,
+        )
+
+    @property
+    def product_dtype(self) -> torch.dtype:
+        """Of the measured policy's products while it trains."""
+        network = self.setup.populations[self.population].network
+        return product_dtype(self.setup.precision, network=network, device=self.device)
+
+    def make_env(self) -> BatchedEnv:
+        """The batch that a learner would step."""
+        return make_batched_env(
+            self.setup.environment,
+            spec=self.setup.spec,
+            sides=self.setup.sides,
+            populations=self.agents_of,
+            num_envs=self.num_envs,
+            launch_directory=self.setup.launch_directory,
+            device=self.device,
+        )
+
+    def make_policy(self, *, precision: str | None = None, stands_still: bool = False) -> Algorithm:
+        """A policy that learns.
+
+        Args:
+            precision: None: the configuration's.
+            stands_still: Updates cost what they do, do every epoch, and change next to nothing.
+        """
+        hyperparameters = dict(self.hyperparameters)
+        population = self.setup.populations[self.population]
+        if stands_still:
+            model = hyperparameter_model(
+                population.algorithm, launch_directory=self.setup.launch_directory
+            )
+            still = {k: v for k, v in STAND_STILL.items() if k in model.model_fields}
+            hyperparameters = {k: v for k, v in hyperparameters.items() if k != "target_kl"} | still
+        return make_algorithm(
+            population,
+            observation_size=self.observation_size(self.population),
+            num_actions=self.num_actions(self.population),
+            hyperparameters=hyperparameters,
+            device=self.device,
+            precision=self.setup.precision if precision is None else precision,
+            seed=SEED,
+            launch_directory=self.setup.launch_directory,
+        )
+
+    def make_frozen(self, population: str, *, seed: int) -> FrozenPolicy:
+        """A frozen policy with random weights; how it plays makes no difference here."""
+        network = self.setup.populations[population].network
+        policy = make_actor_critic(
+            network,
+            observation_size=self.observation_size(population),
+            num_actions=self.num_actions(population),
+            seed=seed,
+        )
+        return FrozenPolicy.from_weights(network, policy.state_dict(), device=self.device)
+
+    @property
+    def loop_settings(self) -> LoopSettings | None:
+        """The hand-written loop of the same size; None where it cannot play this."""
+        population = self.setup.populations[self.population]
+        environment = self.setup.environment
+        if self.setup.spec.id != LOOP_ENVIRONMENT or environment.backend == "pettingzoo":
+            return None
+        if population.algorithm != "ppo":
+            return None
+        return LoopSettings(
+            num_games=self.num_envs,
+            rollout_length=int(self.hyperparameters["rollout_length"]),
+            num_epochs=int(self.hyperparameters["num_epochs"]),
+            num_minibatches=int(self.hyperparameters["num_minibatches"]),
+            hidden_sizes=population.network.hidden_sizes,
+        )
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """What must be equal for ratios to be comparable; plain data."""
+        names = ("num_epochs", "num_minibatches", "rollout_length")
+        population = self.config.populations[self.population]
+        return {
+            "environment": self.setup.spec.id,
+            "backend": self.setup.environment.backend,
+            "num_envs": self.num_envs,
+            "hidden_sizes": list(population.network.hidden_sizes),
+            "policies": population.size,
+            "precision": self.setup.precision,
+        } | {name: population.hyperparameters.get(name) for name in names}
+
+
+def load_subject(
+    source: str | None,
+    overrides: Sequence[str] = (),
+    *,
+    policies: int | None = None,
+    launch_directory: str | None = None,
+) -> Subject:
+    """Read and resolve what is measured.
+
+    Args:
+        source: A preset's name or a YAML file; None: Connect Four as in `DEFAULT`.
+        overrides: ``KEY=VALUE``.
+        policies: Of each population; None: as the configuration says.
+        launch_directory: Where user code is looked for first; None: the working directory.
+
+    Raises:
+        ConfigError: If the configuration is wrong, or its environment cannot be had.
+    """
+    config = (
+        validate_config(apply_overrides(DEFAULT, overrides))
+        if source is None
+        else load_config(source, overrides)
+    )
+    directory = str(Path.cwd()) if launch_directory is None else launch_directory
+    spec = inspect_environment(
+        config.environment.id, kwargs=config.environment.kwargs, launch_directory=directory
+    )
+    name = "default" if source is None else source
+    run_file = new_run_file(config, spec, name=name, launch_directory=directory)
+    if policies is not None:
+        sizes = {f"populations.{name}.size": policies for name in run_file.config.populations}
+        run_file = with_config(run_file, with_changes(run_file.config, sizes))
+    return Subject(
+        source=name,
+        config=run_file.config,
+        setup=learner_setup(run_file, root=Path(directory)),
+        population=next(iter(run_file.config.populations)),
+    )
+
+
+def with_changes(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
+    """A configuration with other values at some dotted paths."""
+    document: object = config.model_dump(mode="json")
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        section = document
+        for parent in parents:
+            assert isinstance(section, dict)
+            section = section[parent]
+        assert isinstance(section, dict)
+        section[last] = value
+    return validate_config(document)
