@@ -257,7 +257,9 @@ class Ppo:
         returns.update(rollout.return_.unsqueeze(1))
         deviation, mean = torch.std_mean(rollout.advantage, correction=0)
         return _Batch(
-            normalized=self._network.normalize_observation(rollout.observation),
+            normalized=self._network.normalize_observation(rollout.observation).to(
+                self._product_dtype
+            ),
             action_mask=rollout.action_mask,
             action=rollout.action,
             log_prob=rollout.log_prob,

@@ -35,6 +35,6 @@ def make_mlp(
     in_features = observation_size
     for out_features in hidden_sizes:
         layers.append(make_linear(in_features, out_features, gain=TRUNK_GAIN, generator=generator))
-        layers.append(nn.ReLU())
+        layers.append(nn.ReLU(inplace=True))
         in_features = out_features
     return nn.Sequential(*layers)
