@@ -27,7 +27,7 @@ from arena.types import CheckpointRef, Entrant, Player, is_bot, population_of
 from arena.wire.messages import Published, Trainee
 
 MAX_FROZEN = 64
-MAX_LIVE = 16
+MAX_LIVE = 32
 
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
