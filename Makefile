@@ -5,10 +5,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEMO := runs/demo
 ENVIRONMENTS := classic/rps-v2 classic/tictactoe-v3 classic/connect_four-v3 \
-	mpe2/simple_spread_v3 mpe2/simple_tag_v3
+	openspiel:kuhn_poker openspiel:leduc_poker mpe2/simple_spread_v3 mpe2/simple_tag_v3
 SOAK_ROUNDS ?= 200
 
-.PHONY: help setup demo test check fix test-envs test-faults soak test-all
+.PHONY: help setup demo test check fix bench test-envs test-faults soak test-all
 
 help:
 	@echo "make setup        a virtual environment in $(VENV) with all that the others need"
@@ -16,7 +16,8 @@ help:
 	@echo "make test         all tests but the slow ones"
 	@echo "make check        lint, format and types"
 	@echo "make fix          what of that can be mended automatically"
-	@echo "make test-envs    every supported environment, by its contract and its speed"
+	@echo "make bench        this machine's throughput, and which ratio fell below the stored table's"
+	@echo "make test-envs    every supported environment: contract, speed, 50,000 games against each twin"
 	@echo "make test-faults  everything that starts, kills and resumes processes"
 	@echo "make soak         SOAK_ROUNDS seeded rounds of kill, resume and verify"
 	@echo "make test-all     all tests, the environments and the checks"
@@ -51,8 +52,11 @@ fix: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+bench: setup
+	$(BIN)/arena bench --guard
+
 test-envs: setup
-	$(BIN)/python -m pytest tests/arena/envs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 600 tests/arena/envs
 	@set -e; for id in $(ENVIRONMENTS); do $(BIN)/arena envs check $$id; done
 
 test-faults: setup

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from arena.envs.spec import EnvironmentSpec
     from arena.types import Seat
 
+MAX_BATCHED, MAX_ONE_BY_ONE = 4096, 64
+"""Environments that step as one: of a batched game, and of Python objects stepped in turn."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Game:
@@ -40,8 +43,10 @@ class Game:
     @property
     def user_code(self) -> tuple[str, ...]:
         """References ``package.module:name`` that playing would import and call."""
+        from arena.envs.batched.find import names_code
+
         named = (self.spec.id, self.environment.outcome)
-        return tuple(name for name in named if isinstance(name, str) and ":" in name)
+        return tuple(name for name in named if isinstance(name, str) and names_code(name))
 
     @classmethod
     def of_setup(cls, setup: LearnerSetup) -> Game:
@@ -75,6 +80,15 @@ class Game:
             launch_directory=launch_directory,
         )
         return cls.of_setup(learner_setup(run_file, root=Path.cwd()))
+
+    def batch_size(self, num_matches: int) -> int:
+        """In how many environments to play so many matches: as many as step faster together."""
+        from arena.envs.batched.find import find_game
+
+        batched = self.environment.backend != "pettingzoo" and find_game(
+            self.spec.id, launch_directory=self.launch_directory
+        )
+        return max(1, min(num_matches, MAX_BATCHED if batched else MAX_ONE_BY_ONE))
 
     def make_env(self, num_envs: int) -> BatchedEnv:
         """Environments to play in, on the CPU."""

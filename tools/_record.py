@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Mode = Literal["greedy", "sampled"]
 
-NUM_ENVS = 64
 NUM_GHOSTS = 3
 
 
@@ -66,7 +65,7 @@ def play_record(
         ("greedy", num_matches),
         ("sampled", max(1, num_matches // 2)),
     )
-    env = game.make_env(NUM_ENVS)
+    env = game.make_env(game.batch_size(num_matches))
     lines: list[RecordLine] = []
     try:
         for mode, count in counts:

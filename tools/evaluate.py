@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ._game import Game
     from ._players import ResolvedPlayer
 
-NUM_ENVS = 64
-
 
 def evaluate(
     players: Annotated[
@@ -82,7 +80,7 @@ def _play(
         Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
         for player in players
     ]
-    env = game.make_env(NUM_ENVS)
+    env = game.make_env(game.batch_size(len(players) * (len(players) - 1) * num_matches))
     try:
         with play_progress(f"{len(players)} players, {num_matches} matches a pair") as progress:
             return play_tournament(

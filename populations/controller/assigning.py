@@ -39,17 +39,26 @@ def fill(state: ControllerState, tx: Transaction) -> None:
 def _next_learner(state: ControllerState, idle: set[LearnerId]) -> LearnerId | None:
     """The learner with the most credit: at most its slots running and one queued.
 
+    One that only evaluates comes before one that trains: with no more policies than learners, what
+    is queued where somebody trains would be missing where nobody does.
+
     In deterministic mode one assignment is open at a time, so that each decision knows the results
     of all earlier ones.
     """
     if state.config.deterministic and state.held():
         return None
     free = [
-        (len(learner.held), learner_id)
+        (_num_training(state, learner), len(learner.held), learner_id)
         for learner_id, learner in state.learners.items()
         if learner_id not in idle and len(learner.held) < learner.hello.slots + QUEUED_PER_LEARNER
     ]
-    return min(free)[1] if free else None
+    return min(free)[-1] if free else None
+
+
+def _num_training(state: ControllerState, learner: Learner) -> int:
+    """How many of the assignments that a learner has are training."""
+    held = [state.tables.assignments.get(held.assignment_id) for held in learner.held]
+    return sum(row is not None and isinstance(row.message, Train) for row in held)
 
 
 def _redo(state: ControllerState, learner_id: LearnerId) -> AssignmentRow | None:

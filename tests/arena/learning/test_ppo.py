@@ -100,11 +100,13 @@ def test_metrics_are_complete_finite_and_read_back() -> None:
     assert 0.0 < metrics["policy/entropy"] < math.log(NUM_ACTIONS)
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_the_first_step_sees_the_policy_that_played(normalize: bool) -> None:
+def test_the_first_step_sees_the_policy_that_played(normalize: bool, precision: str) -> None:
     ppo = make(
         PpoHyperparameters(num_epochs=1, num_minibatches=1),
         network=NETWORK.model_copy(update={"normalize_observations": normalize}),
+        precision=precision,
     )
     for k in range(3):
         metrics = train(ppo, num_rollouts=1, first=k)

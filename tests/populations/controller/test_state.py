@@ -158,6 +158,29 @@ def test_a_learner_has_at_most_one_running_and_one_queued_assignment() -> None:
         world.step()
 
 
+def test_no_policy_waits_behind_another_while_a_learner_has_none_to_train() -> None:
+    populations = {"player": {**DUEL["populations"]["player"], "size": 2}}  # type: ignore[index]
+    document = {**DUEL, "populations": populations, "evaluation": {"share": 0.3}}
+    world = make_world(document)
+    learners = [world.join(), world.join()]
+    for turn in range(80):
+        # The second is slower: it is training while the first has evaluated.
+        learner = learners[turn % 3 // 2]
+        event = world.work(learner)
+        if event is None:
+            continue
+        world.handle(event)
+        world.fit()
+        held = [world.state.learners[learner].held for learner in learners]
+        training = [
+            sum(world.state.tables.assignments[h.assignment_id].kind == "train" for h in of_one)
+            for of_one in held
+        ]
+        started = all(row.checkpoint for row in world.state.tables.policies.values())
+        if started and world.state.phase == "training":
+            assert sorted(training) in ([1, 1], [0, 1]), training
+
+
 def test_bound_learners_only_ever_train_their_own_population() -> None:
     world = make_world(TAG, tag_spec())
     predator = world.join(populations=("predator",))
