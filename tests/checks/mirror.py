@@ -35,7 +35,7 @@ SETTINGS = {
             "hyperparameters": {
                 "learning_rate": 2.5e-3,
                 "entropy_coef": 0.01,
-                # .99 and .95 per move of anybody, as in the hand-written loop; here per own decision.
+                # As in the loop, where .99 and .95 are per move of anybody; here per own decision.
                 "gamma": 0.99**2,
                 "gae_lambda": 0.95**2,
                 "num_epochs": 4,
