@@ -339,6 +339,25 @@ def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
                     assert player.weights is not None or player.player == "bot:random"
 
 
+@pytest.mark.parametrize(("num_envs", "at_most"), [(8, 128), (600, 600)])
+def test_an_evaluation_has_a_match_for_every_environment(num_envs: int, at_most: int) -> None:
+    environment = {"id": "tests.duel:env", "num_envs": num_envs}
+    world = make_world({**DUEL, "environment": environment})
+    world.join()
+    for _ in range(30):
+        world.step()
+    evaluations = [
+        row.message
+        for row in world.committed
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
+    ]
+    assert evaluations
+    for message in evaluations:
+        # Every pairing plays equally often, so what does not divide is left out.
+        total = sum(pairing.num_matches for pairing in message.pairings)
+        assert at_most - len(message.pairings) < total <= at_most
+
+
 def decisions(world: World) -> list[object]:
     """What was decided, without who did it and when."""
     kinds = ("exploited", "explored", "ghost_created", "quarantined")
