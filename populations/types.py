@@ -8,7 +8,7 @@ the old one.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from arena.types import (
@@ -78,7 +78,7 @@ class PolicyRow:
         policy: Its id.
         population: Its population.
         index: Its number; 0 is the reference member.
-        role: ``main`` (others come later).
+        role: ``main``, ``main_exploiter`` or ``league_exploiter``.
         state: Quarantined policies are not trained, ranked, copied or snapshotted.
         generation: How many times it was exploited or explored.
         agent_steps: Never falls.
@@ -87,6 +87,8 @@ class PolicyRow:
             exploit); None before the first.
         parent: The policy its weights were last copied from.
         hyperparameters: In use from its next assignment on.
+        pending: A PBT decision about it that waits for new hyperparameters; empty: none. Until
+            they are there, the policy is not trained.
         ready_at: agent_steps at its last PBT decision (0: none yet).
         ghost_at: agent_steps at its last ghost (-1: none yet).
         generation_at: agent_steps when its generation began.
@@ -108,6 +110,7 @@ class PolicyRow:
     checkpoint: str | None = None
     parent: PolicyId | None = None
     hyperparameters: Mapping[str, float]
+    pending: Mapping[str, Json] = field(default_factory=dict)
     ready_at: int = 0
     ghost_at: int = -1
     generation_at: int = 0
@@ -172,6 +175,8 @@ class GhostRow:
         checkpoint: Key of the checkpoint it was linked from.
         linked: Whether its directory is known to be there (done again at resume if not).
         corrupt: Whether its bytes no longer match; it is no opponent any more.
+        role: The policy's.
+        quality: Log-weight with which matchmaking of kind ``quality`` draws it.
     """
 
     player: PlayerId
@@ -184,11 +189,44 @@ class GhostRow:
     checkpoint: str
     linked: bool = False
     corrupt: bool = False
+    role: str = "main"
+    quality: float = 0.0
 
     @property
     def weights(self) -> WeightsRef:
         """To play with."""
         return WeightsRef(digest=self.weights_digest, key=self.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRow:
+    """One generation of a policy: what lineage, replay and model-based exploring read.
+
+    Attributes:
+        entrant: The policy and its generation, ``player/p003#2``.
+        policy: Whose generation it is.
+        population: Its population.
+        generation: Its number, from 0.
+        cause: What began it.
+        parent: Entrant (policy and generation) that the weights came from; None for fresh ones.
+        hyperparameters: In use during it.
+        agent_steps_begin: The policy's count when it began.
+        agent_steps_end: The policy's count when it ended; None while it lasts.
+        rating_begin: Elo of the weights that it began with; None if they were unrated.
+        rating_end: Elo of the policy's standing when it ended; None while it lasts, or unrated.
+    """
+
+    entrant: Entrant
+    policy: PolicyId
+    population: str
+    generation: int
+    cause: Literal["start", "exploit", "explore", "reset", "immigrate", "replay"]
+    parent: Entrant | None
+    hyperparameters: Mapping[str, float]
+    agent_steps_begin: int
+    agent_steps_end: int | None = None
+    rating_begin: float | None = None
+    rating_end: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,5 +316,13 @@ class EventRow:
 
 
 Row = (
-    RunRow | PolicyRow | CheckpointRow | GhostRow | AssignmentRow | TallyRow | RatingsRow | EventRow
+    RunRow
+    | PolicyRow
+    | CheckpointRow
+    | GhostRow
+    | GenerationRow
+    | AssignmentRow
+    | TallyRow
+    | RatingsRow
+    | EventRow
 )

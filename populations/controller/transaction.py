@@ -11,6 +11,7 @@ from populations.types import (
     AssignmentRow,
     CheckpointRow,
     EventRow,
+    GenerationRow,
     GhostRow,
     Json,
     PolicyRow,
@@ -40,7 +41,9 @@ class Transaction:
     rows: list[Row] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
 
-    def put(self, row: PolicyRow | CheckpointRow | GhostRow | RatingsRow | RunRow) -> None:
+    def put(
+        self, row: PolicyRow | CheckpointRow | GhostRow | GenerationRow | RatingsRow | RunRow
+    ) -> None:
         """Add or replace a row."""
         match row:
             case RunRow():
@@ -51,6 +54,8 @@ class Transaction:
                 self.tables.checkpoints[row.key] = row
             case GhostRow():
                 self.tables.ghosts[row.player] = row
+            case GenerationRow():
+                self.tables.generations[row.entrant] = row
             case RatingsRow():
                 self.tables.ratings[row.population] = row
         self.rows.append(row)

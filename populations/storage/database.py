@@ -17,7 +17,7 @@ BACKUP = "journal.backup.db"
 APPLICATION_ID = 0x4152454E
 """``AREN``: says in the file's header that it is a journal."""
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _MAGIC = b"SQLite format 3\0"
 SIDE_FILES = ("-wal", "-shm", "-journal")

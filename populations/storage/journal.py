@@ -42,6 +42,7 @@ from populations.storage.tables import (
     ASSIGNMENTS,
     CHECKPOINTS,
     EVENTS,
+    GENERATIONS,
     GHOSTS,
     POLICIES,
     RATINGS,
@@ -346,6 +347,7 @@ def _load(connection: sqlite3.Connection, path: Path) -> Tables:
         policies={row.policy: row for row in rows(POLICIES)},
         checkpoints={row.key: row for row in rows(CHECKPOINTS)},
         ghosts={row.player: row for row in rows(GHOSTS)},
+        generations={row.entrant: row for row in rows(GENERATIONS)},
         assignments={
             row.assignment_id: row for row in rows(ASSIGNMENTS, "WHERE status = 'queued'")
         },

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
-from arena.types import AssignmentId, PlayerId, PolicyId
+from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
 from populations.storage.plain import (
     Annotation,
     Plain,
@@ -30,6 +30,7 @@ from populations.types import (
     AssignmentRow,
     CheckpointRow,
     EventRow,
+    GenerationRow,
     GhostRow,
     PolicyRow,
     RatingsRow,
@@ -54,6 +55,7 @@ class Tables:
         policies: All.
         checkpoints: All, deleted ones too.
         ghosts: All.
+        generations: All, by entrant.
         assignments: The open (queued) ones.
         tallies: All, in order of commit.
         ratings: The last fit of each population.
@@ -64,6 +66,7 @@ class Tables:
     policies: dict[PolicyId, PolicyRow]
     checkpoints: dict[str, CheckpointRow]
     ghosts: dict[PlayerId, GhostRow]
+    generations: dict[Entrant, GenerationRow]
     assignments: dict[AssignmentId, AssignmentRow]
     tallies: list[TallyRow]
     ratings: dict[str, RatingsRow]
@@ -236,6 +239,7 @@ RUN = Table("run", RunRow, key=None)
 POLICIES = Table("policies", PolicyRow, key="policy")
 CHECKPOINTS = Table("checkpoints", CheckpointRow, key="key")
 GHOSTS = Table("ghosts", GhostRow, key="player")
+GENERATIONS = Table("generations", GenerationRow, key="entrant")
 ASSIGNMENTS = Table("assignments", AssignmentRow, key="assignment_id")
 TALLIES = Table("tallies", TallyRow, key="sequence")
 RATINGS = Table("ratings", RatingsRow, key="population")
@@ -243,7 +247,17 @@ EVENTS = Table("events", EventRow, key="sequence")
 
 _BY_TYPE: dict[type, Table[Any]] = {
     table.row_type: table
-    for table in (RUN, POLICIES, CHECKPOINTS, GHOSTS, ASSIGNMENTS, TALLIES, RATINGS, EVENTS)
+    for table in (
+        RUN,
+        POLICIES,
+        CHECKPOINTS,
+        GHOSTS,
+        GENERATIONS,
+        ASSIGNMENTS,
+        TALLIES,
+        RATINGS,
+        EVENTS,
+    )
 }
 
 SCHEMA = (

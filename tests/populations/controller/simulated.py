@@ -384,6 +384,7 @@ def make_world(
         policies={row.policy: row for row in policies},
         checkpoints={},
         ghosts={},
+        generations={},
         assignments={},
         tallies=[],
         ratings={},

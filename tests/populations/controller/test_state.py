@@ -39,6 +39,7 @@ def fold(rows: list[Row]) -> Tables:
         policies={},
         checkpoints={},
         ghosts={},
+        generations={},
         assignments={},
         tallies=[],
         ratings={},

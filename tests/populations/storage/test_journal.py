@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from populations.errors import JournalCorrupt, StorageError
+from populations.storage.database import SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
 from populations.types import EventRow, PolicyRow, RatingsRow, Row, RunRow
 
@@ -159,7 +160,7 @@ def test_what_is_not_ours_is_refused_and_not_touched(tmp_path: Path, what: str) 
     else:
         Journal.create(path, [RunRow(run="r")]).close()
         connection = sqlite3.connect(path)
-        connection.execute(f"PRAGMA user_version = {2 if what == 'newer' else 0}")
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1 if what == 'newer' else 0}")
         connection.commit()
         connection.close()
     before = path.read_bytes()
@@ -282,6 +283,7 @@ COMMITTER = """
 import sys
 from dataclasses import replace
 from pathlib import Path
+from populations.storage.database import SCHEMA_VERSION
 from populations.storage.journal import Journal
 from populations.types import EventRow
 
