@@ -283,7 +283,6 @@ COMMITTER = """
 import sys
 from dataclasses import replace
 from pathlib import Path
-from populations.storage.database import SCHEMA_VERSION
 from populations.storage.journal import Journal
 from populations.types import EventRow
 

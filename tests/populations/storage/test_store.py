@@ -122,7 +122,6 @@ def leftover(
         policies={row.policy: row for row in policies or []},
         checkpoints={row.key: row for row in rows},
         ghosts={row.player: row for row in ghosts or []},
-        generations={},
         assignments={row.assignment_id: row for row in assignments or []},
         keep=keep,
         milestones_every_agent_steps=milestones,

@@ -19,6 +19,7 @@ from populations.types import (
     AssignmentRow,
     CheckpointRow,
     EventRow,
+    GenerationRow,
     GhostRow,
     PolicyRow,
     RatingsRow,
@@ -109,6 +110,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         checkpoint=st.none() | NAMES,
         parent=st.none() | NAMES,
         hyperparameters=NUMBERS,
+        pending=st.dictionaries(NAMES, JSON, max_size=3),
     ),
     build(
         CheckpointRow,
@@ -116,6 +118,12 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         state=st.sampled_from(["present", "doomed", "deleted", "corrupt"]),
     ),
     build(GhostRow),
+    build(
+        GenerationRow,
+        cause=st.sampled_from(["start", "exploit", "explore", "reset", "immigrate", "replay"]),
+        parent=st.none() | NAMES,
+        hyperparameters=NUMBERS,
+    ),
     *ASSIGNMENTS,
     build(TallyRow, sequence=KEYS, kind=st.sampled_from(["train", "evaluate"]), tally=TALLY),
     build(
@@ -149,6 +157,8 @@ class Model:
                 return row.key
             case GhostRow():
                 return row.player
+            case GenerationRow():
+                return row.entrant
             case AssignmentRow():
                 return row.assignment_id
             case RatingsRow():
@@ -165,6 +175,7 @@ class Model:
             policies=self.of(PolicyRow),
             checkpoints=self.of(CheckpointRow),
             ghosts=self.of(GhostRow),
+            generations=self.of(GenerationRow),
             assignments={
                 key: row for key, row in self.of(AssignmentRow).items() if row.status == "queued"
             },
@@ -194,7 +205,7 @@ def test_what_is_loaded_is_what_was_committed(commits: list[list[Row]]) -> None:
         with JournalReader(path) as reader:
             tables = reader.load()
             assert tables == model.tables()
-            for name in ("policies", "checkpoints", "ghosts"):
+            for name in ("policies", "checkpoints", "ghosts", "generations"):
                 assert list(getattr(tables, name)) == list(getattr(model.tables(), name))
             assert reader.events() == [row for _, row in sorted(model.of(EventRow).items())]
             history = [row for _, row in sorted(model.of(AssignmentRow).items())]
