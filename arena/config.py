@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
 from arena.types import Digest, Seat, canonical_digest
 
 
@@ -51,6 +53,12 @@ Outcome = Literal["return"] | ThresholdOutcome | InfoOutcome | str
 """How a match is scored; another string is ``package.module:function``."""
 
 
+COMPONENT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_/-]{0,63}")
+MAX_REWARD_WEIGHT = 1e6
+
+RewardWeight = Annotated[float, Field(ge=-MAX_REWARD_WEIGHT, le=MAX_REWARD_WEIGHT)]
+
+
 class EnvironmentConfig(Model):
     """Which environment, and how a match in it is scored.
 
@@ -64,6 +72,12 @@ class EnvironmentConfig(Model):
         sides: Agents (globs allowed) that share one score; default: each agent is a side.
         random_openings: Random decisions at the start of some training episodes.
         outcome: How a match is scored.
+        reward_weights: Where not empty, a policy is trained on the sum of these components of its
+            reward, each times its weight. The environment reports them in
+            ``infos[agent]["reward_components"]`` at each step; those that are not listed here weigh
+            nothing. The weights are hyperparameters of each policy, ``reward_weights.<name>``, with
+            these start values. Outcomes, returns and ratings stay with the environment's own
+            reward.
     """
 
     id: str
@@ -73,6 +87,32 @@ class EnvironmentConfig(Model):
     sides: dict[str, list[str]] | None = None
     random_openings: RandomOpenings = RandomOpenings()
     outcome: Annotated[Outcome, Field(union_mode="left_to_right")] = "return"
+    reward_weights: dict[str, RewardWeight] = {}
+
+    @property
+    def possible_backend(self) -> Literal["auto", "pettingzoo", "batched"]:
+        """The backend; with reward weights only PettingZoo's environments report components."""
+        return "pettingzoo" if self.reward_weights else self.backend
+
+    @model_validator(mode="after")
+    def _components_can_be_reported(self) -> Self:
+        for name in self.reward_weights:
+            if not COMPONENT_NAME.fullmatch(name):
+                raise ConfigError(
+                    f"environment.reward_weights: a component's name must match "
+                    f"^{COMPONENT_NAME.pattern}$, got {name!r}"
+                )
+        if self.reward_weights and self.backend == "batched":
+            raise ConfigError(
+                "environment.backend must be auto or pettingzoo where there are reward_weights "
+                "(batched games report no components of rewards), got 'batched'"
+            )
+        if self.reward_weights and self.id.startswith("openspiel:"):
+            raise ConfigError(
+                "environment.reward_weights must be empty where OpenSpiel plays (its games report "
+                f"no components of rewards), got {self.reward_weights} with id {self.id!r}"
+            )
+        return self
 
 
 class NetworkConfig(Model):

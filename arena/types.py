@@ -15,7 +15,8 @@ PolicyId = NewType("PolicyId", str)
 """``player/p003``: population, slash, ``p`` and at least three digits."""
 
 PlayerId = NewType("PlayerId", str)
-"""A policy (``player/p003``), a ghost (``player/p003@000000120000``) or a bot (``bot:random``)."""
+"""A policy (``player/p003``), a ghost (``player/p003@000000120000``), a bot (``bot:random``), or a
+player of another run that this one has imported (``outsider:0:exports/champion``)."""
 
 Entrant = NewType("Entrant", str)
 """Who a tally names: a weights digest (frozen players), ``bot:...``, or ``player/p003#2`` (a

@@ -7,7 +7,7 @@ Defaults are those of ``configs/default.yaml``, which explains each key.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Literal, Self
@@ -17,12 +17,19 @@ from pydantic import Field, field_validator, model_validator
 from arena.config import EnvironmentConfig, Model
 from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
-from arena.learning.hyperparameters import coerce_hyperparameters, hyperparameter_model
+from arena.learning.hyperparameters import (
+    coerce_hyperparameters,
+    hyperparameter_model,
+    with_reward_weights,
+)
 from arena.matches.seating import make_seats
 from arena.types import Hyperparameters
 from populations.core import SearchSpace
 from populations.documents import nearest, read_document
+from populations.matchmaking.make import make_matchmaker
+from populations.matchmaking.quality import QUALITY_LATEST_RATIO
 from populations.overrides import apply_overrides
+from populations.own_settings import check_reward_weights, resolve_pbt, resolve_schedule
 from populations.pbt.search_space import Choices, parse_search_space, validate_search_space
 from populations.resolution import (
     POPULATION_NAME,
@@ -33,6 +40,7 @@ from populations.resolution import (
     group_agents,
     resolve_sides,
 )
+from populations.role_settings import RolesConfig, check_roles
 from populations.sections import (
     IMPORT_PATH,
     AssignmentConfig,
@@ -71,6 +79,9 @@ class RunConfig(Model):
 
     ghosts: GhostsConfig = GhostsConfig()
     """Frozen copies of policies, kept as opponents."""
+
+    roles: RolesConfig = RolesConfig()
+    """When policies leave ghosts and exploiters start again."""
 
     pbt: PbtConfig = PbtConfig()
     """Population-based training."""
@@ -220,11 +231,18 @@ def resolve_config(
     """
     environment = config.environment
     sides = resolve_sides(environment.sides, agents=spec.agents)
+    matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
     check_outcome(environment.outcome, sides=sides)
     populations = {
-        name: _resolve_population(name, population, launch_directory=launch_directory)
+        name: _resolve_population(
+            name,
+            population,
+            reward_weights=environment.reward_weights,
+            launch_directory=launch_directory,
+        )
         for name, population in _assign_agents(config.populations, spec).items()
     }
+    check_roles(config.roles, populations, num_sides=len(sides))
     make_seats(
         agents=spec.agents,
         sides={side: tuple(agents) for side, agents in sides.items()},
@@ -233,11 +251,20 @@ def resolve_config(
     resolved = config.model_copy(
         update={
             "environment": environment.model_copy(update={"sides": sides}),
+            "matchmaking": matchmaking,
             "populations": populations,
         }
     )
     return resolved.model_copy(
         update={
+            "populations": {
+                name: population.model_copy(
+                    update={
+                        "pbt": resolve_pbt(population, pbt=config.pbt, key=f"populations.{name}")
+                    }
+                )
+                for name, population in populations.items()
+            },
             "learners": _resolve_learners(resolved, num_cores=num_cores),
             "assignment": _resolve_assignment(resolved),
         }
@@ -273,20 +300,31 @@ def _assign_agents(
 
 
 def _resolve_population(
-    name: str, population: PopulationConfig, *, launch_directory: str
+    name: str,
+    population: PopulationConfig,
+    *,
+    reward_weights: Mapping[str, float],
+    launch_directory: str,
 ) -> PopulationConfig:
     key = f"populations.{name}"
-    model = hyperparameter_model(population.algorithm, launch_directory=launch_directory)
+    model = with_reward_weights(
+        hyperparameter_model(population.algorithm, launch_directory=launch_directory),
+        reward_weights,
+    )
     space = population.search_space
+    check_reward_weights(population, reward_weights=reward_weights, key=key)
     if "search_space" not in population.model_fields_set:
         space = {key: value for key, value in space.items() if key in model.model_fields}
     try:
         start = coerce_hyperparameters(model, population.hyperparameters)
     except ConfigError as error:
         raise ConfigError(f"{key}.{error}") from error
+    schedule = resolve_schedule(population, model=model, start=start, key=key)
     validate_search_space(space, names=model.model_fields, start=start, key=f"{key}.search_space")
     _check_bounds(model, space, start=start, key=f"{key}.search_space")
-    return population.model_copy(update={"hyperparameters": start, "search_space": space})
+    return population.model_copy(
+        update={"hyperparameters": start, "search_space": space, "schedule": schedule}
+    )
 
 
 def _check_bounds(
@@ -323,6 +361,15 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
         return 1
     cores = _usable_cores() if num_cores is None else num_cores
     return max(1, min(cores, sum(p.size for p in config.populations.values())))
+
+
+def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> MatchmakingConfig:
+    """Check a user's own kind, and give ``quality`` its own share of the latest."""
+    section = config.matchmaking
+    make_matchmaker(section, window=config.ghosts.window, launch_directory=launch_directory)
+    if section.kind == "quality" and "latest_ratio" not in section.model_fields_set:
+        return section.model_copy(update={"latest_ratio": QUALITY_LATEST_RATIO})
+    return section
 
 
 def _resolve_assignment(config: RunConfig) -> AssignmentConfig:

@@ -16,19 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
-from arena.types import Entrant, PlayerId, PolicyId
+import numpy as np
+import numpy.typing as npt
+
+from arena.types import Entrant, PolicyId
+from populations.matchmaking.candidates import Candidate, Candidates
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from populations.ratings.bradley_terry import Fit
+    from populations.types import GenerationRow
 
 E = TypeVar("E", bound=Hashable)
 
-WinRate = Callable[[Entrant, Entrant], float]
-"""How often the first beats the second, draws half, in (0, 1); 0.5 for those who never met."""
+FloatArray = npt.NDArray[np.float64]
 
 RatingDifference = Callable[[PolicyId, PolicyId], tuple[float, float] | None]
 """By how much the first is better: mean and standard deviation in Elo; None if unrated."""
@@ -38,42 +40,49 @@ SearchSpace = Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A frozen player that may be an opponent.
-
-    Attributes:
-        player: A ghost, or a policy of another population (its latest checkpoint).
-        policy: Whose weights they are.
-        entrant: Weights digest: how payoffs know it.
-        agent_steps: The policy's count when they were frozen.
-    """
-
-    player: PlayerId
-    policy: PolicyId
-    entrant: Entrant
-    agent_steps: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OpponentRequest:
     """What a matchmaker knows when it draws the opponents of one population for an assignment.
 
     Attributes:
         trainee: Who trains.
+        role: Its role.
         entrant: The trainee in payoffs: policy and generation.
+        agent_steps: Its count.
         num_opponents: Opponents to draw: one for each block of environments.
+        is_own_population: Whether the opponents are of the trainee's own population, so that it can
+            play itself.
         ghosts: All ghosts of the opponents' population, the trainee's own included.
-        latest: Latest checkpoints of the policies of the opponents' population. Empty where the
-            opponents are of the trainee's own population: then "latest" is mirror self-play.
-        win_rate: The payoffs.
+        latest: Latest checkpoints of the active policies of the opponents' population, the trainee
+            itself left out.
+        record: Matches of the trainee's generation against each candidate, draws half on each
+            side, older ones decayed: wins and losses, float64 [N] each, zeros if they never met.
+            Of ``latest``: against any recent checkpoint of the policy.
+        ratings: Elo of each candidate, NaN if unrated. float64 [N].
+        trainee_rating: Elo of the trainee's standing, NaN if unrated.
+        scores: What each candidate (row) is expected to score against each other one (column),
+            draws half. float64 [N, N], 1/2 on the diagonal.
     """
 
     trainee: PolicyId
+    role: str = "main"
     entrant: Entrant
+    agent_steps: int = 0
     num_opponents: int
-    ghosts: tuple[Candidate, ...]
-    latest: tuple[Candidate, ...] = ()
-    win_rate: WinRate
+    is_own_population: bool
+    ghosts: Candidates
+    latest: Candidates
+    record: Callable[[Candidates], tuple[FloatArray, FloatArray]]
+    ratings: Callable[[Candidates], FloatArray]
+    trainee_rating: float
+    scores: Callable[[Candidates], FloatArray]
+
+    def win_rates(self, candidates: Candidates) -> FloatArray:
+        """How often the trainee beats each, draws half: mean of Beta(wins + 1/2, losses + 1/2).
+
+        float64 [N], in (0, 1), and 1/2 for those it never met.
+        """
+        wins, losses = self.record(candidates)
+        return (wins + 0.5) / (wins + losses + 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +90,8 @@ class Opponents:
     """Against whom the blocks of an assignment are played; together ``num_opponents`` of them.
 
     Attributes:
-        num_mirrors: Blocks in which the trainee plays itself.
+        num_mirrors: Blocks in which the trainee plays itself; 0 where the opponents are of another
+            population.
         players: Drawn with replacement, so one may be there twice.
     """
 
@@ -111,6 +121,14 @@ class Member:
         rating: Elo of its standing weights; None if unrated.
         num_matches: Evaluation matches since its generation began.
         is_reference: Never mutated.
+        deviation: Standard deviation of the rating, Elo; 0: exact. What all share (how far away the
+            anchor is) is best left out: of ``spread_i`` minus the mean of its population's rows,
+            else ``RatingsRow.deviations``.
+        num_returns: Evaluation matches of its standing weights that the next two are about
+            (``Record.matches``).
+        return_mean: Their mean return (``return_sum / matches``); 0 without any.
+        return_variance: Their sample variance,
+            ``(return_square_sum - return_sum**2 / matches) / (matches - 1)``; 0 below two.
     """
 
     policy: PolicyId
@@ -118,6 +136,56 @@ class Member:
     rating: float | None
     num_matches: int
     is_reference: bool = False
+    deviation: float = 0.0
+    num_returns: int = 0
+    return_mean: float = 0.0
+    return_variance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """Points of a player in some matches: a win counts 1, a draw 1/2.
+
+    Attributes:
+        points: wins + draws / 2, from 0 to ``matches``.
+        matches: How many; a float where opponents were weighted.
+    """
+
+    points: float
+    matches: float
+
+
+CommonScores = Callable[[PolicyId, PolicyId], tuple[Score, Score] | None]
+"""What two policies scored in evaluation against the opponents that both have met, the same mix of
+opponents for both (`populations.pbt.statistics.on_common_opponents` makes it so); None if there is
+no such opponent. Their matches against each other do not count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """The numbers of comparing a policy with one other.
+
+    Attributes:
+        rival: The other policy.
+        measure: ``rating`` (Elo), ``return`` (mean per match) or ``score`` (points per match).
+        difference: By how much the rival is better, in that measure.
+        deviation: Standard deviation of the difference.
+        probability_better: Of the rival, from ratings; None for tests on matches.
+        win_rate: Predicted, of the policy against the rival; None if it was not asked for.
+        statistic: Of the test: t, or z; None without a test.
+        degrees_of_freedom: Of t (Welch-Satterthwaite); None without.
+        p_value: Two-sided; None without a test.
+    """
+
+    rival: PolicyId
+    measure: Literal["rating", "return", "score"]
+    difference: float
+    deviation: float
+    probability_better: float | None = None
+    win_rate: float | None = None
+    statistic: float | None = None
+    degrees_of_freedom: float | None = None
+    p_value: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +193,16 @@ class Evidence:
     """The numbers behind a decision, for the event log.
 
     Attributes:
-        rank: 1 is best; None if the policy is not ranked.
+        rank: By rating, 1 is best; None if the policy is not ranked.
         num_ranked: Policies with a rating and enough matches.
-        num_selected: So many are bottom, and so many top.
+        num_selected: So many are bottom, and so many top; 0 where a rule compares with one rival.
         rating: Elo; None if unrated.
         num_matches: Evaluation matches since the policy's generation began.
+        deviation: Standard deviation of the rating, Elo.
+        skill_deviation: Standard deviation of skill among the ranked, Elo: what their ratings show
+            beyond noise. None if nothing was compared.
+        comparison: With the donor, or with the rival that was no donor; None if it was compared
+            with nobody, or nobody in particular.
     """
 
     rank: int | None
@@ -137,6 +210,9 @@ class Evidence:
     num_selected: int
     rating: float | None
     num_matches: int
+    deviation: float = 0.0
+    skill_deviation: float | None = None
+    comparison: Comparison | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +251,7 @@ class ExploitDonor:
         gap: Elo by which the donor is better.
         gap_deviation: Standard deviation of that difference.
         probability_better: Of the donor, from these two.
-        num_donors: Policies among the top that passed the same test.
+        num_donors: Policies that passed the same test; the donor was drawn from them.
         evidence: About the policy.
     """
 
@@ -202,6 +278,7 @@ class Exploit(Protocol):
         *,
         members: Sequence[Member],
         difference: RatingDifference,
+        common: CommonScores | None = None,
         rng: np.random.Generator,
     ) -> Decision:
         """Decide about one policy that is ready.
@@ -210,7 +287,9 @@ class Exploit(Protocol):
             policy: One of ``members``.
             members: The active policies of its population, in any order.
             difference: From the last fit of ratings.
-            rng: Chooses among equally good donors.
+            common: Scores against common opponents; None in cooperation, where nobody has
+                opponents and returns are compared instead.
+            rng: Chooses the rival, or among equally good donors.
         """
         ...
 
@@ -223,7 +302,8 @@ class Exploration:
         old: Every hyperparameter before.
         new: Every hyperparameter after; those outside of the search space are as before.
         moves: What was done to each one in the search space: ``resampled``, ``x0.8``, ``x1.2``,
-            ``next``, ``previous`` or ``kept``.
+            ``next``, ``previous``, ``reset`` or ``kept``, or the rule that chose it (``tpe``);
+            after a semicolon, why another rule was used.
     """
 
     old: Mapping[str, float]
@@ -239,9 +319,21 @@ class Explore(Protocol):
         hyperparameters: Mapping[str, float],
         search_space: SearchSpace,
         *,
+        history: Sequence[GenerationRow] = (),
+        agent_steps: int = 0,
         rng: np.random.Generator,
     ) -> Exploration:
-        """Change the hyperparameters that are in the search space, within its bounds."""
+        """Change the hyperparameters that are in the search space, within its bounds.
+
+        Args:
+            hyperparameters: From which to go on: the policy's own, or its donor's.
+            search_space: What may change.
+            history: All generations of the population, in order of beginning. The one that ends
+                with this decision should be ended in it already (``agent_steps_end``,
+                ``rating_end``): what has no end counts as still running.
+            agent_steps: The policy's count now.
+            rng: All randomness.
+        """
         ...
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, field_validator
+from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
 
 from arena.config import Model, NetworkConfig
+from populations.reward_weights import with_dotted_weights
 
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """``package.module:Name``."""
@@ -25,60 +26,110 @@ DEFAULT_SEARCH_SPACE: dict[str, SearchRange] = {
 }
 
 
+def _check_bot(bot: str) -> None:
+    name = bot.removeprefix("bot:")
+    if name == bot or (name != "random" and not IMPORT_PATH.fullmatch(name)):
+        raise ValueError(f"each must be bot:random or bot:package.module:Class, not {bot!r}")
+
+
 def _without_nulls(values: object) -> object:
+    values = with_dotted_weights(values)
     if not isinstance(values, dict):
         return values
     return {name: value for name, value in values.items() if value is not None}
 
 
-class PopulationConfig(Model):
-    """The policies that compete for the same agents."""
-
-    agents: tuple[str, ...] | None = None
-    """Agents its policies play, globs allowed; default: those with the same spaces."""
-
-    size: int = Field(8, ge=1, le=10_000)
-    """How many policies it has."""
-
-    network: NetworkConfig = NetworkConfig()
-    """The architecture of every policy."""
-
-    algorithm: str = "ppo"
-    """How its policies learn: ``ppo``, or ``package.module:Name``."""
-
-    hyperparameters: Annotated[dict[str, int | float], BeforeValidator(_without_nulls)] = Field(
-        default_factory=dict
-    )
-    """Start values; what is left out, or null, has the algorithm's default."""
-
-    search_space: dict[str, SearchRange] = DEFAULT_SEARCH_SPACE
-    """What PBT may change, and within which bounds."""
-
-    @field_validator("algorithm")
-    @classmethod
-    def _known_algorithm(cls, algorithm: str) -> str:
-        if algorithm != "ppo" and not IMPORT_PATH.fullmatch(algorithm):
-            raise ValueError("must be ppo or package.module:Name")
-        return algorithm
+MATCHMAKING_KINDS = (
+    "latest",
+    "uniform",
+    "delta_uniform",
+    "window",
+    "pfsp",
+    "quality",
+    "rating_proximate",
+    "psro",
+    "alphastar",
+)
 
 
 class MatchmakingConfig(Model):
     """Against whom a policy trains."""
 
-    kind: Literal["latest", "uniform", "window", "pfsp"] = "pfsp"
-    """How ghosts are drawn: none, all alike, the newest alike, or by how hard they are."""
+    kind: str = "pfsp"
+    """How opponents are drawn; a user's own: ``package.module:Class``."""
 
-    weighting: Literal["variance", "linear", "linear_capped", "squared"] = "squared"
+    weighting: Literal[
+        "squared", "linear", "linear_capped", "variance", "variance_left_rectified"
+    ] = "squared"
     """How strongly ``pfsp`` prefers hard opponents."""
 
+    posterior: Literal["mean", "thompson"] = "mean"
+    """What ``pfsp`` takes for a win rate: the posterior's mean, or a draw from it."""
+
+    left_threshold: float = Field(0.1, gt=0.0, lt=0.5)
+    """``variance_left_rectified``: win rates below weigh as much as this one."""
+
+    delta: Share = 0.5
+    """``delta_uniform``: which part of history is too old; 0: none, 1: all but the newest."""
+
+    quality_step: float = Field(0.01, gt=0.0, le=1.0)
+    """``quality``: how fast beaten ghosts are met less."""
+
+    rating_width: float = Field(1.0 / 6.0, gt=0.0, le=100.0)
+    """``rating_proximate``: standard deviation of the expected score around even matches."""
+
+    meta_solver: Literal[
+        "uniform", "uniform_biased", "nash", "prd", "alpha_rank", "rectified", "latest"
+    ] = "nash"
+    """``psro``: which solution of the game between ghosts is played against."""
+
+    psro_players: int = Field(24, ge=2, le=128)
+    """``psro``: ghosts in that game, the best rated and the newest ones."""
+
+    constants: Literal["pseudocode", "paper"] = "pseudocode"
+    """``alphastar``: which numbers hold where the paper's text and its pseudocode disagree."""
+
     latest_ratio: Share = 0.5
-    """Share of opponents that are the latest policies (itself included), not ghosts."""
+    """Share of opponents that are the latest policies (itself included), not ghosts; where
+    ``quality`` says none, 0.8."""
+
+    bots: dict[str, Annotated[float, Field(gt=0.0, le=1.0)]] = Field(default_factory=dict)
+    """Shares of opponents that are bots, or champions that other runs exported (directories)."""
 
     opponents: int = Field(8, ge=1, le=1024)
     """Opponents in one assignment; its environments are split among them equally."""
 
     teammates: Literal["same"] = "same"
     """Who shares a side: copies of the same policy."""
+
+    options: dict[str, object] = Field(default_factory=dict)
+    """Keyword arguments of a user's own class."""
+
+    @field_validator("kind")
+    @classmethod
+    def _known_kind(cls, kind: str) -> str:
+        if kind not in MATCHMAKING_KINDS and not IMPORT_PATH.fullmatch(kind):
+            raise ValueError(
+                f"must be one of {', '.join(MATCHMAKING_KINDS)} or package.module:Class"
+            )
+        return kind
+
+    @field_validator("bots")
+    @classmethod
+    def _known_bots(cls, bots: dict[str, float]) -> dict[str, float]:
+        for bot in bots:
+            if bot.startswith("bot:"):
+                _check_bot(bot)
+        # 0.1 * 3 + 0.7 is a bit more than 1.
+        if sum(bots.values()) > 1.0 + 1e-9:
+            raise ValueError("their shares must sum to at most 1")
+        return bots
+
+    @model_validator(mode="after")
+    def _options_for_own(self) -> Self:
+        if self.options and self.kind in MATCHMAKING_KINDS:
+            raise ValueError("options are for a kind of your own, package.module:Class")
+        return self
 
 
 class PayoffsConfig(Model):
@@ -98,14 +149,38 @@ class GhostsConfig(Model):
     """How many of the newest ghosts of a population the matchmaker ``window`` draws from."""
 
 
+class ImmigrationConfig(Model):
+    """Policies from outside: now and then one takes the place of a copy."""
+
+    probability: Share = 0.0
+    """How often a policy that would copy a donor is replaced by an immigrant instead."""
+
+    players: tuple[str, ...] = Field((), alias="from", max_length=256)
+    """Players of other runs whose weights come in, drawn uniformly; none: fresh random weights."""
+
+    @model_serializer
+    def _as_written(self) -> dict[str, object]:
+        # ``from`` is a word of Python's, so the attribute has another name.
+        return {"probability": self.probability, "from": self.players}
+
+
+EXPLOIT_KINDS = ("truncation", "binary_tournament", "welch", "predicted_win", "none")
+EXPLORE_KINDS = ("perturb", "resample", "tpe", "gp", "cma_es", "random", "pb2", "none")
+
+
 class PbtConfig(Model):
     """Population-based training: who copies whom, and what changes then."""
 
-    exploit: Literal["truncation", "none"] = "truncation"
-    """``truncation``: the worst copy the best; ``none``: nobody copies."""
+    exploit: str = "truncation"
+    """``truncation``: the worst copy the best; ``binary_tournament``: a random other, if surely
+    better; ``welch``: a random other, if a test on matches finds it better; ``predicted_win``: a
+    random other against which too few wins are predicted; ``none``: nobody copies; or
+    ``package.module:Class``."""
 
-    explore: Literal["perturb", "resample", "none"] = "perturb"
-    """``perturb``: multiply, now and then draw anew; ``resample``: draw anew; ``none``: keep."""
+    explore: str = "perturb"
+    """``perturb``: multiply, now and then draw anew; ``resample``: draw anew; ``tpe``, ``gp``,
+    ``cma_es``, ``random``: Optuna's samplers; ``pb2``: a bandit on a Gaussian process that changes
+    with time; ``none``: keep; or ``package.module:Class``."""
 
     fraction: float = Field(0.25, gt=0.0, le=0.5)
     """The worst ``fraction`` of a population copies from the best ``fraction``."""
@@ -120,7 +195,16 @@ class PbtConfig(Model):
     """Evaluation matches that both policies must have before one copies the other."""
 
     min_rating_gap: float = Field(30.0, ge=0.0, le=10_000.0)
-    """Elo by which the donor must be ahead."""
+    """Elo by which the donor must be ahead (``truncation``, ``binary_tournament``)."""
+
+    confidence: float = Field(0.9, ge=0.0, lt=1.0)
+    """Probability, by the ratings, that the donor is better; 0: however unsure that is."""
+
+    significance: float = Field(0.05, gt=0.0, lt=1.0)
+    """Two-sided p value below which ``welch`` copies."""
+
+    win_rate_threshold: float = Field(0.3, gt=0.0, le=0.5)
+    """Predicted win rate against the other below which ``predicted_win`` copies it."""
 
     mutate_others: bool = True
     """Whether policies in the middle of the ranking explore without copying."""
@@ -134,12 +218,92 @@ class PbtConfig(Model):
     resample_probability: Share = 0.25
     """How often a hyperparameter is drawn anew from its range instead."""
 
+    mutation_probability: Share = 1.0
+    """How often ``perturb`` changes a hyperparameter at all."""
+
+    reset_probability: Share = 0.0
+    """How often ``perturb`` puts a hyperparameter back to its start value."""
+
+    immigration: ImmigrationConfig = ImmigrationConfig()
+    """Fresh or foreign policies now and then, instead of copies."""
+
+    @field_validator("exploit")
+    @classmethod
+    def _known_exploit(cls, exploit: str) -> str:
+        return _kind_or_import_path(exploit, EXPLOIT_KINDS)
+
+    @field_validator("explore")
+    @classmethod
+    def _known_explore(cls, explore: str) -> str:
+        return _kind_or_import_path(explore, EXPLORE_KINDS)
+
     @field_validator("perturb_factors")
     @classmethod
     def _positive(cls, factors: tuple[float, ...]) -> tuple[float, ...]:
         if any(factor <= 0.0 for factor in factors):
             raise ValueError("every factor must be greater than 0")
         return factors
+
+
+def _kind_or_import_path(kind: str, kinds: tuple[str, ...]) -> str:
+    if kind not in kinds and not IMPORT_PATH.fullmatch(kind):
+        raise ValueError(f"must be one of {', '.join(kinds)}, or package.module:Class")
+    return kind
+
+
+class ScheduleEntry(Model):
+    """From when on which hyperparameters are in use."""
+
+    agent_steps: int = Field(ge=0, le=10**15)
+    """The policy's count at which they begin."""
+
+    hyperparameters: Annotated[dict[str, int | float], BeforeValidator(with_dotted_weights)] = (
+        Field(default_factory=dict)
+    )
+    """Those that differ from the population's start values, or all."""
+
+
+class PopulationConfig(Model):
+    """The policies that compete for the same agents."""
+
+    agents: tuple[str, ...] | None = None
+    """Agents its policies play, globs allowed; default: those with the same spaces."""
+
+    size: int = Field(8, ge=1, le=10_000)
+    """How many policies it has."""
+
+    roles: dict[str, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    """How many are ``main_exploiter`` and ``league_exploiter``; ``main`` is the rest."""
+
+    network: NetworkConfig = NetworkConfig()
+    """The architecture of every policy."""
+
+    algorithm: str = "ppo"
+    """How its policies learn: ``ppo``, or ``package.module:Name``."""
+
+    hyperparameters: Annotated[dict[str, int | float], BeforeValidator(_without_nulls)] = Field(
+        default_factory=dict
+    )
+    """Start values; what is left out, or null, has the algorithm's default, and
+    ``reward_weights.<component>`` the weight in ``environment.reward_weights``."""
+
+    search_space: Annotated[dict[str, SearchRange], BeforeValidator(with_dotted_weights)] = (
+        DEFAULT_SEARCH_SPACE
+    )
+    """What PBT may change, and within which bounds; ``reward_weights.<component>`` too."""
+
+    pbt: PbtConfig | None = None
+    """Keys of the section ``pbt`` that are other for this population; null: none."""
+
+    schedule: tuple[ScheduleEntry, ...] = ()
+    """Hyperparameters by agent steps, instead of PBT; ``--replay`` makes it. Empty: none."""
+
+    @field_validator("algorithm")
+    @classmethod
+    def _known_algorithm(cls, algorithm: str) -> str:
+        if algorithm != "ppo" and not IMPORT_PATH.fullmatch(algorithm):
+            raise ValueError("must be ppo or package.module:Name")
+        return algorithm
 
 
 class EvaluationConfig(Model):
@@ -155,11 +319,7 @@ class EvaluationConfig(Model):
     @classmethod
     def _known_bots(cls, bots: tuple[str, ...]) -> tuple[str, ...]:
         for bot in bots:
-            name = bot.removeprefix("bot:")
-            if name == bot or (name != "random" and not IMPORT_PATH.fullmatch(name)):
-                raise ValueError(
-                    f"each must be bot:random or bot:package.module:Class, not {bot!r}"
-                )
+            _check_bot(bot)
         if "bot:random" not in bots:
             raise ValueError("bot:random must be among them: it is the zero of the rating scale")
         return bots

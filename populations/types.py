@@ -22,6 +22,7 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Evaluate, Train
+from populations.folded import PairRow, RecordRow
 
 Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 """Plain data."""
@@ -80,11 +81,14 @@ class PolicyRow:
         index: Its number; 0 is the reference member.
         role: ``main``, ``main_exploiter`` or ``league_exploiter``.
         state: Quarantined policies are not trained, ranked, copied or snapshotted.
-        generation: How many times it was exploited or explored.
+        generation: How many times its weights or hyperparameters were replaced.
         agent_steps: Never falls.
         learner_updates: Never falls.
         checkpoint: Key of the checkpoint it goes on from (its own, or its donor's after an
             exploit); None before the first.
+        initial_weights: Where its weights come from while it has no checkpoint: the directory of
+            a ghost or of imported ones, relative to the store's root; empty: fresh random ones;
+            None: those that the whole population starts from.
         parent: The policy its weights were last copied from.
         hyperparameters: In use from its next assignment on.
         pending: A PBT decision about it that waits for new hyperparameters; empty: none. Until
@@ -92,6 +96,7 @@ class PolicyRow:
         ready_at: agent_steps at its last PBT decision (0: none yet).
         ghost_at: agent_steps at its last ghost (-1: none yet).
         generation_at: agent_steps when its generation began.
+        validated_generation: The last generation of which weights have played themselves; -1: none.
         failures: Failed or lost assignments in a row on its checkpoint.
         halvings: How often its learning rate was halved after a quarantine.
         speed: agent_steps per learner second, smoothed; 0 while unknown. A figure for budgets,
@@ -108,12 +113,14 @@ class PolicyRow:
     agent_steps: int = 0
     learner_updates: int = 0
     checkpoint: str | None = None
+    initial_weights: str | None = None
     parent: PolicyId | None = None
     hyperparameters: Mapping[str, float]
     pending: Mapping[str, Json] = field(default_factory=dict)
     ready_at: int = 0
     ghost_at: int = -1
     generation_at: int = 0
+    validated_generation: int = -1
     failures: int = 0
     halvings: int = 0
     speed: float = 0.0
@@ -208,7 +215,10 @@ class GenerationRow:
         population: Its population.
         generation: Its number, from 0.
         cause: What began it.
-        parent: Entrant (policy and generation) that the weights came from; None for fresh ones.
+        parent: Entrant (policy and generation) that the weights came from, or the player of another
+            run; None for fresh ones.
+        parent_agent_steps: The parent's count when they were copied; None without a parent in this
+            run.
         hyperparameters: In use during it.
         agent_steps_begin: The policy's count when it began.
         agent_steps_end: The policy's count when it ended; None while it lasts.
@@ -220,8 +230,9 @@ class GenerationRow:
     policy: PolicyId
     population: str
     generation: int
-    cause: Literal["start", "exploit", "explore", "reset", "immigrate", "replay"]
+    cause: Literal["start", "exploit", "explore", "quarantine", "reset", "immigrate", "replay"]
     parent: Entrant | None
+    parent_agent_steps: int | None = None
     hyperparameters: Mapping[str, float]
     agent_steps_begin: int
     agent_steps_end: int | None = None
@@ -262,7 +273,7 @@ class AssignmentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TallyRow:
-    """A committed tally. Payoffs are the fold of training tallies, ratings of evaluation tallies.
+    """A committed tally. `RecordRow` and `PairRow` are their fold, kept beside them.
 
     Attributes:
         sequence: Order of commit, from 1 without gaps.
@@ -285,14 +296,17 @@ class RatingsRow:
         population: Whose scale it is; ``bot:random`` is at 0.
         entrants: Who is rated.
         ratings: Elo, one per entrant.
-        covariance: Elo squared, row-major, len(entrants) squared.
+        deviations: Standard deviations in Elo, one per entrant. Those of differences are smaller
+            than these say (errors go together): they are in `populations.ratings.fit.Fitted`.
+        cyclicity: Share of the results that no rating can express; 0 where nothing is known.
         num_tallies: The fit covers evaluation tallies with sequence up to this.
     """
 
     population: str
     entrants: tuple[Entrant, ...]
     ratings: tuple[float, ...]
-    covariance: tuple[float, ...]
+    deviations: tuple[float, ...]
+    cyclicity: float
     num_tallies: int
 
 
@@ -323,6 +337,8 @@ Row = (
     | GenerationRow
     | AssignmentRow
     | TallyRow
+    | RecordRow
+    | PairRow
     | RatingsRow
     | EventRow
 )

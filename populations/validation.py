@@ -37,7 +37,8 @@ def validate_document(model: type[ModelT], document: object, *, hints: Hints) ->
 
 def known_paths(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
     """Every dotted key of a model; ``*`` stands for names that users choose."""
-    for name, field in model.model_fields.items():
+    for attribute, field in model.model_fields.items():
+        name = field.alias or attribute
         yield (name,)
         for inner, prefix in _inner_models(field.annotation):
             for path in known_paths(inner):

@@ -7,18 +7,15 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from ._game import Game
-from ._record import play_record
-
 if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
-    from arena.export.card import Ancestor, Card, CardEnvironment, CardRating
+    from arena.export.card import Ancestor, Card, CardEnvironment, CardRating, RecordLine
     from arena.types import Digest
     from populations.league.league import League
     from populations.league.views import Inspection
 
+    from ._game import Game
     from ._players import PolicyWeights
-    from ._progress import PlayProgress
 
 PACKAGES = ("arena-league", "torch", "onnx", "onnxscript", "onnxruntime", "numpy")
 
@@ -28,36 +25,23 @@ def make_card(
     policy: PolicyWeights,
     manifest: Manifest,
     *,
+    game: Game,
     population: str,
-    num_matches: int,
-    seed: int,
-    progress: PlayProgress,
+    record: tuple[RecordLine, ...],
 ) -> Card:
-    """Look everything up and play the record.
+    """Look everything up.
 
     Args:
         inspection: The run.
         policy: A player of it.
         manifest: Of the player's checkpoint.
+        game: The run's.
         population: The player's.
-        num_matches: Of the record, per opponent and seat.
-        seed: Of the record.
-        progress: Told of every step.
+        record: The player's.
     """
     from arena.envs.spaces import ObservationLayout, first_action, num_actions
     from arena.export.card import Card, CardAction, CardObservation, CardSeat
-    from populations.run_file import learner_setup
 
-    game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
-    record = play_record(
-        inspection,
-        game,
-        policy,
-        population=population,
-        num_matches=num_matches,
-        seed=seed,
-        progress=progress,
-    )
     facts = game.spec.agent_specs[policy.agents[0]]
     return Card(
         created=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -85,7 +85,7 @@ class Game:
         """In how many environments to play so many matches: as many as step faster together."""
         from arena.envs.batched.find import find_game
 
-        batched = self.environment.backend != "pettingzoo" and find_game(
+        batched = self.environment.possible_backend != "pettingzoo" and find_game(
             self.spec.id, launch_directory=self.launch_directory
         )
         return max(1, min(num_matches, MAX_BATCHED if batched else MAX_ONE_BY_ONE))

@@ -1,10 +1,10 @@
-"""``arena launch --init-from``: another run's weights as the start of this one's policies."""
+"""``arena launch``: weights of other runs, as the start of policies or to come in later."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ._players import PolicyWeights, resolve_player
+from ._players import MixtureWeights, PolicyWeights, resolve_player
 
 if TYPE_CHECKING:
     from populations.run_file import RunFile
@@ -20,28 +20,131 @@ def find_initial_weights(run_file: RunFile, player: str) -> dict[str, dict[str, 
     """
     from arena.errors import ConfigError
 
-    found = resolve_player(player)
+    files = _files_by_population(run_file, player, said=f"--init-from {player}")
+    if not files:
+        raise ConfigError(
+            f"--init-from {player}: it has no weights for {', '.join(run_file.config.populations)}"
+        )
+    return files
+
+
+def find_immigrants(run_file: RunFile) -> dict[str, dict[str, bytes]]:
+    """Files with the weights of ``pbt.immigration.from``, by their directory in the run's.
+
+    Raises:
+        ConfigError: If one has no weights that fit the population that it would come into.
+    """
+    from arena.errors import ConfigError
+    from populations.controller.immigration import immigrant_key
+
+    files: dict[str, dict[str, bytes]] = {}
+    for name, population in run_file.config.populations.items():
+        immigration = (population.pbt or run_file.config.pbt).immigration
+        for index, player in enumerate(immigration.players):
+            said = f"populations.{name}.pbt.immigration.from: {player}"
+            found = _files_by_population(run_file, player, said=said, only=name)
+            if name not in found:
+                raise ConfigError(f"{said}: it has no weights for population {name}")
+            files[immigrant_key(name, index)] = found[name]
+    return files
+
+
+def find_resets(run_file: RunFile) -> dict[str, dict[str, bytes]]:
+    """Files with the weights of ``roles.reset``, by their directory in the run's.
+
+    Empty unless that is a player of another run, and somebody starts again.
+
+    Raises:
+        ConfigError: If it has no weights that fit a population that has exploiters.
+    """
+    from arena.errors import ConfigError
+    from populations.controller.resetting import reset_key
+    from populations.league.roles import has_exploiters
+
+    roles = run_file.config.roles
+    names = [
+        name
+        for name, population in run_file.config.populations.items()
+        if has_exploiters(population.roles)
+    ]
+    if not roles.is_imported or not names:
+        return {}
+    said = f"roles.reset: {roles.reset}"
+    files = {}
+    for name in names:
+        found = _files_by_population(run_file, roles.reset, said=said, only=name)
+        if name not in found:
+            raise ConfigError(f"{said}: it has no weights for population {name}")
+        files[reset_key(name)] = found[name]
+    return files
+
+
+def find_outsiders(run_file: RunFile) -> dict[str, dict[str, bytes]]:
+    """Files with the weights of the players in ``matchmaking.bots`` that are no bots.
+
+    By their directory in the run's. One with weights for some of the populations is enough: it is
+    an opponent of those who play against them.
+
+    Raises:
+        ConfigError: If one has no weights that fit.
+    """
+    from arena.errors import ConfigError
+    from arena.types import is_bot
+    from populations.matchmaking.outsiders import outsider_key
+
+    files: dict[str, dict[str, bytes]] = {}
+    for index, player in enumerate(run_file.config.matchmaking.bots):
+        if is_bot(player):
+            continue
+        said = f"matchmaking.bots: {player}"
+        found = _files_by_population(run_file, player, said=said)
+        if not found:
+            raise ConfigError(
+                f"{said}: it has no weights for {', '.join(run_file.config.populations)}"
+            )
+        files |= {outsider_key(index, name): content for name, content in found.items()}
+    return files
+
+
+def _files_by_population(
+    run_file: RunFile, player: str, *, said: str, only: str | None = None
+) -> dict[str, dict[str, bytes]]:
+    """A player's weights for the populations of a run that it has some for.
+
+    Args:
+        run_file: The run that they come into.
+        player: A PLAYER.
+        said: What errors begin with.
+        only: Look at this population alone.
+    """
+    from arena.errors import ConfigError
+
+    try:
+        found = resolve_player(player)
+    except ConfigError as error:
+        raise ConfigError(f"{said}: {error}") from error
     if found.game is not None and found.game.spec.agent_specs != run_file.spec.agent_specs:
-        raise ConfigError(f"--init-from {player}: its observation and action spaces are others")
+        raise ConfigError(f"{said}: its observation and action spaces are others")
     files = {}
     for name, population in run_file.config.populations.items():
         policy = found.policies.get(name)
-        if policy is None:
+        if policy is None or only not in (None, name):
             continue
+        if isinstance(policy, MixtureWeights):
+            raise ConfigError(
+                f"{said}: {player} is a mixture of {len(policy.members)} policies; name one of "
+                f"them, for example {policy.members[0].export}"
+            )
         for what, theirs, ours in (
             ("agents", policy.agents, population.agents),
             ("network", policy.network, population.network),
         ):
             if theirs != ours:
                 raise ConfigError(
-                    f"--init-from {player}: {what} of population {name} must be equal, "
+                    f"{said}: {what} of population {name} must be equal, "
                     f"it has {theirs}, this run {ours}"
                 )
         files[name] = _files(run_file, policy)
-    if not files:
-        raise ConfigError(
-            f"--init-from {player}: it has no weights for {', '.join(run_file.config.populations)}"
-        )
     return files
 
 

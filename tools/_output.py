@@ -19,7 +19,9 @@ def print_json(document: Mapping[str, object]) -> None:
     Raises:
         ValueError: If it holds a number that is not finite; JSON has none.
     """
-    text = json.dumps({"schema": SCHEMA, **document}, indent=2, allow_nan=False)
+    # Indented for people only: of a large league, indenting takes longer than reading.
+    indent = 2 if sys.stdout.isatty() else None
+    text = json.dumps({"schema": SCHEMA, **document}, indent=indent, allow_nan=False)
     sys.stdout.write(f"{text}\n")
 
 

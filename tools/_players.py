@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
     from arena.config import NetworkConfig
     from arena.core import Actor
-    from arena.export.card import Card
+    from arena.export.card import Card, MixtureCard
+    from arena.matches.mixture import ActorMixture
     from arena.types import Digest, WeightsRef
     from populations.league.views import Inspection
 
@@ -64,6 +66,32 @@ class PolicyWeights:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MixtureWeights:
+    """Policies of whom one is drawn for each match.
+
+    Attributes:
+        player: What the mixture is called.
+        agents: That it can play.
+        members: The policies.
+        probabilities: Of each.
+    """
+
+    player: str
+    agents: tuple[str, ...]
+    members: tuple[PolicyWeights, ...]
+    probabilities: tuple[float, ...]
+
+    def make_actor(self, *, greedy: bool) -> ActorMixture:
+        """An actor on the CPU of each."""
+        from arena.matches.mixture import ActorMixture
+
+        return ActorMixture(
+            actors=tuple(member.make_actor(greedy=greedy) for member in self.members),
+            probabilities=self.probabilities,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPlayer:
     """Who a PLAYER is.
 
@@ -75,9 +103,9 @@ class ResolvedPlayer:
 
     name: str
     game: Game | None
-    policies: Mapping[str, PolicyWeights]
+    policies: Mapping[str, PolicyWeights | MixtureWeights]
 
-    def make_actors(self, game: Game, *, greedy: bool) -> dict[str, Actor]:
+    def make_actors(self, game: Game, *, greedy: bool) -> Mapping[str, Actor | ActorMixture]:
         """By population, what plays for it."""
         if self.game is None:
             return game.make_bots(self.name)
@@ -174,29 +202,65 @@ def _exports(path: Path) -> list[Path]:
 
 def _exported(name: str, directories: Sequence[Path]) -> ResolvedPlayer:
     from arena.errors import ConfigError
-    from arena.export.actor import load_export_weights
-    from arena.export.card import read_card
+    from arena.export.card import MixtureCard, read_any_card
 
-    policies: dict[str, PolicyWeights] = {}
+    policies: dict[str, PolicyWeights | MixtureWeights] = {}
     games: list[Game] = []
     for directory in directories:
-        card = read_card(directory)
-        network, tensors = load_export_weights(directory)
-        policies[card.population] = PolicyWeights(
-            player=card.player,
-            agents=card.agents,
-            network=network,
-            tensors=tensors,
-            digest=card.weights_digest,
-            export=directory,
-        )
+        card = read_any_card(directory)
+        if isinstance(card, MixtureCard):
+            policies[card.population] = _exported_mixture(directory, card)
+        else:
+            policies[card.population] = _exported_policy(directory, card)
         games.append(_game_of_card(card))
     if len({game.spec.digest for game in games}) > 1:
         raise ConfigError(f"the exports in {name} are of different environments")
     return ResolvedPlayer(name=name, game=games[0], policies=policies)
 
 
-def _game_of_card(card: Card) -> Game:
+def _exported_policy(directory: Path, card: Card) -> PolicyWeights:
+    from arena.export.actor import load_export_weights
+
+    network, tensors = load_export_weights(directory)
+    return PolicyWeights(
+        player=card.player,
+        agents=card.agents,
+        network=network,
+        tensors=tensors,
+        digest=card.weights_digest,
+        export=directory,
+    )
+
+
+def _exported_mixture(directory: Path, card: MixtureCard) -> MixtureWeights:
+    from arena.checkpoints.files import read_verified
+    from arena.errors import CheckpointCorrupt
+    from arena.export.card import CARD, read_card
+
+    members = []
+    for member in card.members:
+        name = f"{member.directory}/{CARD}"
+        if name not in card.files:
+            raise CheckpointCorrupt(f"{directory}: its card names no {name}")
+        # The mixture's card vouches for the member's, and that one for its files.
+        read_verified(directory, name, card.files[name])
+        own = directory / member.directory
+        own_card = read_card(own)
+        if (own_card.agents, own_card.environment) != (card.agents, card.environment):
+            raise CheckpointCorrupt(
+                f"{own} must have the agents and the environment of its mixture"
+            )
+        members.append(_exported_policy(own, own_card))
+    total = math.fsum(member.probability for member in card.members)
+    return MixtureWeights(
+        player=card.player,
+        agents=card.agents,
+        members=tuple(members),
+        probabilities=tuple(member.probability / total for member in card.members),
+    )
+
+
+def _game_of_card(card: Card | MixtureCard) -> Game:
     environment = card.environment
     return Game(
         environment=card.environment_config,

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ._players import MixtureWeights, PolicyWeights
+
 if TYPE_CHECKING:
     from arena.core import Actor
     from arena.envs.base import BatchedEnv
     from arena.export.card import RecordLine
+    from arena.matches.mixture import ActorMixture
     from arena.types import Tally
     from populations.league.standings import Standing
     from populations.league.views import Inspection
 
     from ._game import Game
-    from ._players import PolicyWeights
     from ._progress import PlayProgress
 
 Mode = Literal["greedy", "sampled"]
@@ -34,20 +36,20 @@ class Opponent:
     """
 
     name: str
-    actors: Mapping[str, Actor]
+    actors: Mapping[str, Actor | ActorMixture]
 
 
 def play_record(
     inspection: Inspection,
     game: Game,
-    policy: PolicyWeights,
+    policy: PolicyWeights | MixtureWeights,
     *,
     population: str,
-    num_matches: int,
+    num_matches: Mapping[Mode, int],
     seed: int,
     progress: PlayProgress,
 ) -> tuple[RecordLine, ...]:
-    """Play a policy against every bot and the strongest ghosts, in each of its seats.
+    """Play a policy or a mixture against every bot and the strongest ghosts, in each of its seats.
 
     Opponents sample. A teammate of another population is ``bot:random``.
 
@@ -56,21 +58,17 @@ def play_record(
         game: What is played.
         policy: Whose record it is.
         population: Its population.
-        num_matches: Greedy ones per opponent and seat; half as many sampled ones.
+        num_matches: Per opponent and seat, by how the policy plays.
         seed: Of episodes and actions.
         progress: Told of every step.
     """
     opponents = [*_bots(inspection, game), *_ghosts(inspection, game, policy, population)]
-    counts: tuple[tuple[Mode, int], ...] = (
-        ("greedy", num_matches),
-        ("sampled", max(1, num_matches // 2)),
-    )
-    env = game.make_env(game.batch_size(num_matches))
+    env = game.make_env(game.batch_size(max(num_matches.values())))
     lines: list[RecordLine] = []
     try:
-        for mode, count in counts:
+        for mode, count in num_matches.items():
             actor = policy.make_actor(greedy=mode == "greedy")
-            actors = _teammates(game, population) | {population: actor}
+            actors = {**_teammates(game, population), population: actor}
             for opponent in opponents:
                 progress.begin(f"{policy.player} ({mode}) against {opponent.name}")
                 me = Opponent(name=f"{policy.player} ({mode})", actors=actors)
@@ -177,16 +175,20 @@ def _bots(inspection: Inspection, game: Game) -> Iterator[Opponent]:
 
 
 def _ghosts(
-    inspection: Inspection, game: Game, policy: PolicyWeights, population: str
+    inspection: Inspection, game: Game, policy: PolicyWeights | MixtureWeights, population: str
 ) -> Iterator[Opponent]:
-    """The strongest, the second strongest, ... ghost of every population that can oppose."""
+    """The strongest, the second strongest, ... ghost of every population that can oppose.
+
+    A policy does not meet itself, a mixture meets its members.
+    """
+    own = policy.digest if isinstance(policy, PolicyWeights) else None
     own_sides = {seat.side for seat in game.seats if seat.population == population}
     can_oppose_itself = len(own_sides) > 1 or len(game.sides) == 1
     ranked: dict[str, list[Standing]] = {}
     for name, lines in inspection.standings().items():
         if name != population or can_oppose_itself:
             ghosts = [line for line in lines if line.kind == "ghost" and line.rating is not None]
-            ranked[name] = [line for line in ghosts if line.weights != policy.digest]
+            ranked[name] = [line for line in ghosts if line.weights != own]
     for rank in range(min([NUM_GHOSTS, *(len(lines) for lines in ranked.values())])):
         team = {name: lines[rank] for name, lines in ranked.items()}
         yield Opponent(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +13,11 @@ from ._output import console, log_console, print_json
 from ._tables import print_table
 
 if TYPE_CHECKING:
-    from arena.export.write import Written
+    from arena.export.write import Written, WrittenMixture
     from arena.types import WeightsRef
     from populations.league.views import Inspection
+
+    from ._game import Game
 
 
 def export(
@@ -26,6 +29,10 @@ def export(
     player: Annotated[
         str | None, typer.Option(metavar="ID", help="A policy or ghost instead of the champion.")
     ] = None,
+    mixture: Annotated[
+        bool,
+        typer.Option("--mixture", help="The Nash mixture of frozen players, for cyclic games."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an export.")] = False,
     matches: Annotated[
         int, typer.Option(min=1, help="Of the record, per opponent and seat.")
@@ -33,41 +40,24 @@ def export(
     seed: Annotated[int, typer.Option(min=0, help="Of the record.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Export the champion of each population: ONNX graph, weights, card, a standalone player."""
-    from arena.export.directory import check_target
-    from arena.export.write import write_export
+    """Export the champion of each population: ONNX graph, weights, card, a standalone player.
+
+    With --mixture, a directory of several: one is drawn at the beginning of each episode.
+    """
+    from arena.errors import ConfigError
     from populations.league.views import Inspection
 
-    from ._card import make_card
-    from ._players import load_policy
-    from ._progress import play_progress
-
+    if mixture and player is not None:
+        raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
     inspection = Inspection.open(run)
-    written: dict[str, Written] = {}
+    settings = _Settings(to=to, num_matches=matches, seed=seed, force=force)
+    written: Mapping[str, Written | WrittenMixture]
     try:
-        chosen = _chosen(inspection, population=population, player=player)
-        # Several populations side by side, unless the user names one place for one of them.
-        is_alone = len(inspection.standings()) == 1 or (to is not None and len(chosen) == 1)
-        directory = to if to is not None else run / "champion"
-        targets = {name: directory if is_alone else directory / name for name in chosen}
-        for target in targets.values():
-            check_target(target, force=force)
-        with play_progress("loading") as progress:
-            for name, (player_id, reference) in chosen.items():
-                manifest, policy = load_policy(run, player_id, reference)
-                card = make_card(
-                    inspection,
-                    policy,
-                    manifest,
-                    population=name,
-                    num_matches=matches,
-                    seed=seed,
-                    progress=progress,
-                )
-                progress.begin(f"{player_id}: writing and verifying the graph")
-                written[name] = write_export(
-                    targets[name], card=card, weights=policy.tensors, force=force
-                )
+        if mixture:
+            written = _export_mixtures(inspection, settings, population=population)
+        else:
+            chosen = _chosen(inspection, population=population, player=player)
+            written = _export_policies(inspection, settings, chosen)
     finally:
         inspection.close()
     if as_json:
@@ -75,6 +65,116 @@ def export(
         print_json({"run": run_id, "exports": {k: _document(v) for k, v in written.items()}})
     else:
         _print_tables(written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settings:
+    """How to export, whatever it is."""
+
+    to: Path | None
+    num_matches: int
+    seed: int
+    force: bool
+
+    def targets(self, inspection: Inspection, names: Iterable[str]) -> dict[str, Path]:
+        """Where populations go; checked.
+
+        Raises:
+            ConfigError: If something is in the way.
+        """
+        from arena.export.directory import check_target
+
+        populations = list(names)
+        # Several populations side by side, unless the user names one place for one of them.
+        is_alone = len(inspection.standings()) == 1 or (
+            self.to is not None and len(populations) == 1
+        )
+        directory = self.to if self.to is not None else inspection.run_dir / "champion"
+        targets = {name: directory if is_alone else directory / name for name in populations}
+        for target in targets.values():
+            check_target(target, force=self.force)
+        return targets
+
+
+def _game(inspection: Inspection) -> Game:
+    from populations.run_file import learner_setup
+
+    from ._game import Game
+
+    return Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+
+
+def _export_policies(
+    inspection: Inspection, settings: _Settings, chosen: Mapping[str, tuple[str, WeightsRef]]
+) -> dict[str, Written]:
+    from arena.export.write import write_export
+
+    from ._card import make_card
+    from ._players import load_policy
+    from ._progress import play_progress
+    from ._record import play_record
+
+    targets = settings.targets(inspection, chosen)
+    game = _game(inspection)
+    written: dict[str, Written] = {}
+    with play_progress("loading") as progress:
+        for name, (player_id, reference) in chosen.items():
+            manifest, policy = load_policy(inspection.run_dir, player_id, reference)
+            record = play_record(
+                inspection,
+                game,
+                policy,
+                population=name,
+                num_matches={
+                    "greedy": settings.num_matches,
+                    "sampled": max(1, settings.num_matches // 2),
+                },
+                seed=settings.seed,
+                progress=progress,
+            )
+            card = make_card(
+                inspection, policy, manifest, game=game, population=name, record=record
+            )
+            progress.begin(f"{player_id}: writing and verifying the graph")
+            written[name] = write_export(
+                targets[name], card=card, weights=policy.tensors, force=settings.force
+            )
+    return written
+
+
+def _export_mixtures(
+    inspection: Inspection, settings: _Settings, *, population: str | None
+) -> dict[str, WrittenMixture]:
+    from ._mixture import export_mixture, find_mixtures
+    from ._progress import play_progress
+
+    _check_population(inspection, population)
+    names = [name for name in inspection.standings() if population in (None, name)]
+    targets = settings.targets(inspection, names)
+    mixtures = find_mixtures(inspection)
+    game = _game(inspection)
+    with play_progress("loading") as progress:
+        return {
+            name: export_mixture(
+                inspection,
+                mixtures[name],
+                game=game,
+                target=target,
+                num_matches=settings.num_matches,
+                seed=settings.seed,
+                force=settings.force,
+                progress=progress,
+            )
+            for name, target in targets.items()
+        }
+
+
+def _check_population(inspection: Inspection, population: str | None) -> None:
+    from arena.errors import ConfigError
+
+    known = inspection.standings()
+    if population is not None and population not in known:
+        raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
 
 
 def _chosen(
@@ -90,9 +190,8 @@ def _chosen(
 
     from ._players import champions, find_in_run
 
+    _check_population(inspection, population)
     known = list(inspection.standings())
-    if population is not None and population not in known:
-        raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
     if player is not None:
         name = population_of(player)
         if population not in (None, name):
@@ -109,41 +208,87 @@ def _chosen(
     return found
 
 
-def _document(written: Written) -> dict[str, object]:
-    card = written.card
-    return {
+def _document(written: Written | WrittenMixture) -> dict[str, object]:
+    from arena.export.write import WrittenMixture
+
+    document: dict[str, object] = {
         "directory": str(written.directory),
-        "player": card.player,
+        "kind": written.card.kind,
+        "player": written.card.player,
+        "record": [line.model_dump(mode="json") for line in written.card.record],
+    }
+    if isinstance(written, WrittenMixture):
+        mixture = written.card
+        return document | {
+            "members": [member.model_dump(mode="json") for member in mixture.members],
+            "num_players": mixture.num_players,
+            "worst_score": mixture.worst_score,
+            "cyclicity": mixture.cyclicity,
+            "verified_observations": sum(check.observations for check in written.checks),
+            "max_logit_difference": max(check.max_logit_difference for check in written.checks),
+        }
+    card = written.card
+    return document | {
         "agent_steps": card.agent_steps,
         "weights": card.weights_digest,
         **card.rating.model_dump(),
-        "record": [line.model_dump(mode="json") for line in card.record],
         "verified_observations": written.check.observations,
         "max_logit_difference": written.check.max_logit_difference,
     }
 
 
-def _print_tables(written: Mapping[str, Written]) -> None:
-    from rich.table import Table
+def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
+    from arena.export.write import WrittenMixture
 
     screen = console()
     for name, result in written.items():
-        card, check = result.card, result.check
-        table = Table(title=f"{name}: {card.player}", title_justify="left")
-        for column in ("opponent", "mode", "seat"):
-            table.add_column(column, overflow="fold")
-        for column in ("matches", "wins", "draws", "losses", "mean return"):
-            table.add_column(column, justify="right")
-        for line in card.record:
-            numbers = (line.matches, line.wins, line.draws, line.losses)
-            table.add_row(
-                *(line.opponent, line.mode, line.seat),
-                *(str(number) for number in numbers),
-                f"{line.mean_return:.3f}",
-            )
-        print_table(screen, table)
+        if isinstance(result, WrittenMixture):
+            _print_members(result, title=f"{name}: {result.card.player}")
+        _print_record(result, title=f"{name}: {result.card.player}")
+        checks = result.checks if isinstance(result, WrittenMixture) else (result.check,)
         screen.print(
-            f"policy.onnx agrees with the policy on {check.observations} random observations "
-            f"(largest difference of a logit {check.max_logit_difference:.1e})"
+            f"policy.onnx agrees with the policy on {sum(c.observations for c in checks)} random "
+            "observations "
+            f"(largest difference of a logit {max(c.max_logit_difference for c in checks):.1e})"
         )
         screen.print(f"written to {result.directory}")
+
+
+def _print_members(written: WrittenMixture, *, title: str) -> None:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in ("directory", "player"):
+        table.add_column(column, overflow="fold")
+    for column in ("probability", "rating", "agent steps"):
+        table.add_column(column, justify="right")
+    for member in written.card.members:
+        rating = member.rating.rating
+        table.add_row(
+            *(member.directory, member.player, f"{member.probability:.4f}"),
+            *("-" if rating is None else f"{rating:.0f}", str(member.agent_steps)),
+        )
+    screen = console()
+    print_table(screen, table)
+    screen.print(
+        f"expected score {written.card.worst_score:.3f} against whoever of "
+        f"{written.card.num_players} players does best; a member is drawn for each episode"
+    )
+
+
+def _print_record(written: Written | WrittenMixture, *, title: str) -> None:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in ("opponent", "mode", "seat"):
+        table.add_column(column, overflow="fold")
+    for column in ("matches", "wins", "draws", "losses", "mean return"):
+        table.add_column(column, justify="right")
+    for line in written.card.record:
+        numbers = (line.matches, line.wins, line.draws, line.losses)
+        table.add_row(
+            *(line.opponent, line.mode, line.seat),
+            *(str(number) for number in numbers),
+            f"{line.mean_return:.3f}",
+        )
+    print_table(console(), table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,13 @@ def launch(
         str | None,
         typer.Option(metavar="PLAYER", help="Policies start from this player's weights."),
     ] = None,
+    replay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RUN:POLICY",
+            help="Train one policy on the hyperparameters that another was trained with.",
+        ),
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Throw away what is in --run-dir.")
     ] = False,
@@ -47,9 +55,19 @@ def launch(
     if learners is not None:
         changes.append(f"learners={learners}")
     if resume:
-        _resume(config, changes, run_dir=run_dir, force=force, init_from=init_from, json_=as_json)
+        is_new = force or init_from is not None or replay is not None
+        _resume(config, changes, run_dir=run_dir, is_new=is_new, json_=as_json)
     else:
-        _start(config, changes, run_dir=run_dir, force=force, init_from=init_from, json_=as_json)
+        origin = Origin(init_from=init_from, replay=replay)
+        _start(config, changes, run_dir=run_dir, force=force, origin=origin, json_=as_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What of other runs a new one begins with: a player's weights, a policy's schedule."""
+
+    init_from: str | None
+    replay: str | None
 
 
 def _start(
@@ -58,7 +76,7 @@ def _start(
     *,
     run_dir: Path | None,
     force: bool,
-    init_from: str | None,
+    origin: Origin,
     json_: bool,
 ) -> None:
     """Check everything that can be checked, and only then create anything."""
@@ -70,7 +88,13 @@ def _start(
     from populations.run_file import new_run_file
     from populations.storage.lock import RunLock
 
-    from ._initial_weights import find_initial_weights
+    from ._initial_weights import (
+        find_immigrants,
+        find_initial_weights,
+        find_outsiders,
+        find_resets,
+    )
+    from ._replay import replaying
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
@@ -87,18 +111,21 @@ def _start(
         config.environment.id,
         kwargs=config.environment.kwargs,
         launch_directory=launch_directory,
-        backend=config.environment.backend,
+        backend=config.environment.possible_backend,
     )
+    if origin.replay is not None:
+        config = replaying(config, spec, origin.replay, launch_directory=launch_directory)
     run_file = new_run_file(
-        config, spec, name=source, launch_directory=launch_directory, init_from=init_from
+        config, spec, name=source, launch_directory=launch_directory, init_from=origin.init_from
     )
-    weights = find_initial_weights(run_file, init_from) if init_from is not None else {}
+    weights = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
+    immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
     target.mkdir(parents=True, exist_ok=True)
     with RunLock(target):
         if has_run(target) and not force:
             raise ConfigError(f"{target} holds a run by now: somebody else was faster")
         clear_run(target)
-        create_run(target, run_file, initial_weights=weights, utc=utc_now())
+        create_run(target, run_file, initial_weights=weights, immigrants=immigrants, utc=utc_now())
         _serve(target, changes={}, json_=json_)
 
 
@@ -113,8 +140,7 @@ def _resume(
     overrides: list[str],
     *,
     run_dir: Path | None,
-    force: bool,
-    init_from: str | None,
+    is_new: bool,
     json_: bool,
 ) -> None:
     from arena.errors import ConfigError
@@ -125,9 +151,9 @@ def _resume(
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
-    if force or init_from is not None:
+    if is_new:
         raise ConfigError(
-            "--resume goes on exactly where the run stood: no --force, no --init-from"
+            "--resume goes on exactly where the run stood: no --force, --init-from or --replay"
         )
     if not has_run(run_dir) or not (run_dir / RUN_FILE).exists():
         raise ConfigError(f"there is no run in {run_dir}")
@@ -144,7 +170,9 @@ def _serve(run_dir: Path, *, changes: dict[str, Json], json_: bool) -> None:
     """Run a controller in this process until the run ends, then say how."""
     from populations.controller.run import OpenRun
     from populations.controller.server import utc_now
-    from populations.league.views import Inspection, status_view
+    from populations.league.views import Inspection, cyclicity, status_view
+
+    from ._mixture import cyclic_warnings
 
     with OpenRun(run_dir) as run:
         run.note_changes(changes, utc=utc_now())
@@ -160,8 +188,11 @@ def _serve(run_dir: Path, *, changes: dict[str, Json], json_: bool) -> None:
     inspection = Inspection.open(run_dir)
     try:
         document = status_view(inspection, None)
+        warnings = list(cyclic_warnings(cyclicity(inspection), run=run_dir))
     finally:
         inspection.close()
+    for warning in warnings:
+        log_console().print(warning, markup=False, soft_wrap=True)
     if json_:
         print_json(document)
     _exit(str(document["state"]), str(document["reason"]))

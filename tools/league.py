@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from ._output import console, print_json
+
+if TYPE_CHECKING:
+    from populations.league.views import Inspection
 
 View = Literal[
     "standings",
@@ -34,6 +38,17 @@ def league(
     watch: Annotated[bool, typer.Option("--watch", help="Show again every two seconds.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated rows.")] = False,
+    seats: Annotated[
+        bool, typer.Option("--seats", help="With payoff: each pair of seats by itself.")
+    ] = False,
+    optuna: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.db",
+            help="With hyperparameters: write all generations as an Optuna study.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Show the league: standings, payoff, lineage, hyperparameters, matches, checkpoints, events,
     status.
@@ -42,22 +57,44 @@ def league(
 
     if as_json and as_csv:
         raise ConfigError("--json and --csv exclude each other")
+    if seats and view != "payoff":
+        raise ConfigError(f"--seats belongs to the view payoff, not to {view}")
+    if optuna is not None:
+        if view != "hyperparameters":
+            raise ConfigError(f"--optuna belongs to the view hyperparameters, not to {view}")
+        _write_studies(run, optuna, population, as_json=as_json)
+        return
     while True:
-        document = _document(run, view, population)
+        document = _document(run, view, population, by_seats=seats)
         if as_json:
             print_json(document)
         elif as_csv:
             _print_csv(_rows(view, document))
         else:
             _print_table(view, document, clear=watch)
+            if view == "standings":
+                _print_warnings(run, document)
         if not watch:
             return
         time.sleep(WATCH_S)
 
 
-def _document(run: Path, view: View, population: str | None) -> dict[str, object]:
+def _document(
+    run: Path, view: View, population: str | None, *, by_seats: bool = False
+) -> dict[str, object]:
+    from populations.league.views import VIEWS, payoff_view
+
+    with _inspection(run, population) as inspection:
+        if by_seats:
+            return cast("dict[str, object]", payoff_view(inspection, population, by_seats=True))
+        return cast("dict[str, object]", VIEWS[view](inspection, population))
+
+
+@contextmanager
+def _inspection(run: Path, population: str | None) -> Iterator[Inspection]:
+    """A run that is read, and closed afterwards."""
     from arena.errors import ConfigError
-    from populations.league.views import VIEWS, Inspection
+    from populations.league.views import Inspection
 
     if not (run / "run.yaml").is_file():
         raise ConfigError(f"{run} is no run directory: it has no run.yaml")
@@ -66,9 +103,29 @@ def _document(run: Path, view: View, population: str | None) -> dict[str, object
         known = dict.fromkeys(seat.population for seat in inspection.league.seats)
         if population is not None and population not in known:
             raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
-        return cast("dict[str, object]", VIEWS[view](inspection, population))
+        yield inspection
     finally:
         inspection.close()
+
+
+def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bool) -> None:
+    """Write Optuna studies, and say which."""
+    import optuna
+
+    from populations.league.study import write_studies
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with _inspection(run, population) as inspection:
+        written = write_studies(inspection, file, population=population)
+    if as_json:
+        print_json({"run": str(run), "file": str(file), "studies": written})
+        return
+    for name, num_trials in written.items():
+        console().print(
+            f"{file}: study {name} with {num_trials} generations; "
+            f"optuna-dashboard sqlite:///{file} shows it",
+            soft_wrap=True,
+        )
 
 
 def _rows(view: View, document: Mapping[str, object]) -> list[dict[str, Cell]]:
@@ -99,6 +156,7 @@ def _rows(view: View, document: Mapping[str, object]) -> list[dict[str, Cell]]:
 COLUMNS: dict[str, tuple[str, ...]] = {
     "standings": (
         "player",
+        "role",
         "rating",
         "95%",
         "matches",
@@ -111,7 +169,18 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "parent",
         "state",
     ),
-    "payoff": ("player", "opponent", "matches", "score"),
+    "payoff": (
+        "player",
+        "seat",
+        "opponent",
+        "opponent_seat",
+        "matches",
+        "wins",
+        "draws",
+        "losses",
+        "score",
+        "mean_return",
+    ),
     "matches": ("sequence", "assignment", "kind", "seats", "matches", "mean_return", "mean_length"),
     "checkpoints": ("policy", "agent_steps", "generation", "learner_updates", "state", "key"),
     "events": ("sequence", "time", "kind", "subject", "why"),
@@ -125,6 +194,10 @@ def _print_table(view: View, document: Mapping[str, object], *, clear: bool) -> 
     shorten = {"standings": _shown_standing, "events": _explained}.get(view)
     rows = _rows(view, document)
     columns = COLUMNS.get(view) or tuple(dict.fromkeys(key for row in rows for key in row))
+    if view == "payoff":
+        columns = tuple(name for name in columns if any(name in row for row in rows))
+    if all(row.get("role") in (None, "main") for row in rows):
+        columns = tuple(name for name in columns if name != "role")
     screen = console()
     if not screen.is_terminal:
         screen.width = WIDE
@@ -141,6 +214,14 @@ def _print_table(view: View, document: Mapping[str, object], *, clear: bool) -> 
                 shown = shorten(row) if shorten is not None else row
                 table.add_row(*(_text(shown.get(column)) for column in columns))
         screen.print(table)
+
+
+def _print_warnings(run: Path, document: Mapping[str, object]) -> None:
+    from ._mixture import cyclic_warnings
+
+    cyclicity = cast("dict[str, float | None]", document["cyclicity"])
+    for warning in cyclic_warnings(cyclicity, run=run):
+        console().print(warning, markup=False, soft_wrap=True)
 
 
 def _shown_standing(row: Mapping[str, Cell]) -> dict[str, Cell]:

@@ -14,7 +14,7 @@ from typing import Annotated
 
 import typer
 
-from . import bench, envs, evaluate, export, launch, league, learner, rate, verify
+from . import bench, envs, evaluate, export, launch, league, learner, rate, simulate, verify
 from ._output import exit_code
 
 app = typer.Typer(
@@ -31,6 +31,7 @@ app.command()(league.league)
 app.command()(export.export)
 app.command()(evaluate.evaluate)
 app.command()(rate.rate)
+app.command()(simulate.simulate)
 app.command()(verify.verify)
 app.command()(bench.bench)
 app.add_typer(envs.app, name="envs")

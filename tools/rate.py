@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ._output import console, print_json
+from ._output import console, log_console, print_json
+from ._tables import print_table
 
 if TYPE_CHECKING:
-    from populations.core import Result
+    from populations.ratings.table import MatchTable, Progress, RatedTable, Settings
 
-Model = Literal["bradley_terry", "elo"]
+Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_rank"]
 Score = tuple[str, str, float]
-Line = dict[str, object]
 
 COLUMNS = ("home", "away", "score")
-SEATS = (0, 1)
+CYCLIC = 0.5
+"""From this cyclicity on, ratings leave out more than they say."""
+
+FEW = 8
+"""Below so many matches it can be chance that home won all of them."""
 
 
 def rate(
@@ -25,23 +30,65 @@ def rate(
         Path,
         typer.Argument(metavar="MATCHES.csv", help="Columns home, away, score (of home, 0 to 1)."),
     ],
-    model: Annotated[Model, typer.Option(help="How to rate.")] = "bradley_terry",
+    model: Annotated[Model, typer.Option(help="How to rate; see above.")] = "bradley_terry",
     anchor: Annotated[
-        str | None, typer.Option(metavar="PLAYER", help="At 0; without it, the mean is 0.")
+        str | None,
+        typer.Option(
+            metavar="PLAYER",
+            help="At 0; without it the mean is, for nash_averaging that of the Nash mixture.",
+        ),
     ] = None,
+    k_factor: Annotated[float, typer.Option(min=0.0, help="Elo's K.")] = 32.0,
+    bootstrap: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Resamples of the matches for the intervals. Default: 200 for elo, "
+            "nash_averaging and alpha_rank (0: no intervals); 0 for bradley_terry (Wald's "
+            "intervals). weng_lin has its own.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Rate the players of a CSV file with one match per line.
 
     A score of 1 is a win of home, 0.5 a draw, 0 a loss. Any other score s counts as s of a win and
-    1 - s of a loss.
+    1 - s of a loss; for weng_lin, as a win above 0.5 and a loss below.
+
+    What a rating means, by model:
+
+    - bradley_terry: Elo points (400 are odds of 10:1), all matches at once.
+
+    - elo, weng_lin: Elo points, match after match in the order of the file.
+
+    - nash_averaging: Elo points against the Nash mixture of all players, from the log-odds of each
+    pair; copies of a player change nothing. Pairs that never met count as even.
+
+    - alpha_rank: how often evolution comes past the player, between 0 and 1.
     """
+    from populations.ratings.table import Settings
+
+    _check(k_factor=k_factor, bootstrap=bootstrap)
     scores = read_scores(matches)
-    document = rate_scores(scores, model=model, anchor=anchor)
+    settings = Settings(anchor=anchor, k_factor=k_factor, num_resamples=bootstrap, seed=seed)
+    table, rated = _rate(scores, model=model, settings=settings)
+    for note in _notes(table, model=model, settings=settings):
+        log_console().print(note)
     if as_json:
-        print_json(document)
+        print_json(_document(table, rated, model=model))
     else:
-        _print_table(document)
+        _print_table(table, rated, model=model)
+
+
+def _check(*, k_factor: float, bootstrap: int | None) -> None:
+    from arena.errors import ConfigError
+
+    if not math.isfinite(k_factor):
+        raise ConfigError(f"--k-factor must be finite, got {k_factor!r}")
+    if bootstrap == 1:
+        raise ConfigError("--bootstrap must be 0 or at least 2, got 1")
 
 
 def read_scores(path: Path) -> list[Score]:
@@ -93,95 +140,132 @@ def _score(row: dict[str, str | None], *, where: str) -> Score:
     return home, away, score
 
 
-def rate_scores(scores: list[Score], *, model: Model, anchor: str | None) -> dict[str, object]:
+def rate_scores(
+    scores: list[Score], *, model: Model, anchor: str | None, num_resamples: int | None = None
+) -> dict[str, object]:
     """The document of ``arena rate --json``: best rating first.
 
     Raises:
         ConfigError: If the anchor has played no match.
     """
+    from populations.ratings.table import Settings
+
+    settings = Settings(anchor=anchor, num_resamples=num_resamples)
+    return _document(*_rate(scores, model=model, settings=settings), model=model)
+
+
+def _rate(
+    scores: list[Score], *, model: Model, settings: Settings
+) -> tuple[MatchTable, RatedTable]:
+    from rich.progress import Progress as Bar
+
     from arena.errors import ConfigError
     from populations.documents import nearest
-    from populations.ratings.ranks import cyclicity, pair_log_odds
-    from populations.ratings.results import matches_by_entrant, merge_results
+    from populations.ratings.table import MatchTable, rate_table
 
-    players = sorted({name for home, away, _ in scores for name in (home, away)})
-    if anchor is not None and anchor not in players:
+    table = MatchTable.of(scores)
+    anchor = settings.anchor
+    if anchor is not None and anchor not in table.players:
         raise ConfigError(
-            f"--anchor {anchor}: must be one of the players{nearest(anchor, players)}"
+            f"--anchor {anchor}: must be one of the players{nearest(anchor, table.players)}"
         )
-    results = merge_results(_result(*score) for score in scores)
-    matches = matches_by_entrant(results)
-    rated = _bradley_terry(results, anchor) if model == "bradley_terry" else _elo(scores, anchor)
-    advantages, weights = pair_log_odds(results, entrants=players)
-    players.sort(key=lambda player: -cast("float", rated[player]["rating"]))
-    return {
+    screen = log_console()
+    with Bar(console=screen, transient=True, disable=not screen.is_terminal) as bar:
+        task = bar.add_task(model, total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        progress: Progress = show
+        return table, rate_table(table, model=model, settings=settings, progress=progress)
+
+
+def _document(table: MatchTable, rated: RatedTable, *, model: Model) -> dict[str, object]:
+    matches = table.num_matches()
+    lines: list[dict[str, object]] = []
+    for i in _best_first(rated):
+        line: dict[str, object] = {"player": rated.players[i], "rating": float(rated.ratings[i])}
+        if rated.intervals is None:
+            line |= dict.fromkeys(("rating_low", "rating_high", "rank_low", "rank_high"))
+        else:
+            best, worst = rated.intervals.ranks[i]
+            line |= {
+                "rating_low": float(rated.intervals.lows[i]),
+                "rating_high": float(rated.intervals.highs[i]),
+                "rank_low": best,
+                "rank_high": worst,
+            }
+        lines.append(line | {"matches": int(matches[i])})
+    document: dict[str, object] = {
         "model": model,
-        "ratings": [
-            {"player": player, **rated[player], "matches": round(matches[player])}
-            for player in players
-        ],
-        "cyclicity": cyclicity(advantages, weights=weights),
+        "ratings": lines,
+        "cyclicity": rated.cyclicity,
     }
+    if rated.mixture is not None:
+        document["mixture"] = _mixture(rated.players, rated.mixture.tolist())
+    return document
 
 
-def _result(home: str, away: str, score: float) -> Result[str]:
-    from populations.core import Result
-
-    is_draw = score == 0.5
-    return Result(
-        first=home,
-        second=away,
-        seats=SEATS,
-        wins=0.0 if is_draw else score,
-        draws=float(is_draw),
-        losses=0.0 if is_draw else 1.0 - score,
-    )
+def _best_first(rated: RatedTable) -> list[int]:
+    return sorted(range(len(rated.players)), key=lambda i: (-rated.ratings[i], rated.players[i]))
 
 
-def _bradley_terry(results: tuple[Result[str], ...], anchor: str | None) -> dict[str, Line]:
-    from populations.ratings.bradley_terry import BradleyTerry
-    from populations.ratings.ranks import rank_intervals
-
-    fit = BradleyTerry().fit(results, anchors=() if anchor is None else (anchor,))
-    ranks = rank_intervals(fit.ratings, covariance=fit.covariance)
-    rated: dict[str, Line] = {}
-    for player, (best, worst) in zip(fit.entrants, ranks, strict=True):
-        low, high = fit.interval(player)
-        rated[player] = {
-            "rating": fit.rating(player),
-            "rating_low": low,
-            "rating_high": high,
-            "rank_low": best,
-            "rank_high": worst,
-        }
-    return rated
+def _mixture(players: tuple[str, ...], masses: list[float]) -> dict[str, float]:
+    shares = zip(players, masses, strict=True)
+    return dict(sorted(((p, mass) for p, mass in shares if mass > 0.0), key=lambda x: -x[1]))
 
 
-def _elo(scores: list[Score], anchor: str | None) -> dict[str, Line]:
-    """Elo has no intervals: they are null."""
-    from populations.ratings.elo import Game, elo_ratings
+def _notes(table: MatchTable, *, model: Model, settings: Settings) -> list[str]:
+    """What somebody should know who takes these ratings for what they are not."""
+    from populations.ratings.table import share_of_pairs_met
 
-    ratings = elo_ratings(Game.of_two(home, away, score=score) for home, away, score in scores)
-    zero = sum(ratings.values()) / len(ratings) if anchor is None else ratings[anchor]
-    unknown = dict.fromkeys(("rating_low", "rating_high", "rank_low", "rank_high"))
-    return {player: {"rating": rating - zero, **unknown} for player, rating in ratings.items()}
+    notes = []
+    if model == "bradley_terry" and len(table.scores) >= FEW and table.scores.min() == 1.0:
+        notes.append(
+            "home won every match, which bradley_terry takes for an advantage of being home: "
+            "list matches by seat, not winner first"
+        )
+    if model == "alpha_rank" and settings.anchor is not None:
+        notes.append("alpha_rank's ratings are shares: --anchor changes nothing")
+    if model in ("nash_averaging", "alpha_rank"):
+        met = share_of_pairs_met(table)
+        if met < 1.0:
+            notes.append(f"{1.0 - met:.0%} of the pairs never met: {model} takes them for even")
+    return notes
 
 
-def _print_table(document: dict[str, object]) -> None:
+def _print_table(table: MatchTable, rated: RatedTable, *, model: Model) -> None:
     from rich.table import Table
 
-    table = Table("player", title=f"{document['model']}, cyclicity {document['cyclicity']:.3f}")
+    digits = 3 if model == "alpha_rank" else 0
+    screen = console()
+    shown = Table("player", title=f"{model}, cyclicity {rated.cyclicity:.3f}")
     for name in ("rating", "95%", "ranks", "matches"):
-        table.add_column(name, justify="right")
-    lines = document["ratings"]
-    assert isinstance(lines, list)
-    for line in lines:
-        known = line["rating_low"] is not None
-        table.add_row(
-            line["player"],
-            f"{line['rating']:.0f}",
-            f"{line['rating_low']:.0f} to {line['rating_high']:.0f}" if known else "-",
-            f"{line['rank_low']} to {line['rank_high']}" if known else "-",
-            str(line["matches"]),
+        shown.add_column(name, justify="right")
+    matches = table.num_matches()
+    for i in _best_first(rated):
+        interval, ranks = "-", "-"
+        if rated.intervals is not None:
+            low, high = rated.intervals.lows[i], rated.intervals.highs[i]
+            interval = f"{low:.{digits}f} to {high:.{digits}f}"
+            ranks = "{} to {}".format(*rated.intervals.ranks[i])
+        rating = f"{rated.ratings[i] + 0.0:.{digits}f}"
+        shown.add_row(rated.players[i], rating, interval, ranks, str(matches[i]))
+    print_table(screen, shown)
+    _print_mixture(table, rated)
+
+
+def _print_mixture(table: MatchTable, rated: RatedTable) -> None:
+    from populations.ratings.table import nash_mixture
+
+    is_cyclic = rated.cyclicity >= CYCLIC
+    if is_cyclic:
+        console().print(
+            f"Warning: cyclicity is {rated.cyclicity:.2f}, {CYCLIC} or more: who beats whom "
+            "matters more than any rating says (or there are few matches: chance counts too)."
         )
-    console().print(table)
+    if is_cyclic or rated.mixture is not None:
+        masses = nash_mixture(table) if rated.mixture is None else rated.mixture
+        players = _mixture(rated.players, masses.tolist())
+        shares = ", ".join(f"{player} {mass:.3f}" for player, mass in players.items())
+        console().print(f"Nash mixture: {shares}", markup=False)

@@ -46,6 +46,8 @@ class Turn:
             old one. bool [B].
         score: Score of each side in the episode that just ended, in [0, 1]; NaN where
             ``episode_over`` is False, and in cooperation. float32 [B, sides].
+        components: The parts of what each agent received since the last call, in the order of
+            ``environment.reward_weights``; None where that is empty. float32 [B, A, R].
     """
 
     groups: Mapping[str, Group]
@@ -55,6 +57,7 @@ class Turn:
     final_observation: Mapping[str, torch.Tensor]
     episode_over: torch.Tensor
     score: torch.Tensor
+    components: torch.Tensor | None = None
 
 
 class BatchedEnv(Protocol):

@@ -27,11 +27,11 @@ class Stepper(Protocol):
         """Reset, and ask whoever decides first."""
         ...
 
-    def step(self, actions: Mapping[str, list[list[int]]]) -> bool:
+    def step(self, actions: Mapping[str, list[int]]) -> bool:
         """Carry out the decisions that were asked for; True if the episode is over.
 
         Args:
-            actions: Of the whole batch by population, [B][S].
+            actions: Of the whole batch by population, [B * S].
         """
         ...
 

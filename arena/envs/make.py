@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
 from arena.config import EnvironmentConfig
 from arena.envs.base import BatchedEnv
 from arena.envs.batch import PettingZooBatch, Stepper
 from arena.envs.batched.find import check_backend, find_game, names_code
 from arena.envs.batched.native import make_game_batch
-from arena.envs.buffers import Buffers, EpisodeRow, check_partition
+from arena.envs.buffers import Buffers, check_partition
+from arena.envs.cycle import Cycle
+from arena.envs.episode_row import EpisodeRow
 from arena.envs.facts import agent_spec, agents_of
 from arena.envs.openspiel import OpenSpielStepper, is_openspiel, load_game, openspiel_facts
 from arena.envs.outcome import make_outcome, needs_infos
 from arena.envs.pettingzoo_aec import AecStepper
 from arena.envs.pettingzoo_parallel import ParallelStepper
 from arena.envs.registry import make_environment
+from arena.envs.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
 from arena.envs.spaces import first_action
 from arena.envs.spec import EnvironmentSpec
-from arena.envs.unchecked import without_checks
+from arena.envs.unchecked import holder_of_state, without_checks
 from arena.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -57,8 +61,8 @@ def make_batched_env(
     """
     check_partition(spec.agents, populations=populations)
     game_class = find_game(spec.id, launch_directory=launch_directory)
-    check_backend(environment.backend, spec.id, has_game=game_class is not None)
-    if game_class is not None and environment.backend != "pettingzoo":
+    check_backend(environment.possible_backend, spec.id, has_game=game_class is not None)
+    if game_class is not None and environment.possible_backend != "pettingzoo":
         try:
             return make_game_batch(
                 environment,
@@ -99,7 +103,12 @@ def _make_one_by_one(
         environment.outcome, sides=sides, agents=spec.agents, launch_directory=launch_directory
     )
     buffers = Buffers(
-        spec, populations=populations, num_envs=num_envs, num_sides=len(sides), device=device
+        spec,
+        populations=populations,
+        num_envs=num_envs,
+        num_sides=len(sides),
+        device=device,
+        components=tuple(environment.reward_weights),
     )
     keeps_infos = needs_infos(environment.outcome) and len(sides) > 1
     rows = [EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos) for b in range(num_envs)]
@@ -130,6 +139,7 @@ def _pettingzoo_steppers(
     launch_directory: str,
 ) -> list[Stepper]:
     has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
+    stepper = _stepper(spec, populations=populations)
     steppers: list[Stepper] = []
     for row in rows:
         env = make_environment(
@@ -137,30 +147,48 @@ def _pettingzoo_steppers(
         )
         if not steppers:
             _check_spec(env, spec=spec)
-        env = without_checks(env, has_masks=has_masks)
-        steppers.append(_stepper(env, spec=spec, row=row, populations=populations))
+        if row.components is None:
+            env = without_checks(env, has_masks=has_masks)
+        else:
+            env = _reporting(env, api=spec.api, has_masks=has_masks, components=row.components)
+        steppers.append(stepper(env, row))
     return steppers
 
 
-def _stepper(
+def _reporting(
     env: Any,  # noqa: ANN401
     *,
-    spec: EnvironmentSpec,
-    row: EpisodeRow,
-    populations: Mapping[str, tuple[str, ...]],
-) -> Stepper:
-    actions_of = {
-        agent: (name, position, first_action(spec.agent_specs[agent].action))
-        for name, agents in populations.items()
-        for position, agent in enumerate(agents)
-    }
+    api: str,
+    has_masks: bool,
+    components: ComponentRow,
+) -> Any:  # noqa: ANN401
+    """Without checks, and with steps that credit the components of rewards."""
+    if api == "parallel" and type(env) is not aec_to_parallel_wrapper:
+        return ReportingAtOnce(without_checks(env, has_masks=has_masks), components=components)
+    # In a cycle of turns each turn brings components of its own, of which the last infos know less.
+    is_cycle = api == "parallel"
+    turns = without_checks(env.aec_env if is_cycle else env, has_masks=has_masks)
+    state = holder_of_state(turns)
+    reporting = ReportingTurns(turns, state=state, components=components)
+    return Cycle(reporting, state=state) if is_cycle else reporting
+
+
+def _stepper(
+    spec: EnvironmentSpec, *, populations: Mapping[str, tuple[str, ...]]
+) -> Callable[[Any, EpisodeRow], Stepper]:
+    """Makes a stepper of an environment and its row."""
+    first = {agent: first_action(facts.action) for agent, facts in spec.agent_specs.items()}
     if spec.api == "parallel":
-        return ParallelStepper(env, row=row, actions_of=actions_of)
-    return AecStepper(
-        env,
-        row=row,
-        actions_of={agent: (name, first) for agent, (name, _, first) in actions_of.items()},
-    )
+        at_once = {
+            agent: (name, position, len(agents), first[agent])
+            for name, agents in populations.items()
+            for position, agent in enumerate(agents)
+        }
+        return lambda env, row: ParallelStepper(env, row=row, actions_of=at_once)
+    in_turn = {
+        agent: (name, first[agent]) for name, agents in populations.items() for agent in agents
+    }
+    return lambda env, row: AecStepper(env, row=row, actions_of=in_turn)
 
 
 def _check_spec(env: Any, *, spec: EnvironmentSpec) -> None:  # noqa: ANN401

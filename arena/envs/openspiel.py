@@ -25,7 +25,7 @@ from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError, EnvironmentFault, EnvironmentUnavailable
 
 if TYPE_CHECKING:
-    from arena.envs.buffers import EpisodeRow
+    from arena.envs.episode_row import EpisodeRow
 
 PREFIX = "openspiel:"
 DISTRIBUTION = "open_spiel"
@@ -169,17 +169,17 @@ class OpenSpielStepper:
             raise EnvironmentFault("after reset a player must be on turn, the game is over")
         self._ask()
 
-    def step(self, actions: Mapping[str, list[list[int]]]) -> bool:
+    def step(self, actions: Mapping[str, list[int]]) -> bool:
         """Carry out one decision and the chance after it, then ask whoever is next.
 
         Args:
-            actions: Of the whole batch by population, [B][S].
+            actions: Of the whole batch by population, [B].
 
         Returns:
             Whether the episode is over; nobody is asked then.
         """
         population, first_action = self._actions_of[self._agents[self._on_turn]]
-        self._state.apply_action(actions[population][self._row.b][0] + first_action)
+        self._state.apply_action(actions[population][self._row.b] + first_action)
         self._let_chance_act()
         self._credit()
         if not self._state.is_terminal():

@@ -9,22 +9,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from arena.envs.buffers import EpisodeRow
+from arena.envs.episode_row import EpisodeRow
 from arena.envs.unchecked import holder_of_state
 from arena.errors import EnvironmentFault
 
-Actions = Mapping[str, list[list[int]]]
-"""By population, [B][S]."""
+Actions = Mapping[str, list[int]]
+"""By population, [B]."""
 
 
 class AecStepper:
     """Steps one environment from decision to decision and tells its row of the batch.
 
+    There are a thousand of these beside a thousand environments, and what a step reads of them is
+    in no cache any more: so a decision goes straight to where the whole batch gathers them.
+
     Args:
         env: A ``pettingzoo.AECEnv``.
         row: Of the batch.
-        actions_of: By agent, its population's name and what its environment calls action 0.
+        actions_of: By agent, its population's name and what its environment calls action 0. Best
+            the same object for the whole batch.
     """
+
+    __slots__ = (
+        "_actions_of",
+        "_b",
+        "_env",
+        "_first_cell",
+        "_max_dead_steps",
+        "_on_turn",
+        "_places",
+        "_row",
+        "_state",
+    )
 
     def __init__(
         self,
@@ -37,7 +53,8 @@ class AecStepper:
         self._state = holder_of_state(env)
         self._row = row
         self._b = row.b
-        self._agents = row.agents
+        self._first_cell = row.first_cell
+        self._places = row.places
         self._actions_of = actions_of
         self._on_turn = ""
         # Dead agents leave after one step each. One that stays, or is replaced by another dead
@@ -74,7 +91,7 @@ class AecStepper:
             Whether the episode is over; nobody is asked then.
         """
         population, first_action = self._actions_of[self._on_turn]
-        self._env.step(actions[population][self._b][0] + first_action)
+        self._env.step(actions[population][self._b] + first_action)
         state = self._state
         if any(state.rewards.values()):
             self._row.credit(state.rewards)
@@ -95,7 +112,10 @@ class AecStepper:
 
     def _ask(self, agent: str) -> None:
         self._on_turn = agent
-        self._agents[agent].ask(self._env.observe(agent), self._state.infos.get(agent))
+        place = self._places[agent]
+        asked = place.asked
+        info = self._state.infos.get(agent) if asked.reads_infos else None
+        asked.ask(self._first_cell + place.column, self._env.observe(agent), info)
 
     def _bury(self) -> str | None:
         """Note who died and step the dead, until someone alive is on turn."""

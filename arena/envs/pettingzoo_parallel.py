@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from arena.envs.buffers import EpisodeRow
+from arena.envs.episode_row import EpisodeRow
 from arena.errors import EnvironmentFault
 
-Actions = Mapping[str, list[list[int]]]
-"""By population, [B][P]."""
+Actions = Mapping[str, list[int]]
+"""By population, [B * P]."""
 
 
 class ParallelStepper:
@@ -18,8 +18,8 @@ class ParallelStepper:
     Args:
         env: A ``pettingzoo.ParallelEnv``.
         row: Of the batch.
-        actions_of: By agent, its population's name, its position there and what its environment
-            calls action 0.
+        actions_of: By agent, its population's name, its position there, how many agents are there
+            and what its environment calls action 0.
     """
 
     def __init__(
@@ -27,12 +27,11 @@ class ParallelStepper:
         env: Any,  # noqa: ANN401
         *,
         row: EpisodeRow,
-        actions_of: Mapping[str, tuple[str, int, int]],
+        actions_of: Mapping[str, tuple[str, int, int, int]],
     ) -> None:
         self._env = env
         self._row = row
         self._b = row.b
-        self._agents = row.agents
         self._actions_of = actions_of
         self._deciding: list[str] = []
 
@@ -65,8 +64,8 @@ class ParallelStepper:
         """
         chosen, b = {}, self._b
         for agent in self._deciding:
-            population, position, first_action = self._actions_of[agent]
-            chosen[agent] = actions[population][b][position] + first_action
+            population, position, num_agents, first_action = self._actions_of[agent]
+            chosen[agent] = actions[population][b * num_agents + position] + first_action
         observations, rewards, terminations, truncations, infos = self._env.step(chosen)
         self._row.credit(rewards)
         if True in terminations.values() or True in truncations.values():
@@ -94,7 +93,7 @@ class ParallelStepper:
         for agent in self._env.agents:
             if terminations.get(agent) or truncations.get(agent) or agent not in observations:
                 continue
-            self._agents[agent].ask(observations[agent], infos.get(agent))
+            self._row.ask(agent, observations[agent], infos.get(agent))
             deciding.append(agent)
         self._deciding = deciding
 
@@ -106,7 +105,7 @@ class ParallelStepper:
         infos: Mapping[str, Any],
     ) -> None:
         row = self._row
-        for agent in row.agents:
+        for agent in row.places:
             if row.has_ended(agent):
                 continue
             if terminations.get(agent):

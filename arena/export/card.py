@@ -7,10 +7,11 @@ An export may come from elsewhere: everything is validated when it is read.
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from arena.checkpoints.manifest import FileRecord
 from arena.config import EnvironmentConfig, Model, NetworkConfig
@@ -25,7 +26,12 @@ POLICY = "policy.onnx"
 WEIGHTS = "policy.safetensors"
 PLAYER = "champion.py"
 
+MAX_ROUNDING = 1e-6
+"""Probabilities may sum to so much more or less than 1."""
+
 _MAX_CARD_BYTES = 16 << 20
+
+CardT = TypeVar("CardT", bound=BaseModel)
 
 
 class _Part(Model):
@@ -144,14 +150,14 @@ class Ancestor(_Part):
     weights: Digest
 
 
-class Card(_Part):
-    """Everything an export says about itself.
+class AnyCard(_Part):
+    """What the card of every export says.
 
     Attributes:
         schema_version: ``schema`` in the file; another one is refused.
         created: UTC, ISO 8601.
         run: The run's id.
-        population: The policy's.
+        population: The player's.
         player: Its id in that run.
         agents: That it can play.
         seats: That it can have.
@@ -159,15 +165,7 @@ class Card(_Part):
         observation: What it sees.
         action: What it does.
         mask: Where the environment has its action mask.
-        network: The architecture.
-        agent_steps: Of the player.
-        learner_updates: Optimizer steps.
-        generation: Of the player.
-        weights_digest: Identifies the weights in the run's league.
-        rating: When it was exported.
         record: Matches played for this card.
-        hyperparameters: That it was last trained with.
-        lineage: Nearest ancestor first.
         versions: Of the programs that wrote it, and of the ONNX operators (``opset``).
         files: Size and sha256 of every file but this one.
     """
@@ -183,15 +181,7 @@ class Card(_Part):
     observation: CardObservation
     action: CardAction
     mask: Literal["observation", "info"] | None
-    network: NetworkConfig
-    agent_steps: int = Field(ge=0)
-    learner_updates: int = Field(ge=0)
-    generation: int = Field(ge=0)
-    weights_digest: Digest
-    rating: CardRating
     record: tuple[RecordLine, ...]
-    hyperparameters: dict[str, float]
-    lineage: tuple[Ancestor, ...]
     versions: dict[str, str]
     files: dict[str, FileRecord] = Field(default_factory=dict)
 
@@ -214,13 +204,110 @@ class Card(_Part):
         return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
 
 
+class Card(AnyCard):
+    """Everything that the export of a policy says about itself.
+
+    Attributes:
+        kind: Not a mixture.
+        network: The architecture.
+        agent_steps: Of the player.
+        learner_updates: Optimizer steps.
+        generation: Of the player.
+        weights_digest: Identifies the weights in the run's league.
+        rating: When it was exported.
+        hyperparameters: That it was last trained with.
+        lineage: Nearest ancestor first.
+    """
+
+    kind: Literal["policy"] = "policy"
+    network: NetworkConfig
+    agent_steps: int = Field(ge=0)
+    learner_updates: int = Field(ge=0)
+    generation: int = Field(ge=0)
+    weights_digest: Digest
+    rating: CardRating
+    hyperparameters: dict[str, float]
+    lineage: tuple[Ancestor, ...]
+
+
+class CardMember(_Part):
+    """One policy of a mixture.
+
+    Attributes:
+        directory: Of its own export, inside of the mixture's.
+        player: Its id in the run.
+        probability: Of being drawn for an episode.
+        agent_steps: Of the player.
+        generation: Of the player.
+        weights_digest: Identifies the weights in the run's league.
+        rating: When it was exported.
+    """
+
+    directory: str = Field(pattern=r"^members/[0-9]{2}$")
+    player: str
+    probability: float = Field(gt=0.0, le=1.0)
+    agent_steps: int = Field(ge=0)
+    generation: int = Field(ge=0)
+    weights_digest: Digest
+    rating: CardRating
+
+
+class MixtureCard(AnyCard):
+    """Everything that the export of a mixture says about itself.
+
+    Attributes:
+        kind: A mixture: its members' policies are in directories of their own.
+        members: Most probable first; one is drawn anew for each episode.
+        num_players: Frozen players of the league that were weighed.
+        worst_score: Expected score against whichever opponent of those does best, in [0, 1].
+        cyclicity: Share of the league's results that no rating can express; None: unknown.
+    """
+
+    kind: Literal["mixture"] = "mixture"
+    members: tuple[CardMember, ...] = Field(min_length=1)
+    num_players: int = Field(ge=1)
+    worst_score: float
+    cyclicity: float | None
+
+    @model_validator(mode="after")
+    def _is_distribution(self) -> MixtureCard:
+        total = math.fsum(member.probability for member in self.members)
+        if abs(total - 1.0) > MAX_ROUNDING:
+            raise ValueError(f"probabilities of the members must sum to 1, got {total!r}")
+        if len({member.directory for member in self.members}) < len(self.members):
+            raise ValueError("every member must have a directory of its own")
+        return self
+
+
 def read_card(directory: Path) -> Card:
-    """Read the card of an export.
+    """Read the card of the export of a policy.
+
+    Raises:
+        CheckpointMissing: If the directory is no export.
+        CheckpointCorrupt: If its card is damaged, of another schema, or that of a mixture.
+    """
+    return _read(directory, Card)
+
+
+def read_any_card(directory: Path) -> Card | MixtureCard:
+    """Read the card of an export, whatever its kind.
 
     Raises:
         CheckpointMissing: If the directory is no export.
         CheckpointCorrupt: If its card is damaged or of another schema.
     """
+    if _read(directory, _Kind).kind == "mixture":
+        return _read(directory, MixtureCard)
+    return _read(directory, Card)
+
+
+class _Kind(_Part):
+    """Enough of a card to know what it is."""
+
+    kind: str = "policy"
+
+
+def _read(directory: Path, kind: type[CardT]) -> CardT:
     path = directory / CARD
     if not path.is_file():
         raise CheckpointMissing(f"{directory} is no export: it has no {CARD}")
@@ -232,7 +319,7 @@ def read_card(directory: Path) -> Card:
     if len(data) > _MAX_CARD_BYTES:
         raise CheckpointCorrupt(f"{path} must have at most {_MAX_CARD_BYTES} bytes")
     try:
-        return Card.model_validate_json(data)
+        return kind.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the card"

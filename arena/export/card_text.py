@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from arena.export.card import Card
+from arena.export.card import AnyCard, Card, CardRating, MixtureCard
 
 
 def card_for_people(card: Card) -> str:
@@ -15,17 +15,7 @@ def card_for_people(card: Card) -> str:
         _summary(card),
         "## Record",
         "Opponents sample their actions.",
-        _table(
-            ("opponent", "mode", "seat", "matches", "wins", "draws", "losses", "mean return"),
-            [
-                (
-                    *(line.opponent, line.mode, line.seat),
-                    *(line.matches, line.wins, line.draws, line.losses),
-                    f"{line.mean_return:.3f}",
-                )
-                for line in card.record
-            ],
-        ),
+        _record(card),
         "## Hyperparameters",
         _table(("name", "value"), [(k, f"{v:.6g}") for k, v in card.hyperparameters.items()]),
         "## Lineage",
@@ -36,6 +26,66 @@ def card_for_people(card: Card) -> str:
                 for line in card.lineage
             ],
         ),
+        *_files(card),
+        _USAGE,
+    ]
+    return "\n\n".join(sections)
+
+
+def mixture_card_for_people(card: MixtureCard) -> str:
+    """The text of ``card.md`` of a mixture."""
+    sections = [
+        f"# {card.player}",
+        f"A mixture of {len(card.members)} policies: at the beginning of each episode one of them "
+        "is drawn, and plays it to the end.",
+        _table(("", ""), [*_environment(card), *_equilibrium(card), *_origin(card)]),
+        "## Members",
+        "Ratings: bot:random is 0, 400 points are odds of 10 to 1. Each member is an export of its "
+        "own.",
+        _table(
+            ("directory", "player", "probability", "rating", "agent steps", "weights"),
+            [
+                (
+                    *(member.directory, member.player, f"{member.probability:.4f}"),
+                    *(_strength(member.rating), member.agent_steps, member.weights_digest[:12]),
+                )
+                for member in card.members
+            ],
+        ),
+        "## Record",
+        "The mixture and its opponents sample their actions; a member is drawn for each match.",
+        _record(card),
+        *_files(card),
+        _MIXTURE_USAGE,
+    ]
+    return "\n\n".join(sections)
+
+
+def _equilibrium(card: MixtureCard) -> list[tuple[str, object]]:
+    cyclicity = "unknown" if card.cyclicity is None else f"{card.cyclicity:.3f}"
+    return [
+        ("weighed players", card.num_players),
+        ("expected score against the best of them", f"{card.worst_score:.4f}"),
+        ("cyclicity of the league", cyclicity),
+    ]
+
+
+def _record(card: AnyCard) -> str:
+    return _table(
+        ("opponent", "mode", "seat", "matches", "wins", "draws", "losses", "mean return"),
+        [
+            (
+                *(line.opponent, line.mode, line.seat),
+                *(line.matches, line.wins, line.draws, line.losses),
+                f"{line.mean_return:.3f}",
+            )
+            for line in card.record
+        ],
+    )
+
+
+def _files(card: AnyCard) -> tuple[str, ...]:
+    return (
         "## Versions",
         _table(("package", "version"), (card.environment.versions | card.versions).items()),
         "## Files",
@@ -43,9 +93,7 @@ def card_for_people(card: Card) -> str:
             ("file", "bytes", "sha256"),
             [(name, record.size_bytes, record.sha256) for name, record in card.files.items()],
         ),
-        _USAGE,
-    ]
-    return "\n\n".join(sections)
+    )
 
 
 _USAGE = """## Use
@@ -59,33 +107,58 @@ _USAGE = """## Use
 """
 
 
+_MIXTURE_USAGE = """## Use
+
+`champion.py` needs numpy and onnxruntime. `reset` begins an episode and draws a member; the
+probabilities are those of policies that sample their actions:
+
+    from champion import Champion
+    champion = Champion(".", seed=1)
+    champion.reset()
+    action = champion.act(observation, action_mask, sample=True)
+
+`python champion.py --sample` plays the environment against uniformly random moves.
+"""
+
+
 def _summary(card: Card) -> str:
-    environment, rating = card.environment, card.rating
-    strength = "unrated"
-    if rating.rating is not None:
-        strength = f"{rating.rating:.0f}"
-        if rating.rating_low is not None and rating.rating_high is not None:
-            strength += f" (95%: {rating.rating_low:.0f} to {rating.rating_high:.0f})"
     network = card.network
-    return _table(
-        ("", ""),
-        [
-            ("environment", f"{environment.id} {json.dumps(environment.kwargs)}"),
-            ("population", card.population),
-            ("agents", ", ".join(card.agents)),
-            ("rating", f"{strength}; bot:random is 0, 400 points are odds of 10 to 1"),
-            ("observation", f"{list(card.observation.shape)} {_space(card.observation.space)}"),
-            ("actions", f"{card.action.num_actions}, from {card.action.start}"),
-            ("action mask", card.mask or "none"),
-            ("network", f"{network.encoder} {list(network.hidden_sizes)}"),
-            ("agent steps", card.agent_steps),
-            ("learner updates", card.learner_updates),
-            ("generation", card.generation),
-            ("weights", card.weights_digest),
-            ("run", card.run),
-            ("created", card.created),
-        ],
-    )
+    strength = f"{_strength(card.rating)}; bot:random is 0, 400 points are odds of 10 to 1"
+    rows: list[tuple[str, object]] = [
+        *_environment(card),
+        ("rating", strength),
+        ("network", f"{network.encoder} {list(network.hidden_sizes)}"),
+        ("agent steps", card.agent_steps),
+        ("learner updates", card.learner_updates),
+        ("generation", card.generation),
+        ("weights", card.weights_digest),
+        *_origin(card),
+    ]
+    return _table(("", ""), rows)
+
+
+def _environment(card: AnyCard) -> list[tuple[str, object]]:
+    environment = card.environment
+    return [
+        ("environment", f"{environment.id} {json.dumps(environment.kwargs)}"),
+        ("population", card.population),
+        ("agents", ", ".join(card.agents)),
+        ("observation", f"{list(card.observation.shape)} {_space(card.observation.space)}"),
+        ("actions", f"{card.action.num_actions}, from {card.action.start}"),
+        ("action mask", card.mask or "none"),
+    ]
+
+
+def _origin(card: AnyCard) -> list[tuple[str, object]]:
+    return [("run", card.run), ("created", card.created)]
+
+
+def _strength(rating: CardRating) -> str:
+    if rating.rating is None:
+        return "unrated"
+    if rating.rating_low is None or rating.rating_high is None:
+        return f"{rating.rating:.0f}"
+    return f"{rating.rating:.0f} (95%: {rating.rating_low:.0f} to {rating.rating_high:.0f})"
 
 
 def _space(space: dict[str, object]) -> str:

@@ -1,7 +1,10 @@
-"""A trained policy that plays by itself. Needs numpy and onnxruntime, nothing else.
+"""A trained policy, or a mixture of some. Needs numpy and onnxruntime, nothing else.
 
     champion = Champion("path/to/this/directory")
+    champion.reset()
     action = champion.act(observation, action_mask)
+
+``reset`` begins an episode: of a mixture it draws the member that plays it.
 
 ``observation`` is what the PettingZoo environment gives, its dictionary with an ``action_mask``
 included. Run as a script, it plays PettingZoo's own environment against uniformly random moves::
@@ -62,30 +65,37 @@ class Environment(Protocol):
 
 
 class Champion:
-    """Plays a policy that ``arena export`` wrote. Not thread-safe.
+    """Plays what ``arena export`` wrote: a policy, or a mixture of some. Not thread-safe.
 
     Args:
-        directory: With ``policy.onnx`` and ``card.json``.
+        directory: With ``card.json`` and the files that it names.
+        seed: Of all random draws; None: others each time.
+
+    Attributes:
+        card: What the export says about itself.
+        member: Which of the mixture's members plays this episode, from 0; 0 without a mixture.
 
     Raises:
-        ValueError: If the card is of another schema, or ``policy.onnx`` is not the file it names.
+        ValueError: If the card is of another schema, or a ``policy.onnx`` is not the file it names.
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, *, seed: int | None = None) -> None:
         path = Path(directory)
         self.card: dict[str, Any] = json.loads((path / "card.json").read_text(encoding="utf-8"))
         if self.card.get("schema") != _SCHEMA:
             raise ValueError(f"card.json must have schema {_SCHEMA}, got {self.card.get('schema')}")
-        model = (path / "policy.onnx").read_bytes()
-        digest = hashlib.sha256(model).hexdigest()
-        if digest != self.card["files"]["policy.onnx"]["sha256"]:
-            raise ValueError(f"policy.onnx is not the file of card.json: its sha256 is {digest}")
+        members = self.card.get("members", [])
+        policies = [f"{member['directory']}/policy.onnx" for member in members] or ["policy.onnx"]
+        self._sessions = [_session(self._verified(path, policy)) for policy in policies]
+        masses = np.array([member["probability"] for member in members] or [1.0])
+        self._probabilities = masses / masses.sum()
         self._shape = tuple(self.card["observation"]["shape"])
         self._num_actions = int(self.card["action"]["num_actions"])
         self._start = int(self.card["action"]["start"])
         self._has_mask = self.card["mask"] is not None
-        self._session = _session(model)
         self._rng = np.random.default_rng()
+        self.member = 0
+        self.reset(seed=seed)
 
     def act(
         self,
@@ -105,7 +115,8 @@ class Champion:
                 has masks and ``observation`` does not bring it.
             agent: Whose decision it is; checked against the agents that the policy can play.
             sample: Draw from the policy instead of its likeliest action.
-            seed: Starts the stream of random numbers anew, for this and later calls.
+            seed: Starts the stream of random numbers anew, for this and later calls; who plays
+                this episode of a mixture stays.
 
         Returns:
             The action as the environment counts it.
@@ -124,23 +135,33 @@ class Champion:
         if mask is not None:
             inputs["action_mask"] = mask
         if seed is not None:
-            self.reset(seed=seed)
+            self._rng = np.random.default_rng(seed)
+        session = self._sessions[self.member]
         if not sample:
-            (action,) = self._session.run(["action"], inputs)
+            (action,) = session.run(["action"], inputs)
             return int(action[0]) + self._start
-        (logits,) = self._session.run(["logits"], inputs)
+        (logits,) = session.run(["logits"], inputs)
         return self._draw(logits[0]) + self._start
 
     def reset(self, *, seed: int | None = None) -> None:
-        """Begin a new episode.
+        """Begin a new episode: draw who of a mixture plays it.
 
-        The policy has no memory, so this matters only for policies to come that have one.
+        A policy has no memory: without a mixture this matters only for policies to come.
 
         Args:
-            seed: Starts the stream of random numbers anew.
+            seed: Starts the stream of random numbers anew, before the draw.
         """
         if seed is not None:
             self._rng = np.random.default_rng(seed)
+        if len(self._sessions) > 1:
+            self.member = int(self._rng.choice(len(self._sessions), p=self._probabilities))
+
+    def _verified(self, path: Path, name: str) -> bytes:
+        data = (path / name).read_bytes()
+        digest = hashlib.sha256(data).hexdigest()
+        if digest != self.card["files"][name]["sha256"]:
+            raise ValueError(f"{name} is not the file of card.json: its sha256 is {digest}")
+        return data
 
     def _checked_observation(self, observation: object) -> npt.NDArray[Any]:
         row = np.asarray(observation, dtype=np.float32)

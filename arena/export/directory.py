@@ -34,6 +34,10 @@ def check_target(directory: Path, *, force: bool) -> None:
 def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
     """Put files into a directory, all at once; what was there goes away afterwards.
 
+    Args:
+        directory: Where; made with its parents.
+        files: By path inside of it, parts joined by a slash.
+
     Raises:
         OSError: If the disk refuses; then what was there is there still.
     """
@@ -41,8 +45,11 @@ def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
     with _temporary_beside(directory, "new") as new, _temporary_beside(directory, "old") as old:
         new.mkdir()
         for name, data in files.items():
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
             _write_durably(new / name, data)
-        _sync_directory(new)
+        for folder in {parent for name in files for parent in (new / name).parents}:
+            if folder.is_relative_to(new):
+                _sync_directory(folder)
         try:
             if directory.exists():
                 os.rename(directory, old)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -13,8 +13,16 @@ from arena.checkpoints.files import file_records
 from arena.checkpoints.tensors import serialize
 from arena.envs.spaces import ObservationLayout
 from arena.errors import ExportError
-from arena.export.card import CARD, CARD_FOR_PEOPLE, PLAYER, POLICY, WEIGHTS, Card
-from arena.export.card_text import card_for_people
+from arena.export.card import (
+    CARD,
+    CARD_FOR_PEOPLE,
+    PLAYER,
+    POLICY,
+    WEIGHTS,
+    Card,
+    MixtureCard,
+)
+from arena.export.card_text import card_for_people, mixture_card_for_people
 from arena.export.directory import check_target, replace_directory
 from arena.export.onnx import OnnxCheck, check_onnx, export_onnx, opset_version
 from arena.networks.actor_critic import ActorCritic
@@ -56,12 +64,72 @@ def write_export(
     directory = directory.resolve()
     check_target(directory, force=force)
     files, written_card, check = _contents(card, weights)
+    _put(directory, files)
+    return Written(directory=directory, card=written_card, check=check)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenMixture:
+    """A finished export of a mixture.
+
+    Attributes:
+        directory: Where it is.
+        card: As it was written.
+        checks: Of each member, how well its graph reproduces the policy.
+    """
+
+    directory: Path
+    card: MixtureCard
+    checks: tuple[OnnxCheck, ...]
+
+
+def write_mixture(
+    directory: Path,
+    *,
+    card: MixtureCard,
+    members: Iterable[tuple[Card, Mapping[str, torch.Tensor]]],
+    force: bool = False,
+) -> WrittenMixture:
+    """Write an export of a mixture, its members as exports of their own inside, and verify it.
+
+    Args:
+        directory: Where; made with its parents.
+        card: As for `write_export`.
+        members: Card and weights of each, in the order of ``card.members``.
+        force: Replace an export that is there.
+
+    Raises:
+        ConfigError: As `write_export`, and so are the others.
+        ExportError: If a graph does not reproduce its policy, or the disk refuses.
+        CheckpointCorrupt: If the weights of a member are not those of its architecture.
+    """
+    directory = directory.resolve()
+    check_target(directory, force=force)
+    files = {PLAYER: _player()}
+    checks: list[OnnxCheck] = []
+    versions = dict(card.versions)
+    for member, (member_card, weights) in zip(card.members, members, strict=True):
+        contents, written_member, check = _contents(member_card, weights)
+        files |= {f"{member.directory}/{name}": data for name, data in contents.items()}
+        versions |= written_member.versions
+        checks.append(check)
+    written = card.model_copy(update={"versions": versions, "files": file_records(files)})
+    files[CARD_FOR_PEOPLE] = mixture_card_for_people(written).encode()
+    written = written.model_copy(update={"files": file_records(files)})
+    _put(directory, files | {CARD: written.to_json()})
+    return WrittenMixture(directory=directory, card=written, checks=tuple(checks))
+
+
+def _put(directory: Path, files: Mapping[str, bytes]) -> None:
     try:
         replace_directory(directory, files)
     except OSError as error:
         where = error.filename or directory
         raise ExportError(f"cannot write {where}: {error.strerror or error}") from error
-    return Written(directory=directory, card=written_card, check=check)
+
+
+def _player() -> bytes:
+    return (resources.files("arena.export") / PLAYER).read_bytes()
 
 
 def _contents(
@@ -81,7 +149,7 @@ def _contents(
     files = {
         POLICY: model,
         WEIGHTS: serialize(weights),
-        PLAYER: (resources.files("arena.export") / PLAYER).read_bytes(),
+        PLAYER: _player(),
     }
     versions = card.versions | {"torch": torch.__version__, "opset": str(opset_version(model))}
     written = card.model_copy(update={"versions": versions, "files": file_records(files)})

@@ -158,6 +158,10 @@ class Players:
                 manifest, weights = load_weights(self._root, trainee.initial_weights)
                 self._check(manifest, population=population)
                 algorithm.load(weights, None, learner_updates=trainee.learner_updates)
+        elif trainee.learner_updates:
+            # Fresh weights in the place of trained ones: the policy's counters never fall.
+            weights = algorithm.weights()
+            algorithm.load(weights, None, learner_updates=trainee.learner_updates)
         return algorithm
 
     def _make_algorithm(self, trainee: Trainee, *, population: str, seed: int) -> Algorithm:

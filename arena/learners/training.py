@@ -15,6 +15,7 @@ from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
 from arena.learners.faults import AssignmentFault, naming_policy
 from arena.learners.players import Players, frozen_entrant
+from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.match import Progress
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
@@ -49,7 +50,13 @@ def train(
         raise AssignmentFault("stopped", "told to stop before the start")
     generator = seed_everything(message.seed, device=device)
     learning = {
-        trainee.policy: _learning(trainee, message=message, index=index, players=players)
+        trainee.policy: _learning(
+            trainee,
+            message=message,
+            index=index,
+            players=players,
+            reward_weights=_reward_weights(trainee, setup=setup, device=device),
+        )
         for index, trainee in enumerate(message.trainees)
     }
     trained = _Training(message, learning=learning, generator=generator)
@@ -75,12 +82,31 @@ def train(
     )
 
 
-def _learning(trainee: Trainee, *, message: Train, index: int, players: Players) -> Learning:
+def _reward_weights(
+    trainee: Trainee, *, setup: LearnerSetup, device: torch.device
+) -> torch.Tensor | None:
+    """Float32 [R], or None where the environment's own reward is what counts."""
+    components = setup.environment.reward_weights
+    if not components:
+        return None
+    weights = policy_reward_weights(trainee.hyperparameters, reward_weights=components)
+    return torch.tensor(weights, dtype=torch.float32, device=device)
+
+
+def _learning(
+    trainee: Trainee,
+    *,
+    message: Train,
+    index: int,
+    players: Players,
+    reward_weights: torch.Tensor | None,
+) -> Learning:
     return Learning(
         policy=trainee.policy,
         algorithm=players.algorithm(
             trainee, seed=derived_seed(message.seed, Stream.WEIGHTS, index)
         ),
+        reward_weights=reward_weights,
     )
 
 

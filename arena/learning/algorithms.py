@@ -9,7 +9,11 @@ import torch
 
 from arena.config import Model, NetworkConfig, PopulationSetup
 from arena.core import Algorithm
-from arena.learning.hyperparameters import coerce_hyperparameters, hyperparameter_model
+from arena.learning.hyperparameters import (
+    coerce_hyperparameters,
+    hyperparameter_model,
+    own_hyperparameters,
+)
 from arena.learning.ppo import Ppo
 from arena.resolve import resolve
 
@@ -53,7 +57,8 @@ def make_algorithm(
         setup: Its population.
         observation_size: Features of a flattened observation.
         num_actions: Actions to choose from.
-        hyperparameters: By name; integral ones are rounded, absent ones have their defaults.
+        hyperparameters: A policy's by name; integral ones are rounded, absent ones have their
+            defaults, and weights of the reward are not the algorithm's business.
         device: Where it lives.
         precision: ``auto``, ``float32`` or ``bfloat16``.
         seed: Of the weights.
@@ -63,7 +68,7 @@ def make_algorithm(
         ConfigError: If there is no such algorithm, or a hyperparameter is out of its range.
     """
     model = hyperparameter_model(setup.algorithm, launch_directory=launch_directory)
-    values = coerce_hyperparameters(model, hyperparameters)
+    values = coerce_hyperparameters(model, own_hyperparameters(hyperparameters))
     algorithm = (
         Ppo
         if setup.algorithm == "ppo"

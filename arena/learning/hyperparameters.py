@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, create_model
 
-from arena.config import Model
+from arena.config import MAX_REWARD_WEIGHT, Model
 from arena.errors import ConfigError
 from arena.resolve import resolve
+
+REWARD_WEIGHT = "reward_weights."
+"""Begins the names of the hyperparameters that weigh components of the reward."""
 
 
 class PpoHyperparameters(Model):
@@ -73,6 +76,47 @@ def hyperparameter_model(algorithm: str, *, launch_directory: str) -> type[Model
             f"got {model!r} in {algorithm!r}"
         )
     return model
+
+
+def with_reward_weights(model: type[Model], reward_weights: Mapping[str, float]) -> type[Model]:
+    """The type of a policy's hyperparameters: its algorithm's, and a weight for each component.
+
+    Args:
+        model: Of the algorithm.
+        reward_weights: ``environment.reward_weights``: the weights where a policy has none.
+    """
+    if not reward_weights:
+        return model
+    weights: dict[str, Any] = {
+        REWARD_WEIGHT + name: (float, Field(weight, ge=-MAX_REWARD_WEIGHT, le=MAX_REWARD_WEIGHT))
+        for name, weight in reward_weights.items()
+    }
+    return create_model(model.__name__, __base__=model, **weights)
+
+
+def own_hyperparameters(hyperparameters: Mapping[str, float]) -> dict[str, float]:
+    """Those that are the algorithm's: all but the weights of the reward's components."""
+    return {
+        name: value for name, value in hyperparameters.items() if not name.startswith(REWARD_WEIGHT)
+    }
+
+
+def policy_reward_weights(
+    hyperparameters: Mapping[str, float], *, reward_weights: Mapping[str, float]
+) -> tuple[float, ...]:
+    """What a policy weighs the components of its reward by.
+
+    Args:
+        hyperparameters: The policy's.
+        reward_weights: ``environment.reward_weights``, for what the policy has no weight of.
+
+    Returns:
+        In the order of ``reward_weights``.
+    """
+    return tuple(
+        float(hyperparameters.get(REWARD_WEIGHT + name, weight))
+        for name, weight in reward_weights.items()
+    )
 
 
 def coerce_hyperparameters(

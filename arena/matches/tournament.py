@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
+import numpy as np
 import torch
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv
 from arena.errors import ConfigError
 from arena.matches.match import Block, Progress, play_matches, share_envs
+from arena.matches.mixture import ActorMixture, draw_lineups
 from arena.matches.seating import is_cooperation
 from arena.matches.seeds import environment_seeds
 from arena.matches.tally import merge_tallies
@@ -25,11 +27,11 @@ class Contender:
     Attributes:
         name: In results; distinct.
         actors: What plays for it in the seats of a population. Several populations: a contender
-            may have an actor for one of them only.
+            may have an actor for one of them only. Of a mixture one is drawn for each match.
     """
 
     name: str
-    actors: Mapping[str, Actor]
+    actors: Mapping[str, Actor | ActorMixture]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,15 @@ class _Pairing:
         return tuple(Entrant(contender.name) for contender in self.seated)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lineup:
+    """Who plays some of a pairing's matches; without mixtures, all of them."""
+
+    entrants: tuple[Entrant, ...]
+    actors: tuple[Actor, ...]
+    num_matches: int
+
+
 def play_tournament(
     env: BatchedEnv,
     *,
@@ -126,7 +137,7 @@ def play_tournament(
         num_matches: Per ordered pair, at least 1.
         seats: The environment's seats.
         sides: Agents that share one score, by side.
-        seed: Of the episodes.
+        seed: Of the episodes, and of who is drawn from mixtures.
         generator: Of the actions, on the environment's device.
         progress: Told of every step.
 
@@ -146,13 +157,17 @@ def play_tournament(
         needed = ", ".join(dict.fromkeys(seat.population for seat in seats))
         raise ConfigError(f"no two of {', '.join(names)} can fill the seats of {needed}")
     tallies: list[Tally] = []
-    queue = _balanced(pairings, names=names)
-    waves = share_envs([pairing.num_matches for pairing in queue], num_envs=env.num_envs)
+    queue = [
+        lineup
+        for index, pairing in enumerate(_balanced(pairings, names=names))
+        for lineup in _lineups(pairing, seats=seats, rng=np.random.default_rng((seed, index)))
+    ]
+    waves = share_envs([lineup.num_matches for lineup in queue], num_envs=env.num_envs)
     for wave, shares in enumerate(waves):
         blocks = [
-            _block(
-                queue[share.pairing],
-                seats=seats,
+            Block(
+                entrants=queue[share.pairing].entrants,
+                actors=queue[share.pairing].actors,
                 num_envs=share.num_envs,
                 num_matches=share.num_matches,
             )
@@ -218,16 +233,20 @@ def _can_fill(pairing: _Pairing, *, seats: tuple[Seat, ...]) -> bool:
     )
 
 
-def _block(pairing: _Pairing, *, seats: tuple[Seat, ...], num_envs: int, num_matches: int) -> Block:
-    return Block(
-        entrants=pairing.entrants,
-        actors=tuple(
-            contender.actors[seat.population]
-            for contender, seat in zip(pairing.seated, seats, strict=True)
-        ),
-        num_envs=num_envs,
-        num_matches=num_matches,
+def _lineups(
+    pairing: _Pairing, *, seats: tuple[Seat, ...], rng: np.random.Generator
+) -> list[_Lineup]:
+    seated = list(zip(pairing.seated, seats, strict=True))
+    drawn = draw_lineups(
+        [contender.actors[seat.population] for contender, seat in seated],
+        identities=[(contender.name, seat.population) for contender, seat in seated],
+        num_matches=pairing.num_matches,
+        rng=rng,
     )
+    return [
+        _Lineup(entrants=pairing.entrants, actors=actors, num_matches=count)
+        for actors, count in drawn
+    ]
 
 
 def _results(

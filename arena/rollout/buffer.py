@@ -89,15 +89,20 @@ class RolloutBuffer:
     Memory is allocated by the first ``store``, which shows all shapes, and then kept.
     """
 
-    def __init__(self, *, length: int, agents: torch.Tensor) -> None:
+    def __init__(
+        self, *, length: int, agents: torch.Tensor, reward_weights: torch.Tensor | None = None
+    ) -> None:
         """Prepare for one population.
 
         Args:
             length: T.
             agents: Columns of the population's agents in ``Turn.reward``. int64 [P], on the
                 environments' device.
+            reward_weights: Of the components of the reward, on the environments' device.
+                float32 [R]. None: the reward is what the environment says.
         """
         self._length = length
+        self._reward_weights = reward_weights
         self._agents = agents
         # From an agent's index to its position in the population. Index -1, no decision, finds the
         # last entry: position P, a column that is thrown away.
@@ -152,9 +157,17 @@ class RolloutBuffer:
         """
         storage = self._stored()
         terminated, truncated = turn.terminated[:, self._agents], turn.truncated[:, self._agents]
-        storage.reward[t] = turn.reward[:, self._agents]
+        storage.reward[t] = self._reward(turn)
         storage.ended[t] = terminated | truncated | turn.episode_over[:, None]
         storage.end_value[t] = torch.where(truncated & ~terminated, final_value, 0.0)
+
+    def _reward(self, turn: Turn) -> torch.Tensor:
+        """What the policy is trained on. float32 [B, P]."""
+        if self._reward_weights is None:
+            return turn.reward[:, self._agents]
+        if turn.components is None:
+            raise ValueError("reward weights need environments that report components")
+        return (turn.components[:, self._agents] * self._reward_weights).sum(dim=-1)
 
     def finish(
         self, *, group: Group, value: torch.Tensor, gamma: float, gae_lambda: float

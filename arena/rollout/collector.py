@@ -30,10 +30,13 @@ class Learning:
     Attributes:
         policy: Its id.
         algorithm: Its live weights.
+        reward_weights: Of the components of its reward, on the environments' device. float32 [R].
+            None: it learns from the environment's own reward.
     """
 
     policy: PolicyId
     algorithm: Algorithm
+    reward_weights: torch.Tensor | None = None
 
     @property
     def population(self) -> str:
@@ -152,7 +155,9 @@ class Collector:
         return _Recorder(
             learning,
             index=index,
-            buffer=RolloutBuffer(length=self._num_steps, agents=columns),
+            buffer=RolloutBuffer(
+                length=self._num_steps, agents=columns, reward_weights=learning.reward_weights
+            ),
             agents=columns,
             generator=self._generator,
         )

@@ -46,6 +46,7 @@ MAX_ENTRIES = 4096
 
 _POLICY = r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,12}"
 _BOT = r"bot:[A-Za-z0-9_.:@/-]{1,200}"
+_OUTSIDER = r"outsider:[A-Za-z0-9_.:@/-]{1,200}"
 _DIGEST = r"[0-9a-f]{64}"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9@._-]+"
@@ -53,7 +54,7 @@ _SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9@._-]+"
 _PATTERNS: Mapping[object, tuple[str, str]] = {
     Digest: ("a digest", _DIGEST),
     PolicyId: ("a policy", _POLICY),
-    PlayerId: ("a player", rf"{_POLICY}(?:@[0-9]{{12,18}})?|{_BOT}"),
+    PlayerId: ("a player", rf"{_POLICY}(?:@[0-9]{{12,18}})?|{_BOT}|{_OUTSIDER}"),
     Entrant: ("an entrant", rf"{_DIGEST}|{_POLICY}#[0-9]{{1,12}}|{_BOT}"),
     LearnerId: ("a learner", _NAME),
 }

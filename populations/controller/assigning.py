@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from arena.types import AssignmentId, LearnerId
-from arena.wire.messages import Evaluate, Train, Trainee
+from arena.types import AssignmentId, LearnerId, WeightsRef
+from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.controller.budgets import budget
 from populations.controller.commands import SendMessage
+from populations.controller.evaluating import draw_pairings
+from populations.controller.finals import final_pairings
 from populations.controller.learners import Held, Learner
 from populations.controller.opponents import draw_seatings
-from populations.controller.pairings import draw_pairings, stalest, unfinished
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.types import AssignmentRow, PolicyRow
@@ -25,7 +26,8 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     """Give every learner with credit something to do, as long as there is something."""
     if state.phase not in ("training", "evaluating"):
         return
-    if state.config.deterministic and (state.fitting or state.ratings_are_stale()):
+    waits = state.fitting or state.ratings_are_stale() or state.is_evolving
+    if state.config.deterministic and waits:
         return
     idle: set[LearnerId] = set()
     while (learner_id := _next_learner(state, idle)) is not None:
@@ -136,21 +138,22 @@ def _explain(
 def _decide(state: ControllerState, tx: Transaction, learner: Learner) -> AssignmentRow | None:
     """A new assignment for a learner, or None if there is nothing for it to do now."""
     if state.phase == "evaluating":
-        focus = next(iter(unfinished(state)), None)
-        return _evaluate(state, tx, focus) if focus is not None else None
+        final = final_pairings(state, tx)
+        return _evaluate(state, tx, final) if final else None
     if _evaluation_is_due(state):
-        focus = stalest(state)
-        if focus is not None:
-            return _evaluate(state, tx, focus)
-    policy = _due_policy(state, learner)
+        pairings = draw_pairings(state, tx)
+        if pairings:
+            return _evaluate(state, tx, pairings)
+    policy = _due_policy(state, tx, learner)
     return _train(state, tx, policy) if policy is not None else None
 
 
-def _due_policy(state: ControllerState, learner: Learner) -> PolicyRow | None:
+def _due_policy(state: ControllerState, tx: Transaction, learner: Learner) -> PolicyRow | None:
     """The policy that has trained least, of those free to train on this learner.
 
     Every policy gets its initial checkpoint before any is trained, so that there is always a frozen
-    player for each population.
+    player for each population. Nobody waits for those who begin anew later. Whom PBT has decided
+    about is not trained before that is carried out.
     """
     leased = {
         trainee.policy
@@ -158,19 +161,9 @@ def _due_policy(state: ControllerState, learner: Learner) -> PolicyRow | None:
         if isinstance(row.message, Train)
         for trainee in row.message.trainees
     }
-    policies = state.tables.policies.values()
-    starting = any(row.checkpoint is None for row in policies)
+    state.due.take(tx.rows, state.tables)
     limit = state.config.stop.agent_steps_per_policy
-    due = [
-        row
-        for row in policies
-        if row.state == "active"
-        and row.policy not in leased
-        and (row.checkpoint is None) == starting
-        and (limit is None or row.agent_steps < limit)
-        and (starting or learner.may_train(row.population))
-    ]
-    return min(due, key=lambda row: (row.agent_steps, row.population, row.index), default=None)
+    return state.due.next(state.tables, leased=leased, limit=limit, may_train=learner.may_train)
 
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:
@@ -206,7 +199,7 @@ def _train(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Assign
             if checkpoint is not None and checkpoint.policy != policy.policy
             else None
         ),
-        initial_weights=state.initial_weights.get(policy.population),
+        initial_weights=_initial_weights(state, policy),
         hyperparameters=dict(policy.hyperparameters),
     )
     assignment_id = AssignmentId(tables.run.next_assignment)
@@ -222,6 +215,22 @@ def _train(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Assign
         may_stop_early=not state.config.deterministic,
     )
     return _new_row(state, tx, message)
+
+
+def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:
+    """What a policy without a checkpoint starts from; None: fresh random weights."""
+    if policy.checkpoint is not None or policy.initial_weights == "":
+        return None
+    if policy.initial_weights is None:
+        return state.initial_weights.get(policy.population)
+    return _immigrant(state, policy.initial_weights)
+
+
+def _immigrant(state: ControllerState, key: str) -> WeightsRef:
+    """Weights below a key: those of a ghost of this run, or imported ones."""
+    ghosts = state.tables.ghosts.values()
+    own = next((ghost.weights for ghost in ghosts if ghost.key == key), None)
+    return state.immigrants[key] if own is None else own
 
 
 def _evaluation_is_due(state: ControllerState) -> bool:
@@ -240,12 +249,14 @@ def _evaluation_is_due(state: ControllerState) -> bool:
     return run.evaluation_s < share * (run.training_s + run.evaluation_s)
 
 
-def _evaluate(state: ControllerState, tx: Transaction, focus: PolicyRow) -> AssignmentRow:
+def _evaluate(
+    state: ControllerState, tx: Transaction, pairings: tuple[Pairing, ...]
+) -> AssignmentRow:
     assignment_id = AssignmentId(state.tables.run.next_assignment)
     message = Evaluate(
         assignment_id=assignment_id,
         attempt=0,
-        pairings=draw_pairings(state, tx, focus),
+        pairings=pairings,
         deadline_s=DEADLINE_S,
         seed=assignment_seed(state, assignment_id),
     )

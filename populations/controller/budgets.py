@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from populations.controller.replaying import to_next_entry
+from populations.controller.snapshots import steps_to_next
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.pbt.scheduler import next_mark
@@ -15,25 +17,28 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     """The smallest of what the target time allows and the steps to the policy's next mark.
 
     At least two mean episodes per environment, so that every assignment plays matches to their
-    ends. Fixed in deterministic mode, where measured speed must decide nothing. The learner does
-    whole rollouts, so it may do a little more.
+    ends. Fixed in deterministic mode, where measured speed must decide nothing. Never past the next
+    mark of a schedule. The learner does whole rollouts, so it may do a little more.
     """
     fixed = state.config.assignment.agent_steps
+    ends_at = to_next_entry(state, policy)
     if state.config.deterministic:
-        return fixed or FIXED_AGENT_STEPS
+        wanted = fixed or FIXED_AGENT_STEPS
+        return wanted if ends_at is None else min(wanted, ends_at)
     if fixed is None:
         seconds = state.config.assignment.target_s
         if state.config.stop.duration_s is not None:
             left_s = state.config.stop.duration_s - state.elapsed_s(tx.now)
             seconds = max(min(seconds, left_s), 0.0)
         fixed = int(_speed(state, policy) * seconds)
+    pbt = state.pbt(policy.population)
     marks = [
-        policy.ghost_at + state.config.ghosts.every_agent_steps,
+        policy.agent_steps + steps_to_next(state, policy),
         policy.agent_steps
         + next_mark(
             policy,
-            ready_agent_steps=state.config.pbt.ready_agent_steps,
-            warm_up_agent_steps=state.config.pbt.warm_up_agent_steps,
+            ready_agent_steps=pbt.ready_agent_steps,
+            warm_up_agent_steps=pbt.warm_up_agent_steps,
         ),
     ]
     if state.config.stop.agent_steps_per_policy is not None:
@@ -45,7 +50,9 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
         * state.config.environment.num_envs
         * _decisions_per_step(state, policy)
     )
-    return max(min([fixed, *ahead]), floor, 1)
+    wanted = max(min([fixed, *ahead]), floor, 1)
+    # A schedule is followed to the step, however few matches that leaves.
+    return wanted if ends_at is None else min(wanted, ends_at)
 
 
 def _speed(state: ControllerState, policy: PolicyRow) -> float:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from arena.types import LearnerId, PolicyId
 from arena.wire.messages import FromController
+from populations.core import Explore, SearchSpace
 from populations.ratings.fit import FitInput
-from populations.types import GhostRow
+from populations.types import GenerationRow, GhostRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,29 @@ class FitRatings:
     """Fit ratings on the worker thread; the answer is `RatingsFitted`."""
 
     fit: FitInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreHyperparameters:
+    """Explore on the worker thread; the answer is `HyperparametersExplored`.
+
+    Attributes:
+        policy: Who waits for it.
+        rule: Of its population.
+        hyperparameters: From which to go on: the policy's own, or its donor's.
+        search_space: What may change.
+        history: All generations of the population, in order of beginning, the policy's last ended.
+        agent_steps: The policy's count.
+        seed: Of the draw; the same words at every attempt.
+    """
+
+    policy: PolicyId
+    rule: Explore
+    hyperparameters: Mapping[str, float]
+    search_space: SearchSpace
+    history: tuple[GenerationRow, ...]
+    agent_steps: int
+    seed: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +98,7 @@ Command = (
     | StartLearner
     | KillLearner
     | FitRatings
+    | ExploreHyperparameters
     | LinkGhosts
     | RemoveCheckpoints
     | WriteMetrics

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from populations.controller.commands import EndRun, KillLearner
-from populations.controller.pairings import unfinished
+from populations.controller.finals import is_decided
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
-from populations.league.standings import Ratings
 from populations.types import PolicyRow, RunState
 
 
@@ -28,7 +27,8 @@ def advance(state: ControllerState, tx: Transaction) -> None:
 
 def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
     """Which stop condition holds, in words. Fails the run if no policy is left to train."""
-    if all(row.state != "active" for row in state.tables.policies.values()):
+    # Who waits for a donor's weights will be active again.
+    if all(row.state != "active" and not row.pending for row in state.tables.policies.values()):
         state.fail(tx, reason="no active policy is left: all are quarantined")
         return None
     return limit_reached(state, elapsed_s=state.elapsed_s(tx.now))
@@ -44,9 +44,10 @@ def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
         return f"stop.duration_s: the run has taken {elapsed_s:.1f} of {stop.duration_s:g} s"
     if stop.rating is not None and _reached_rating(state, stop.rating):
         return f"stop.rating: every population has a policy whose lower bound is {stop.rating:g}"
-    active = [row for row in state.tables.policies.values() if row.state == "active"]
     limit = stop.agent_steps_per_policy
-    if limit is not None and all(row.agent_steps >= limit for row in active):
+    # Stops at the first one that is not there yet: this is asked at every event.
+    rows = state.tables.policies.values()
+    if limit is not None and all(r.agent_steps >= limit for r in rows if r.state == "active"):
         return f"stop.agent_steps_per_policy: every active policy has done {limit}"
     return None
 
@@ -64,9 +65,10 @@ def _is_evaluated(state: ControllerState) -> bool:
     nothing_open = not state.tables.assignments
     return (
         nothing_open
-        and not unfinished(state)
+        and not state.is_evolving
         and not state.fitting
         and not state.ratings_are_stale()
+        and is_decided(state)
     )
 
 
@@ -88,5 +90,5 @@ def _end(state: ControllerState, tx: Transaction) -> None:
 def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
     """Lower end of the interval of a policy's rating."""
     digest = state.league.standing_weights(policy, state.tables)
-    interval = Ratings(state.tables.ratings.get(policy.population)).interval(digest)
+    interval = state.ratings(policy.population).interval(digest)
     return interval[1] if interval is not None else None

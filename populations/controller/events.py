@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from arena.checkpoints.manifest import Manifest
-from arena.types import LearnerId, PlayerId
+from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, Heartbeat, Hello
+from populations.core import Exploration
+from populations.league.standings import FloatArray
 from populations.types import RatingsRow
 
 
@@ -106,9 +109,31 @@ class StrangerSpoke:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingsFitted:
-    """The worker thread has fitted ratings."""
+    """The worker thread has fitted ratings.
+
+    Attributes:
+        rows: One per population.
+        spreads: By population, rows in the order of its RatingsRow's entrants. Not durable.
+            float64 [N, K].
+    """
 
     rows: tuple[RatingsRow, ...]
+    spreads: Mapping[str, FloatArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HyperparametersExplored:
+    """The worker thread has explored for a policy that waits.
+
+    Attributes:
+        policy: Who waits.
+        exploration: Old and new values.
+        problem: Why the rule could not be used, so that values were perturbed; None: it could.
+    """
+
+    policy: PolicyId
+    exploration: Exploration
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +173,7 @@ Event = (
     | LearnerExited
     | StrangerSpoke
     | RatingsFitted
+    | HyperparametersExplored
     | GhostsLinked
     | CheckpointsRemoved
     | StopRequested

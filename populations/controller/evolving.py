@@ -1,17 +1,38 @@
-"""PBT in the run: when a policy is ready, what it copies or changes, and who is quarantined."""
+"""PBT in the run: when a policy is ready, what it copies or changes, and who is quarantined.
+
+A decision that needs new hyperparameters waits for them in ``PolicyRow.pending``
+(`populations.controller.exploring`); it is committed, with its event, when they are there.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 
-from arena.types import PolicyId
+import numpy as np
+
+from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train
+from populations.controller import replaying
+from populations.controller.events import HyperparametersExplored
+from populations.controller.exploring import numbers
+from populations.controller.generations import begin_generation, explored_on
+from populations.controller.immigration import try_immigrate
+from populations.controller.members import (
+    common_scores,
+    is_reference,
+    members_of,
+    rating_difference,
+    standing_weights,
+)
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
-from populations.core import ExploitDonor, Exploration, ExploreOwn, Member, NotReady
-from populations.league.standings import Ratings
+from populations.core import Decision, ExploitDonor, Exploration, ExploreOwn, NotReady
 from populations.pbt.scheduler import is_ready
 from populations.types import Json, PolicyRow
+
+logger = logging.getLogger(__name__)
 
 LEARNING_RATE = "learning_rate"
 
@@ -22,162 +43,252 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     A policy that is ready but about which too little is known stays ready, trains on, and is asked
     about again when its next assignment ends. In the final matches nobody changes any more.
     """
-    pbt = state.config.pbt
+    policy = state.tables.policies[policy.policy]
+    if state.phase == "evaluating" or policy.pending:
+        return
+    if state.config.populations[policy.population].schedule:
+        replaying.follow(state, tx, policy)
+        return
+    pbt = state.pbt(policy.population)
     ready = is_ready(
         policy,
         ready_agent_steps=pbt.ready_agent_steps,
         warm_up_agent_steps=pbt.warm_up_agent_steps,
     )
-    if not ready or pbt.exploit == "none" or state.phase == "evaluating":
+    if not ready or pbt.exploit == "none":
         return
-    policy = state.tables.policies[policy.policy]
-    ratings = Ratings(state.tables.ratings.get(policy.population))
-    weights = standing_weights(state, policy.population)
-
-    def difference(first: PolicyId, second: PolicyId) -> tuple[float, float] | None:
-        return ratings.difference(weights.get(first, ""), weights.get(second, ""))
-
-    decision = state.exploit.decide(
-        policy.policy,
-        members=_members(state, policy.population, ratings, weights),
-        difference=difference,
-        rng=state.draw(tx),
-    )
+    decision = _decide(state, tx, policy)
     if isinstance(decision, NotReady):
         return
-    tx.put(replace(policy, ready_at=policy.agent_steps))
-    numbers: dict[str, Json] = {
-        key: value for key, value in asdict(decision).items() if key != "evidence"
-    }
-    numbers.update(asdict(decision.evidence))
-    if isinstance(decision, ExploitDonor):
-        _exploit(state, tx, policy.policy, decision.donor, explore=decision.explore, data=numbers)
-    elif isinstance(decision, ExploreOwn) and pbt.explore != "none":
-        _explore(state, tx, policy.policy, data=numbers)
-    else:
-        tx.add_event("kept", policy.policy, **numbers)
+    policy = replace(policy, ready_at=policy.agent_steps)
+    tx.put(policy)
+    if decision is not None:
+        _carry_out(state, tx, policy, decision)
 
 
-def standing_weights(state: ControllerState, population: str) -> dict[PolicyId, str]:
-    """The evaluated weights that each active policy's standing is about."""
-    return {
-        row.policy: digest
-        for row in state.tables.policies.values()
-        if row.population == population
-        and row.state == "active"
-        and (digest := state.league.standing_weights(row, state.tables)) is not None
-    }
-
-
-def _members(
-    state: ControllerState, population: str, ratings: Ratings, weights: dict[PolicyId, str]
-) -> list[Member]:
-    members = []
-    for row in state.tables.policies.values():
-        if row.population != population or row.state != "active":
-            continue
-        interval = ratings.interval(weights.get(row.policy))
-        members.append(
-            Member(
-                policy=row.policy,
-                index=row.index,
-                rating=interval[0] if interval is not None else None,
-                num_matches=state.league.matches_in_generation(row),
-                is_reference=state.config.pbt.reference and row.index == 0,
-            )
+def _decide(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Decision | None:
+    """What the population's rule says; None, and an event, if the rule fails."""
+    population = policy.population
+    rng = state.draw(tx)
+    state.changed.take(tx.rows)
+    try:
+        decision = state.exploit[population].decide(
+            policy.policy,
+            members=members_of(state, population, role=policy.role),
+            difference=rating_difference(state, population),
+            common=common_scores(state, population),
+            rng=rng,
         )
-    return members
+        if isinstance(decision, ExploitDonor):
+            _check_donor(state, policy, decision.donor)
+    except Exception as error:  # the rule may be a user's own
+        logger.exception("deciding about %s failed", policy.policy)
+        reason = f"{type(error).__name__}: {error}"
+        tx.add_event("exploit_failed", policy.policy, reason=reason)
+        return None
+    return decision
 
 
-def _explored(
-    state: ControllerState, tx: Transaction, population: str, hyperparameters: dict[str, float]
-) -> Exploration:
-    space = state.config.populations[population].search_space
-    return state.explore.explore(hyperparameters, space, rng=state.draw(tx))
+def _check_donor(state: ControllerState, policy: PolicyRow, donor_id: PolicyId) -> None:
+    donor = state.tables.policies.get(donor_id)
+    if donor is None or donor.policy == policy.policy or donor.population != policy.population:
+        raise ValueError(f"a donor must be another policy of {policy.population}, got {donor_id!r}")
+    if donor.role != policy.role:
+        raise ValueError(f"a donor must be a {policy.role} too, {donor_id!r} is a {donor.role}")
+    if donor.state != "active" or donor.checkpoint is None:
+        raise ValueError(f"a donor must be active and have a checkpoint, {donor_id!r} is not")
+
+
+def _carry_out(
+    state: ControllerState, tx: Transaction, policy: PolicyRow, decision: Decision
+) -> None:
+    data = _numbers_of(decision)
+    if isinstance(decision, ExploitDonor):
+        if not try_immigrate(state, tx, policy, data=data):
+            _exploit(state, tx, policy, decision.donor, explore=decision.explore, data=data)
+    elif isinstance(decision, ExploreOwn) and state.pbt(policy.population).explore != "none":
+        _explore(state, tx, policy, data=data)
+    else:
+        tx.add_event("kept", policy.policy, **data)
+
+
+def _numbers_of(decision: Decision) -> dict[str, Json]:
+    """A decision's numbers as plain data, those of its evidence beside its own."""
+    numbers = {name: _plain(value) for name, value in asdict(decision).items()}
+    evidence = numbers.pop("evidence")
+    assert isinstance(evidence, Mapping)
+    return {**numbers, **evidence}
+
+
+def _plain(value: object) -> Json:
+    """As JSON has it: what is read back from the journal must equal what is in memory."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value if isinstance(value, bool | int | float | str) else None
 
 
 def _exploit(
     state: ControllerState,
     tx: Transaction,
-    policy_id: PolicyId,
+    policy: PolicyRow,
     donor_id: PolicyId,
     *,
     explore: bool,
-    data: dict[str, Json],
+    data: Mapping[str, Json],
 ) -> None:
-    """Put a policy on its donor's checkpoint; hyperparameters follow, explored.
-
-    The next assignment loads the checkpoint first and applies the hyperparameters after. Identity
-    and counters stay the policy's own; its generation rises, so its statistics start anew.
-    """
-    policy = state.tables.policies[policy_id]
+    """Put a policy on its donor's checkpoint, at once or when its hyperparameters are explored."""
     donor = state.tables.policies[donor_id]
-    new = dict(donor.hyperparameters)
-    moves: dict[str, Json] = {}
-    if explore and state.config.pbt.explore != "none":
-        exploration = _explored(state, tx, policy.population, new)
-        new, moves = dict(exploration.new), dict(exploration.moves)
-    tx.put(
+    pending: dict[str, Json] = {
+        "kind": "exploit",
+        "donor": donor.policy,
+        "donor_generation": donor.generation,
+        "donor_agent_steps": donor.agent_steps,
+        "checkpoint": donor.checkpoint,
+        "hyperparameters": dict(donor.hyperparameters),
+        "decision": dict(data),
+    }
+    if explore and state.pbt(policy.population).explore != "none":
+        _wait(state, tx, policy, pending)
+    else:
+        same = Exploration(old=donor.hyperparameters, new=donor.hyperparameters, moves={})
+        _commit_exploit(state, tx, policy, pending, same)
+
+
+def _explore(
+    state: ControllerState, tx: Transaction, policy: PolicyRow, *, data: Mapping[str, Json]
+) -> None:
+    """Change a policy's own hyperparameters when they are explored; its weights stay."""
+    pending: dict[str, Json] = {
+        "kind": "explore",
+        "hyperparameters": dict(policy.hyperparameters),
+        "decision": dict(data),
+    }
+    _wait(state, tx, policy, pending)
+
+
+def _wait(
+    state: ControllerState, tx: Transaction, policy: PolicyRow, pending: dict[str, Json]
+) -> None:
+    seed: list[Json] = list(state.draw_words(tx))
+    tx.put(replace(policy, pending={**pending, "seed": seed}))
+    state.waiting.append(policy.policy)
+
+
+def complete(state: ControllerState, tx: Transaction, event: HyperparametersExplored) -> None:
+    """Commit the decision that waited for these hyperparameters."""
+    state.exploring.discard(event.policy)
+    policy = state.tables.policies[event.policy]
+    if not policy.pending:
+        return
+    if event.problem is not None:
+        tx.add_event("explore_failed", policy.policy, reason=event.problem, instead="perturb")
+    if policy.pending["kind"] == "exploit":
+        _commit_exploit(state, tx, policy, policy.pending, event.exploration)
+    else:
+        _commit_explore(state, tx, policy, policy.pending, event.exploration)
+
+
+def _commit_exploit(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    pending: Mapping[str, Json],
+    exploration: Exploration,
+) -> None:
+    """Put a policy on its donor's checkpoint, as it was when that was decided.
+
+    The donor may have trained on, or be quarantined by now: its checkpoint was kept for this. The
+    next assignment loads the checkpoint first and applies the hyperparameters after. Identity and
+    counters stay the policy's own; its generation rises, so its statistics start anew.
+    """
+    donor = PolicyId(str(pending["donor"]))
+    checkpoint = state.tables.checkpoints[str(pending["checkpoint"])]
+    if checkpoint.state != "present":
+        _abandon(state, tx, policy, reason=f"{checkpoint.key} of {donor} is {checkpoint.state}")
+        return
+    generation, agent_steps = pending["donor_generation"], pending["donor_agent_steps"]
+    assert isinstance(generation, int)
+    assert isinstance(agent_steps, int)
+    after = begin_generation(
+        state,
+        tx,
         replace(
             policy,
             state="active",
-            checkpoint=donor.checkpoint,
-            parent=donor.policy,
-            hyperparameters=new,
-            generation=policy.generation + 1,
-            generation_at=policy.agent_steps,
+            checkpoint=checkpoint.key,
+            parent=donor,
+            hyperparameters=dict(exploration.new),
             ready_at=policy.agent_steps,
             failures=0,
-        )
+        ),
+        cause="exploit",
+        parent=trainee_entrant(donor, generation=generation),
+        parent_agent_steps=agent_steps,
     )
     tx.count(exploits=1)
-    checkpoint = state.tables.checkpoints[donor.checkpoint or ""]
     tx.add_event(
         "exploited",
-        policy_id,
+        policy.policy,
         **{
-            **data,
-            "donor": donor.policy,
-            "donor_generation": donor.generation,
-            "donor_agent_steps": donor.agent_steps,
+            **_decision(pending),
+            "donor": donor,
+            "donor_generation": generation,
+            "donor_agent_steps": agent_steps,
             "checkpoint": checkpoint.key,
             "weights": checkpoint.weights_digest,
-            "generation": policy.generation + 1,
+            "generation": after.generation,
             "agent_steps": policy.agent_steps,
             "old": dict(policy.hyperparameters),
-            "donor_hyperparameters": dict(donor.hyperparameters),
-            "new": new,
-            "moves": moves,
+            "donor_hyperparameters": dict(numbers(pending["hyperparameters"])),
+            "new": dict(exploration.new),
+            "moves": dict(exploration.moves),
         },
     )
 
 
-def _explore(
-    state: ControllerState, tx: Transaction, policy_id: PolicyId, *, data: dict[str, Json]
+def _commit_explore(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    pending: Mapping[str, Json],
+    exploration: Exploration,
 ) -> None:
     """Change a policy's own hyperparameters; its weights stay."""
-    policy = state.tables.policies[policy_id]
-    exploration = _explored(state, tx, policy.population, dict(policy.hyperparameters))
-    tx.put(
-        replace(
-            policy,
-            hyperparameters=dict(exploration.new),
-            generation=policy.generation + 1,
-            generation_at=policy.agent_steps,
-        )
-    )
+    new = replace(policy, hyperparameters=dict(exploration.new))
+    after = explored_on(state, tx, new, cause="explore")
     tx.add_event(
         "explored",
-        policy_id,
+        policy.policy,
         **{
-            **data,
-            "generation": policy.generation + 1,
+            **_decision(pending),
+            "generation": after.generation,
             "agent_steps": policy.agent_steps,
             "old": dict(exploration.old),
             "new": dict(exploration.new),
             "moves": dict(exploration.moves),
         },
     )
+
+
+def _decision(pending: Mapping[str, Json]) -> dict[str, Json]:
+    decision = pending["decision"]
+    assert isinstance(decision, Mapping), f"a decision's numbers are a mapping, got {decision!r}"
+    return dict(decision)
+
+
+def _abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reason: str) -> None:
+    """Give up a decision that waited: what it was about is gone."""
+    policy = replace(policy, pending={})
+    tx.put(policy)
+    tx.add_event("exploit_abandoned", policy.policy, reason=reason)
+    if policy.state == "quarantined":
+        _rescue(state, tx, policy)
 
 
 def quarantine(
@@ -192,28 +303,36 @@ def quarantine(
         message = row.message
         if isinstance(message, Train) and any(t.policy == policy_id for t in message.trainees):
             tx.put_assignment(replace(row, status="failed", reason=reason))
-    policy = state.tables.policies[policy_id]
-    tx.put(replace(policy, state="quarantined"))
+    policy = replace(state.tables.policies[policy_id], state="quarantined", pending={})
+    tx.put(policy)
     tx.add_event("quarantined", policy_id, reason=reason, checkpoint=policy.checkpoint)
+    _rescue(state, tx, policy)
+
+
+def _rescue(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     donor = _best_donor(state, policy)
     if donor is not None:
-        data: dict[str, Json] = {"reason": "it was quarantined; the donor is the best rated policy"}
-        _exploit(state, tx, policy_id, donor, explore=True, data=data)
+        reason = "it was quarantined; the donor is the best rated policy"
+        explore = not is_reference(state, policy)
+        _exploit(state, tx, policy, donor, explore=explore, data={"reason": reason})
     elif policy.halvings == 0 and policy.checkpoint is not None:
         old = dict(policy.hyperparameters)
         new = {**old, LEARNING_RATE: old[LEARNING_RATE] / 2} if LEARNING_RATE in old else old
-        tx.put(replace(policy, state="active", failures=0, halvings=1, hyperparameters=new))
-        tx.add_event("learning_rate_halved", policy_id, old=dict(old), new=dict(new))
+        after = replace(policy, state="active", failures=0, halvings=1, hyperparameters=new)
+        explored_on(state, tx, after, cause="quarantine")
+        tx.add_event("learning_rate_halved", policy.policy, old=dict(old), new=dict(new))
 
 
 def _best_donor(state: ControllerState, policy: PolicyRow) -> PolicyId | None:
-    """The best rated active policy, if PBT copies at all."""
-    if state.config.pbt.exploit == "none":
+    """The best rated active policy of the same role, if PBT copies at all."""
+    if state.pbt(policy.population).exploit == "none":
         return None
-    ratings = Ratings(state.tables.ratings.get(policy.population))
+    ratings = state.ratings(policy.population)
     rated = [
         (interval[0], name)
         for name, digest in standing_weights(state, policy.population).items()
-        if name != policy.policy and (interval := ratings.interval(digest)) is not None
+        if name != policy.policy
+        and state.tables.policies[name].role == policy.role
+        and (interval := ratings.interval(digest)) is not None
     ]
     return max(rated)[1] if rated else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from arena.wire.messages import Refuse
-from populations.controller import assigning, ending, results, staffing
+from populations.controller import assigning, ending, evolving, exploring, results, staffing
 from populations.controller.commands import LinkGhosts, RemoveCheckpoints, SendMessage
 from populations.controller.events import (
     AssignmentFailed,
@@ -19,6 +19,7 @@ from populations.controller.events import (
     Event,
     GhostsLinked,
     HeartbeatReceived,
+    HyperparametersExplored,
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
@@ -38,9 +39,14 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     tx = Transaction(tables=state.tables, now=now)
     _take_in(state, event, tx)
     if state.phase != "over":
+        exploring.ask(state, tx)
         ending.advance(state, tx)
         staffing.staff(state, tx)
         assigning.fill(state, tx)
+    state.candidates.take(tx.rows, state.tables)
+    state.due.take(tx.rows, state.tables)
+    state.changed.take(tx.rows)
+    state.retention.take(tx.rows)
     if tx.rows:
         tx.put(replace(state.tables.run, elapsed_s=state.elapsed_s(now)))
     return tx
@@ -72,6 +78,8 @@ def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
             tx.commands.append(SendMessage(learner=event.learner, message=message))
         case RatingsFitted():
             _take_ratings(state, tx, event)
+        case HyperparametersExplored():
+            evolving.complete(state, tx, event)
         case GhostsLinked():
             for player in event.players:
                 tx.put(replace(state.tables.ghosts[player], linked=True))
@@ -97,12 +105,15 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     doomed = tuple(row.key for row in state.tables.checkpoints.values() if row.state == "doomed")
     if doomed:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
+    state.waiting = [row.policy for row in state.tables.policies.values() if row.pending]
+    state.exploring.clear()
     state.fitted = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
-    state.refit(tx)
+    state.refit(tx, again=bool(state.tables.ratings))
 
 
 def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted) -> None:
     state.fitting = False
+    state.spreads = event.spreads
     for row in event.rows:
         tx.put(row)
         state.fitted = row.num_tallies

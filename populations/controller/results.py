@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from arena.checkpoints.manifest import Manifest, ghost_key
-from arena.types import AssignmentId, LearnerId, PolicyId, ghost_id
-from arena.wire.messages import Acknowledge, Failed, Finished, Train, Trainee
+from arena.checkpoints.manifest import Manifest
+from arena.types import AssignmentId, LearnerId, PolicyId, Tally
+from arena.wire.messages import Acknowledge, Evaluate, Failed, Finished, Train, Trainee
 from populations.controller import evolving
 from populations.controller.believing import problem, published_by
 from populations.controller.commands import (
-    LinkGhosts,
     RemoveCheckpoints,
     SendMessage,
     WriteMetrics,
 )
+from populations.controller.evaluating import validated_by, validated_policy
 from populations.controller.events import AssignmentFailed, AssignmentFinished
+from populations.controller.opponents import drop_outsider, lower_qualities
+from populations.controller.resetting import without_weights
+from populations.controller.snapshots import snapshot
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
-from populations.storage.store import retained
-from populations.types import AssignmentRow, CheckpointRow, GhostRow, PolicyRow, TallyRow
+from populations.folded import PairKey, PairRow, RecordKey, RecordRow
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    PolicyRow,
+    TallyRow,
+)
 
 MAX_FAILURES = 3
 MAX_FAILED_EVALUATIONS = 6
@@ -48,13 +57,9 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         for trainee, published in published_by(row.message, finished)
     )
     matches = sum(tally.matches for tally in finished.tallies)
-    for tally in finished.tallies:
-        sequence = len(state.tables.tallies) + 1
-        tally_row = TallyRow(
-            sequence=sequence, assignment_id=row.assignment_id, kind=row.kind, tally=tally
-        )
-        tx.add_tally(tally_row)
-        state.league.add_tally(tally_row)
+    _take_tallies(state, tx, row, finished.tallies)
+    if isinstance(row.message, Train):
+        lower_qualities(state, tx, row.message, finished.tallies)
     tx.put_assignment(
         replace(
             row,
@@ -67,17 +72,48 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         )
     )
     tx.count(agent_steps=trained, matches=matches, assignments_finished=1)
-    if row.kind == "train":
+    if isinstance(row.message, Train):
         if trained:
             tx.count(training_s=finished.duration_s, training_assignments=1)
         for trainee, published in published_by(row.message, finished):
             manifest = event.manifests[published.checkpoint.key]
             _advance_policy(state, tx, row, finished, trainee, published.checkpoint.key, manifest)
-    else:
+    elif isinstance(row.message, Evaluate):
         state.failed_evaluations = 0
+        _validate(state, tx, row.message)
         tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
         state.refit(tx)
     doom(state, tx)
+
+
+def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> None:
+    """Note whose weights have played themselves, unless the policy has gone on to others."""
+    for pairing in message.pairings:
+        policy_id = validated_policy(state, pairing)
+        if policy_id is None:
+            continue
+        del state.failed_validations[policy_id]
+        policy = state.tables.policies[policy_id]
+        played = {p.weights.digest for p in pairing.seating.players if p.weights is not None}
+        current = state.tables.checkpoints.get(policy.checkpoint or "")
+        if current is not None and played == {current.weights_digest}:
+            tx.put(replace(policy, validated_generation=policy.generation))
+
+
+def _take_tallies(
+    state: ControllerState, tx: Transaction, row: AssignmentRow, tallies: Sequence[Tally]
+) -> None:
+    """Commit tallies, and once each row that they are folded into."""
+    changed: dict[RecordKey | PairKey, RecordRow | PairRow] = {}
+    for tally in tallies:
+        sequence = state.tables.num_tallies + 1
+        tally_row = TallyRow(
+            sequence=sequence, assignment_id=row.assignment_id, kind=row.kind, tally=tally
+        )
+        tx.add_tally(tally_row)
+        changed.update((folded.key, folded) for folded in state.league.add_tally(tally_row))
+    for folded in changed.values():
+        tx.put(folded)
 
 
 def _open_row(
@@ -151,7 +187,7 @@ def _advance_policy(
             )
         )
     if policy.state == "active":
-        _snapshot(state, tx, policy, checkpoint)
+        snapshot(state, tx, policy, checkpoint)
         evolving.evolve(state, tx, policy)
 
 
@@ -159,54 +195,16 @@ def _smooth(old: float, new: float) -> float:
     return new if old == 0.0 else old + SMOOTHING * (new - old) if new > 0.0 else old
 
 
-def _snapshot(
-    state: ControllerState, tx: Transaction, policy: PolicyRow, checkpoint: CheckpointRow
-) -> None:
-    """Freeze a ghost at step 0 and then every so many steps."""
-    every = state.config.ghosts.every_agent_steps
-    if policy.ghost_at >= 0 and policy.agent_steps < policy.ghost_at + every:
-        return
-    player = ghost_id(policy.policy, agent_steps=policy.agent_steps)
-    ghost = GhostRow(
-        player=player,
-        policy=policy.policy,
-        population=policy.population,
-        agent_steps=policy.agent_steps,
-        generation=policy.generation,
-        weights_digest=checkpoint.weights_digest,
-        key=ghost_key(policy.policy, agent_steps=policy.agent_steps, digest=checkpoint.digest),
-        checkpoint=checkpoint.key,
-    )
-    tx.put(ghost)
-    tx.put(replace(state.tables.policies[policy.policy], ghost_at=policy.agent_steps))
-    tx.add_event(
-        "ghost_created",
-        player,
-        policy=policy.policy,
-        agent_steps=policy.agent_steps,
-        weights=checkpoint.weights_digest,
-        every_agent_steps=every,
-    )
-    tx.commands.append(LinkGhosts(ghosts=(ghost,)))
-
-
 def doom(state: ControllerState, tx: Transaction) -> None:
     """Decide which checkpoints nobody needs any more; their directories go after the commit."""
     tables = state.tables
-    standing = {
-        state.league.checkpoints[digest].key
-        for policy in tables.policies.values()
-        if (digest := state.league.standing_weights(policy, tables)) is not None
-    }
-    keys = retained(
-        policies=tables.policies,
-        checkpoints=tables.checkpoints,
-        ghosts=tables.ghosts,
-        assignments=tables.assignments,
-        keep=state.config.checkpoints.keep,
-        milestones_every_agent_steps=state.config.checkpoints.milestones_every_agent_steps,
-        pinned=standing,
-    )
+
+    def standing(policy: PolicyRow) -> str | None:
+        digest = state.league.standing_weights(policy, tables)
+        return None if digest is None else state.league.checkpoints[digest].key
+
+    state.retention.take(tx.rows)
+    keys = state.retention.unneeded(tables, standing=standing)
     for key in keys:
         tx.put(replace(tables.checkpoints[key], state="doomed"))
     if keys:
@@ -236,9 +234,13 @@ def _fail_row(state: ControllerState, tx: Transaction, row: AssignmentRow, faile
     if failed.kind == "checkpoint" and failed.key is not None:
         close(tx, row, failed.reason)
         set_aside(state, tx, failed.key, reason=failed.reason)
+        # Weights of another run have nothing to fall back on.
+        for trainee in row.message.trainees if isinstance(row.message, Train) else ():
+            if trainee.initial_weights is not None and trainee.initial_weights.key == failed.key:
+                blame(state, tx, trainee.policy, reason=failed.reason)
         return
     if not isinstance(row.message, Train):
-        blame_evaluation(state, tx, reason=failed.reason)
+        blame_evaluation(state, tx, row, reason=failed.reason)
         return
     for trainee in row.message.trainees:
         if failed.kind == "non_finite":
@@ -259,12 +261,37 @@ def blame(state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reaso
         evolving.quarantine(state, tx, policy_id, reason=text)
 
 
-def blame_evaluation(state: ControllerState, tx: Transaction, *, reason: str) -> None:
-    """Count a failed or lost evaluation: whose fault it is cannot be told, so many fail the run."""
+def blame_evaluation(
+    state: ControllerState, tx: Transaction, row: AssignmentRow, *, reason: str
+) -> None:
+    """Count a failed or lost evaluation: whose fault it is cannot be told, so many fail the run.
+
+    Newcomers are validated one at a time then. Who fails alone against itself is to blame, unless
+    nobody can play any more.
+    """
+    assert isinstance(row.message, Evaluate), "it is an evaluation"
+    validated = list(validated_by(state, iter([row.message])))
+    if validated:
+        close(tx, row, reason)
     state.failed_evaluations += 1
-    if state.failed_evaluations >= MAX_FAILED_EVALUATIONS:
+    limit = MAX_FAILED_EVALUATIONS
+    if len(validated) == 1:
+        _blame_alone(state, tx, validated[0], reason=reason)
+        limit = max(limit, 2 * MAX_FAILURES * (len(state.tables.policies) + 1))
+    if state.failed_evaluations >= limit:
         number = state.failed_evaluations
         state.fail(tx, reason=f"{number} evaluations in a row failed; the last: {reason}")
+
+
+def _blame_alone(
+    state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str
+) -> None:
+    """Count a validation that failed; training in between does not make up for it."""
+    state.failed_validations[policy_id] += 1
+    if state.failed_validations[policy_id] >= MAX_FAILURES:
+        del state.failed_validations[policy_id]
+        text = f"it cannot play against itself, {MAX_FAILURES} times in a row; the last: {reason}"
+        evolving.quarantine(state, tx, policy_id, reason=text)
 
 
 def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
@@ -274,10 +301,12 @@ def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
 
 def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
     """A checkpoint or ghost is corrupt: nobody uses it any more; its policy falls back."""
+    drop_outsider(state, tx, key, reason=reason)
     for ghost in list(state.tables.ghosts.values()):
         if ghost.key == key and not ghost.corrupt:
             tx.put(replace(ghost, corrupt=True))
             tx.add_event("ghost_corrupt", ghost.player, key=key, reason=reason)
+    without_weights(state, tx, key, reason=reason)
     row = state.tables.checkpoints.get(key)
     if row is None or row.state == "corrupt":
         return

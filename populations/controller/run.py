@@ -15,15 +15,22 @@ from arena.checkpoints.files import sha256_file
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.metrics.sink import make_sinks
-from arena.types import PolicyId, WeightsRef
+from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
 from populations.config import RunConfig
+from populations.controller.generations import first_generations
+from populations.controller.immigration import immigrant_key
 from populations.controller.learners import Patience
+from populations.controller.resetting import reset_key
 from populations.controller.state import make_state
+from populations.errors import StorageError
+from populations.league.roles import deal_roles, has_exploiters
+from populations.matchmaking.outsiders import Outsider, outsider_id, outsider_key
 from populations.pbt.explore import initial_hyperparameters
 from populations.run_file import RUN_FILE, RunFile, learner_setup
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
 from populations.storage.recovery import recover
+from populations.storage.tables import Tables
 from populations.types import EventRow, Json, PolicyRow, Row, RunRow
 
 SETUP = "learner.json"
@@ -40,6 +47,7 @@ def create_run(
     run_file: RunFile,
     *,
     initial_weights: Mapping[str, Mapping[str, bytes]],
+    immigrants: Mapping[str, Mapping[str, bytes]] | None = None,
     utc: str,
 ) -> None:
     """Make a run's directory, run.yaml, and the journal with its initial policies.
@@ -50,12 +58,15 @@ def create_run(
         run_dir: Empty, but for the lock that the caller holds.
         run_file: What run.yaml will say.
         initial_weights: Weights and manifest to start from, file by file, by population.
+        immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
+            are opponents, by `outsider_key`.
         utc: For the first events.
     """
     for name in ("populations", "logs"):
         (run_dir / name).mkdir(parents=True, exist_ok=True)
-    for population, files in initial_weights.items():
-        target = run_dir / IMPORTS / population
+    imports = {f"{IMPORTS}/{name}": files for name, files in initial_weights.items()}
+    for key, files in {**imports, **(immigrants or {})}.items():
+        target = run_dir / key
         target.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (target / name).write_bytes(content)
@@ -63,8 +74,10 @@ def create_run(
     rows: list[Row] = [RunRow(run=run_file.run)]
     policies = initial_policies(run_file.config)
     rows += policies
+    rows += first_generations(policies)
     for sequence, policy in enumerate(policies, start=1):
         data: dict[str, Json] = {
+            "role": policy.role,
             "hyperparameters": dict(policy.hyperparameters),
             "reference": policy.index == 0,
         }
@@ -96,10 +109,13 @@ def initial_policies(config: RunConfig) -> list[PolicyRow]:
     """
     rows = []
     for position, (name, population) in enumerate(config.populations.items()):
+        roles = deal_roles(population.roles, size=population.size)
         for index in range(population.size):
             seed = np.random.SeedSequence([config.seed, 3, position, index])
             hyperparameters: Mapping[str, float] = population.hyperparameters
-            if index > 0:
+            if population.schedule:
+                hyperparameters = population.schedule[0].hyperparameters
+            elif index > 0:
                 hyperparameters = initial_hyperparameters(
                     population.hyperparameters,
                     population.search_space,
@@ -110,6 +126,7 @@ def initial_policies(config: RunConfig) -> list[PolicyRow]:
                     policy=PolicyId(f"{name}/p{index:03d}"),
                     population=name,
                     index=index,
+                    role=roles[index],
                     hyperparameters=dict(hyperparameters),
                 )
             )
@@ -139,22 +156,26 @@ class OpenRun:
         self.setup: LearnerSetup = learner_setup(self.run_file, root=run_dir)
         (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
         self.journal = self._stack.enter_context(Journal.open(run_dir / JOURNAL))
-        self._recover()
         self.state = make_state(
             self.run_file.config,
             self.setup,
-            self.journal.load(),
+            self._recovered(),
             patience=patience,
             initial_weights=imported_weights(run_dir),
+            immigrants=imported_immigrants(run_dir, self.run_file.config),
+            outsiders=imported_outsiders(run_dir, self.run_file.config),
         )
         self.sinks = make_sinks(self.run_file.config.metrics.sinks, run_dir)
         for sink in self.sinks:
             self._stack.callback(sink.close)
 
-    def _recover(self) -> None:
-        rows = recover(self.run_dir, self.journal.load())
-        if rows:
-            self.journal.commit(rows)
+    def _recovered(self) -> Tables:
+        tables = self.journal.load()
+        rows = recover(self.run_dir, tables)
+        if not rows:
+            return tables
+        self.journal.commit(rows)
+        return self.journal.load()
 
     def note_changes(self, changes: Mapping[str, Json], *, utc: str) -> None:
         """Record which keys of the configuration a resume changed."""
@@ -185,9 +206,49 @@ class OpenRun:
 
 def imported_weights(run_dir: Path) -> dict[str, WeightsRef]:
     """The weights that policies start from, by population; empty without ``--init-from``."""
-    return {
-        path.name: WeightsRef(
-            digest=sha256_file(path / WEIGHTS), key=path.relative_to(run_dir).as_posix()
-        )
-        for path in sorted((run_dir / IMPORTS).glob("*"))
-    }
+    paths = sorted((run_dir / IMPORTS).glob("*"))
+    return {path.name: _reference(run_dir, f"{IMPORTS}/{path.name}") for path in paths}
+
+
+def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRef]:
+    """The weights that may come in later, by `immigrant_key` and `reset_key`.
+
+    Raises:
+        StorageError: If some of them are gone.
+    """
+    keys = [
+        immigrant_key(name, index)
+        for name, population in config.populations.items()
+        for index in range(len((population.pbt or config.pbt).immigration.players))
+    ]
+    if config.roles.is_imported:
+        keys += [
+            reset_key(name)
+            for name, population in config.populations.items()
+            if has_exploiters(population.roles)
+        ]
+    return {key: _reference(run_dir, key) for key in keys}
+
+
+def imported_outsiders(run_dir: Path, config: RunConfig) -> dict[str, tuple[Outsider, ...]]:
+    """Who has a fixed share of the opponents: bots, and imported players, by population."""
+    found: dict[str, tuple[Outsider, ...]] = {}
+    for population in config.populations:
+        outsiders = []
+        for index, (name, share) in enumerate(config.matchmaking.bots.items()):
+            key = outsider_key(index, population)
+            if is_bot(name):
+                outsiders.append(Outsider(player=PlayerId(name), share=share))
+            elif (run_dir / key).is_dir():
+                weights = _reference(run_dir, key)
+                player = outsider_id(index, name)
+                outsiders.append(Outsider(player=player, share=share, weights=weights))
+        found[population] = tuple(outsiders)
+    return found
+
+
+def _reference(run_dir: Path, key: str) -> WeightsRef:
+    try:
+        return WeightsRef(digest=sha256_file(run_dir / key / WEIGHTS), key=key)
+    except OSError as error:
+        raise StorageError(f"{run_dir / key / WEIGHTS} cannot be read: {error.strerror}") from error

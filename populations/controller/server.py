@@ -30,6 +30,7 @@ from arena.wire.transport import ControllerTransport
 from populations.controller.commands import (
     Command,
     EndRun,
+    ExploreHyperparameters,
     FitRatings,
     KillLearner,
     LinkGhosts,
@@ -56,6 +57,7 @@ from populations.controller.events import (
     StrangerSpoke,
     Ticked,
 )
+from populations.controller.exploring import answer
 from populations.controller.live import LiveFigures
 from populations.controller.machine import handle
 from populations.controller.state import ControllerState
@@ -218,6 +220,8 @@ class Server:
                 self._launcher.start(command.slot, command.populations)
             case KillLearner():
                 self._launcher.kill(command.slot)
+            case ExploreHyperparameters():
+                self._pending.append(self._worker.submit(answer, command))
             case FitRatings():
                 self._pending.append(self._worker.submit(_fit, command.fit))
             case LinkGhosts():
@@ -279,7 +283,8 @@ class Server:
 
 
 def _fit(fit: FitInput) -> Event:
-    return RatingsFitted(rows=fit_ratings(fit))
+    fitted = fit_ratings(fit)
+    return RatingsFitted(rows=fitted.rows, spreads=fitted.spreads)
 
 
 def _done(event: Event) -> Future[Event]:

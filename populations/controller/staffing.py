@@ -101,7 +101,7 @@ def lose(
             for trainee in assignment.message.trainees:
                 results.blame(state, tx, trainee.policy, reason=lost)
         elif assignment is not None:
-            results.blame_evaluation(state, tx, reason=lost)
+            results.blame_evaluation(state, tx, assignment, reason=lost)
     if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
         if crash:
             tx.commands.append(KillLearner(slot=learner.slot))

@@ -5,16 +5,21 @@ Data, and what is said of it in one line. `populations.controller.machine` chang
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
 from arena.config import LearnerSetup
-from arena.types import AssignmentId, LearnerId, WeightsRef
+from arena.types import AssignmentId, LearnerId, PolicyId, WeightsRef
 from arena.wire.messages import Stop
 from populations.config import RunConfig
+from populations.controller.candidates import CandidateCache
+from populations.controller.changed import ChangedMembers
 from populations.controller.commands import FitRatings, SendMessage
+from populations.controller.due import DuePolicies
 from populations.controller.events import (
     Now,
 )
@@ -23,10 +28,13 @@ from populations.controller.slots import make_slots
 from populations.controller.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker
 from populations.league.league import League
+from populations.league.standings import FloatArray, Ratings
 from populations.matchmaking.make import make_matchmaker
-from populations.pbt.exploit import make_exploit
-from populations.pbt.explore import make_explore
+from populations.matchmaking.outsiders import Outsider, bot_outsiders
+from populations.pbt.make import make_exploit, make_explore
 from populations.ratings.fit import fit_input
+from populations.sections import PbtConfig
+from populations.storage.retention import Retention
 from populations.storage.tables import Tables
 
 Phase = Literal["training", "evaluating", "stopping", "over"]
@@ -44,12 +52,21 @@ class ControllerState:
         setup: What learners were set up with; its digests must match theirs.
         tables: The journal's rows.
         league: What follows from them.
+        retention: Which checkpoints are needed by what; a fold of the rows too.
         patience: How long to wait for learners.
         slots: Places of the launcher.
         matchmaker: Draws opponents.
-        exploit: Decides who copies whom.
-        explore: Decides what changes about hyperparameters.
+        outsiders: Who has a fixed share of them, by population.
+        candidates: Who may be one, in columns; follows from the tables.
+        due: Whose turn it is to train; follows from the tables.
+        changed: What PBT knows of whom, until it changes; follows from the tables.
+        exploit: By population, decides who copies whom.
+        explore: By population, decides what changes about hyperparameters.
         initial_weights: Another run's weights that policies start from, by population.
+        immigrants: Other runs' weights that come in later, by their key: instead of copies, or
+            where exploiters start again.
+        waiting: Policies with a pending decision for which nobody explores yet, first come first.
+        exploring: Policies for which the worker thread explores.
         learners: By id.
         phase: ``training``; ``evaluating`` (nothing is trained any more, final matches are
             played); ``stopping`` (nothing new is given out); ``over``.
@@ -58,24 +75,32 @@ class ControllerState:
         failed: Whether the run cannot go on.
         fitting: Whether the worker thread fits ratings now.
         fitted: Sequence of the last evaluation tally that ratings cover.
+        spreads: Of the last fit, by population, rows in the order of its RatingsRow's entrants.
+            Empty until the first fit of this epoch.
         stopping_s: When learners were told to stop.
         started_s: When this epoch began, on the controller's clock.
         elapsed_before_s: Of the run before this epoch.
         last_tick_s: When the controller last looked at the clock.
         failed_starts: Processes in a row that ended without a Hello.
         failed_evaluations: Evaluations in a row that failed or took their learner with them.
+        failed_validations: The same of policies that played alone, by policy.
     """
 
     config: RunConfig
     setup: LearnerSetup
     tables: Tables
     league: League
+    retention: Retention
     patience: Patience
     slots: list[Slot]
     matchmaker: Matchmaker
-    exploit: Exploit
-    explore: Explore
+    outsiders: Mapping[str, tuple[Outsider, ...]]
+    exploit: Mapping[str, Exploit]
+    explore: Mapping[str, Explore]
     initial_weights: dict[str, WeightsRef] = field(default_factory=dict)
+    immigrants: Mapping[str, WeightsRef] = field(default_factory=dict)
+    waiting: list[PolicyId] = field(default_factory=list)
+    exploring: set[PolicyId] = field(default_factory=set)
     learners: dict[LearnerId, Learner] = field(default_factory=dict)
     phase: Phase = "training"
     reason: str = ""
@@ -83,12 +108,18 @@ class ControllerState:
     failed: bool = False
     fitting: bool = False
     fitted: int = 0
+    spreads: Mapping[str, FloatArray] = field(default_factory=dict)
     stopping_s: float = 0.0
     started_s: float = 0.0
     elapsed_before_s: float = 0.0
     last_tick_s: float = 0.0
     failed_starts: int = 0
     failed_evaluations: int = 0
+    failed_validations: Counter[PolicyId] = field(default_factory=Counter)
+    candidates: CandidateCache = field(default_factory=CandidateCache)
+    due: DuePolicies = field(default_factory=DuePolicies)
+    changed: ChangedMembers = field(default_factory=ChangedMembers)
+    _ratings: dict[str, Ratings] = field(default_factory=dict)
 
     @property
     def is_cooperation(self) -> bool:
@@ -112,15 +143,46 @@ class ControllerState:
 
         So no random state is stored anywhere, and a resumed run draws what it would have drawn.
         """
+        return np.random.default_rng(np.random.SeedSequence(self.draw_words(tx)))
+
+    def draw_words(self, tx: Transaction) -> list[int]:
+        """The words that seed the next decision, for one that is drawn later."""
         number = self.tables.run.decisions
         tx.count(decisions=1)
-        return np.random.default_rng(np.random.SeedSequence([self.config.seed, 0, number]))
+        return [self.config.seed, 0, number]
 
-    def refit(self, tx: Transaction) -> None:
-        """Have ratings fitted if evaluation matches came in since the last fit."""
-        if not self.fitting and self.ratings_are_stale():
-            self.fitting = True
-            tx.commands.append(FitRatings(fit=fit_input(self.league, self.tables)))
+    def pbt(self, population: str) -> PbtConfig:
+        """A population's settings of PBT."""
+        return self.config.populations[population].pbt or self.config.pbt
+
+    @property
+    def is_evolving(self) -> bool:
+        """Whether a decision of PBT waits for new hyperparameters."""
+        return bool(self.waiting or self.exploring)
+
+    def refit(self, tx: Transaction, *, again: bool = False) -> None:
+        """Have ratings fitted if evaluation matches came in since the last fit.
+
+        Args:
+            tx: Takes the command.
+            again: Whether to repeat the last fit if none came in: for what is not durable of it.
+        """
+        if self.fitting or not (again or self.ratings_are_stale()):
+            return
+        self.fitting = True
+        # A repeated fit must give what the first one gave, so it rates the same entrants.
+        rated = None if self.ratings_are_stale() else self.tables.ratings
+        tx.commands.append(FitRatings(fit=fit_input(self.league, self.tables, rated=rated)))
+
+    def ratings(self, population: str) -> Ratings:
+        """A population's last ratings, with what is known of differences."""
+        row, spread = self.tables.ratings.get(population), self.spreads.get(population)
+        known = self._ratings.get(population)
+        if known is None or known.row is not row or known.spread is not spread:
+            # After a resume the spread may be of a fit whose row is not this one.
+            fits = row is not None and spread is not None and len(spread) == len(row.entrants)
+            known = self._ratings[population] = Ratings(row, spread if fits else None)
+        return known
 
     def ratings_are_stale(self) -> bool:
         """Whether evaluation matches came in since the last fit."""
@@ -159,33 +221,38 @@ def make_state(
     *,
     patience: Patience | None = None,
     initial_weights: dict[str, WeightsRef] | None = None,
+    outsiders: Mapping[str, tuple[Outsider, ...]] | None = None,
+    immigrants: Mapping[str, WeightsRef] | None = None,
 ) -> ControllerState:
     """The controller of a run, from its configuration and its journal's rows."""
     half_life = config.payoffs.half_life_matches
+    pbt = {name: population.pbt or config.pbt for name, population in config.populations.items()}
     return ControllerState(
         config=config,
         setup=setup,
         tables=tables,
         league=League.fold(tables, seats=setup.seats, half_life_matches=half_life),
+        retention=Retention(
+            tables,
+            keep=config.checkpoints.keep,
+            milestones_every_agent_steps=config.checkpoints.milestones_every_agent_steps,
+        ),
         patience=patience or Patience(),
         slots=make_slots(config),
         matchmaker=make_matchmaker(
-            config.matchmaking.kind,
-            weighting=config.matchmaking.weighting,
-            latest_ratio=config.matchmaking.latest_ratio,
+            config.matchmaking,
             window=config.ghosts.window,
+            launch_directory=setup.launch_directory,
         ),
-        exploit=make_exploit(
-            config.pbt.exploit,
-            fraction=config.pbt.fraction,
-            min_matches=config.pbt.min_matches,
-            min_rating_gap=config.pbt.min_rating_gap,
-            mutate_others=config.pbt.mutate_others,
-        ),
-        explore=make_explore(
-            config.pbt.explore,
-            perturb_factors=config.pbt.perturb_factors,
-            resample_probability=config.pbt.resample_probability,
-        ),
+        outsiders=outsiders or bot_outsiders(config.matchmaking.bots, config.populations),
+        exploit={
+            name: make_exploit(section, launch_directory=setup.launch_directory)
+            for name, section in pbt.items()
+        },
+        explore={
+            name: make_explore(section, launch_directory=setup.launch_directory)
+            for name, section in pbt.items()
+        },
         initial_weights=initial_weights or {},
+        immigrants=immigrants or {},
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from populations.controller.commands import Command
 from populations.controller.events import Now
+from populations.folded import PairRow, RecordRow
 from populations.storage.tables import Tables
 from populations.types import (
     AssignmentRow,
@@ -42,7 +43,15 @@ class Transaction:
     commands: list[Command] = field(default_factory=list)
 
     def put(
-        self, row: PolicyRow | CheckpointRow | GhostRow | GenerationRow | RatingsRow | RunRow
+        self,
+        row: PolicyRow
+        | CheckpointRow
+        | GhostRow
+        | GenerationRow
+        | RecordRow
+        | PairRow
+        | RatingsRow
+        | RunRow,
     ) -> None:
         """Add or replace a row."""
         match row:
@@ -56,6 +65,10 @@ class Transaction:
                 self.tables.ghosts[row.player] = row
             case GenerationRow():
                 self.tables.generations[row.entrant] = row
+            case RecordRow():
+                self.tables.records[row.key] = row
+            case PairRow():
+                self.tables.pairs[row.key] = row
             case RatingsRow():
                 self.tables.ratings[row.population] = row
         self.rows.append(row)
@@ -69,8 +82,10 @@ class Transaction:
         self.rows.append(row)
 
     def add_tally(self, row: TallyRow) -> None:
-        """Append a tally."""
-        self.tables.tallies.append(row)
+        """Append a tally. What `League.add_tally` says that it changes belongs beside it."""
+        self.tables.num_tallies = row.sequence
+        if row.kind == "evaluate":
+            self.tables.last_evaluation_sequence = row.sequence
         self.rows.append(row)
 
     def add_event(self, kind: str, subject: str = "", **data: Json) -> None:

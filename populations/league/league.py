@@ -1,54 +1,74 @@
 """What follows from the rows: who was evaluated, how often, with which results, and from whom.
 
-Folded from the journal's rows at start and kept up to date row by row; folding the same rows gives
-the same league. Training tallies feed the payoff that matchmaking uses, evaluation tallies the
+Evaluation and training tallies are folded into rows of their own (`RecordRow`, `PairRow`), which
+the journal keeps beside the tallies: a league is made from those rows, and nobody has to read all
+tallies again. Training tallies feed the payoff that matchmaking uses, evaluation tallies the
 ratings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
-from arena.types import Digest, Entrant, Seat, is_bot
-from populations.league.payoff import Payoff
-from populations.ratings.results import Rated
+from arena.types import Digest, Entrant, Seat, Tally, is_bot
+from populations.folded import PairKey, PairRow, RecordRow
+from populations.garbage import collector_paused
+from populations.league.payoff import Payoff, added, pair_rows
+from populations.ratings.results import Rated, ResultTable
 from populations.storage.tables import Tables
-from populations.types import CheckpointRow, PolicyRow, TallyRow
+from populations.types import (
+    CheckpointRow,
+    PolicyRow,
+    TallyRow,
+)
 
-
-@dataclass(slots=True)
-class Record:
-    """Evaluation matches of one entrant."""
-
-    matches: int = 0
-    wins: int = 0
-    draws: int = 0
-    losses: int = 0
-    return_sum: float = 0.0
+ResultKey = tuple[Rated, Rated, tuple[int, int]]
+"""First, second, and their seats; the seats are (0, 0) in cooperation."""
 
 
 class League:
-    """All players of all populations and what is known of them. Owned by one thread."""
+    """All players of all populations and what is known of them. Owned by one thread.
+
+    Attributes:
+        seats: Of the environment.
+        is_cooperation: Whether it has one side.
+        payoff: Results of training matches.
+        records: Evaluation matches of each entrant, in order of first evaluation.
+        results: Wins, draws and losses in evaluation, by pair and seats.
+        checkpoints: The origin of each weights digest.
+        last_evaluation_sequence: Of the last evaluation tally.
+    """
 
     def __init__(self, *, seats: tuple[Seat, ...], half_life_matches: float) -> None:
         self.seats = seats
         self.is_cooperation = len({seat.side for seat in seats}) == 1
         self.payoff = Payoff(half_life_matches=half_life_matches)
-        self.records: dict[Rated, Record] = {}
-        self.results: dict[tuple[Rated, Rated, tuple[int, int]], list[int]] = {}
+        self.records: dict[Rated, RecordRow] = {}
+        self.results: ResultTable[Rated] = ResultTable()
         self.checkpoints: dict[Digest, CheckpointRow] = {}
-        self.generation_matches: dict[tuple[str, int], int] = {}
         self.last_evaluation_sequence = 0
+        self._evaluation_pairs: dict[PairKey, PairRow] = {}
+        self._generation_matches: dict[tuple[str, int], int] = {}
+        self._standing: dict[Rated, Digest | None] = {}
+        """Answers of `standing_weights`, by population and current weights."""
+        self._depending: dict[str, set[Rated]] = {}
+        """Which of those answers would change if a digest were evaluated, or became known."""
 
     @classmethod
+    @collector_paused()
     def fold(cls, tables: Tables, *, seats: tuple[Seat, ...], half_life_matches: float) -> League:
         """The league that a journal's rows describe."""
         league = cls(seats=seats, half_life_matches=half_life_matches)
         for checkpoint in tables.checkpoints.values():
             league.add_checkpoint(checkpoint)
-        for tally in tables.tallies:
-            league.add_tally(tally)
+        for record in tables.records.values():
+            league._put_record(record)
+        for pair in tables.pairs.values():
+            if pair.kind == "train":
+                league.payoff.put(pair)
+            else:
+                league._put_pair(pair)
+        league.last_evaluation_sequence = tables.last_evaluation_sequence
         return league
 
     def add_checkpoint(self, row: CheckpointRow) -> None:
@@ -56,45 +76,80 @@ class League:
         known = self.checkpoints.get(row.weights_digest)
         if known is None or known.key == row.key:
             self.checkpoints[row.weights_digest] = row
+            self._forget_standing(row.weights_digest)
 
-    def add_tally(self, row: TallyRow) -> None:
-        """Take in a committed tally."""
+    def add_tally(self, row: TallyRow) -> list[RecordRow | PairRow]:
+        """Take in a committed tally.
+
+        Returns:
+            The rows that changed by it; they belong into the tally's transaction.
+        """
         if row.kind == "train":
-            self.payoff.add(row.tally)
-            return
+            return [*self.payoff.add(row.tally)]
         self.last_evaluation_sequence = row.sequence
-        tally = row.tally
-        for seat, entrant, return_sum in zip(
-            self.seats, tally.entrants, tally.return_sum, strict=True
-        ):
-            record = self.records.setdefault((seat.population, entrant), Record())
-            record.matches += tally.matches
-            record.return_sum += return_sum
-            origin = self.checkpoints.get(Digest(entrant))
-            if origin is not None:
-                generation = (origin.policy, origin.generation)
-                matches = self.generation_matches.get(generation, 0)
-                self.generation_matches[generation] = matches + tally.matches
-        for pair in tally.pairs:
-            first = (self.seats[pair.first].population, tally.entrants[pair.first])
-            second = (self.seats[pair.second].population, tally.entrants[pair.second])
-            outcome = (pair.wins, pair.draws, pair.losses)
-            if first != second:
-                # In cooperation both play the same episodes: no seat is better than the other.
-                seats = (0, 0) if self.is_cooperation else (pair.first, pair.second)
-                key = (first, second, seats)
-                total = self.results.setdefault(key, [0, 0, 0])
-                for index, number in enumerate(outcome):
-                    total[index] += number
-            for rated, (wins, draws, losses) in ((first, outcome), (second, outcome[::-1])):
-                record = self.records[rated]
-                record.wins += wins
-                record.draws += draws
-                record.losses += losses
+        if is_alone(row.tally, self.seats):
+            return []
+        return [*self._add_records(row.tally), *self._add_results(row.tally)]
 
-    def record(self, population: str, entrant: str) -> Record:
+    def _add_records(self, tally: Tally) -> list[RecordRow]:
+        rated = [
+            (seat.population, entrant)
+            for seat, entrant in zip(self.seats, tally.entrants, strict=True)
+        ]
+        changed: dict[Rated, RecordRow] = {}
+        for index, key in enumerate(rated):
+            old = changed.get(key) or self.record(*key)
+            wins, draws, losses = _outcome(tally, seat=index)
+            changed[key] = RecordRow(
+                population=old.population,
+                entrant=old.entrant,
+                matches=old.matches + tally.matches,
+                wins=old.wins + wins,
+                draws=old.draws + draws,
+                losses=old.losses + losses,
+                return_sum=old.return_sum + tally.return_sum[index],
+                return_sum_of_squares=(
+                    old.return_sum_of_squares + tally.return_sum_of_squares[index]
+                ),
+            )
+        for record in changed.values():
+            self._put_record(record)
+        return list(changed.values())
+
+    def _add_results(self, tally: Tally) -> Iterator[PairRow]:
+        for played in pair_rows(tally, kind="evaluate"):
+            first, second, _ = self._result_key(played)
+            if first != second:
+                row = added(self._evaluation_pairs.get(played.key), played)
+                self._put_pair(row)
+                yield row
+
+    def _put_record(self, row: RecordRow) -> None:
+        old = self.records.get(row.key)
+        self.records[row.key] = row
+        if old is None:
+            self._forget_standing(row.entrant)
+        origin = self.checkpoints.get(Digest(row.entrant))
+        if origin is not None:
+            generation = (origin.policy, origin.generation)
+            new = row.matches - (old.matches if old is not None else 0)
+            self._generation_matches[generation] = self._generation_matches.get(generation, 0) + new
+
+    def _put_pair(self, row: PairRow) -> None:
+        self._evaluation_pairs[row.key] = row
+        self.results[self._result_key(row)] = (row.wins, row.draws, row.losses)
+
+    def _result_key(self, row: PairRow) -> ResultKey:
+        first = (self.seats[row.first_seat].population, row.first)
+        second = (self.seats[row.second_seat].population, row.second)
+        # In cooperation both play the same episodes: no seat is better than the other.
+        seats = (0, 0) if self.is_cooperation else (row.first_seat, row.second_seat)
+        return first, second, seats
+
+    def record(self, population: str, entrant: str) -> RecordRow:
         """Evaluation matches of an entrant; zeros if it has played none."""
-        return self.records.get((population, Entrant(entrant)), Record())
+        key = (population, Entrant(entrant))
+        return self.records.get(key) or RecordRow(population=population, entrant=key[1])
 
     def is_evaluated(self, population: str, entrant: str) -> bool:
         """Whether an entrant has played an evaluation match."""
@@ -114,16 +169,31 @@ class League:
         if policy.checkpoint is None:
             return None
         digest = tables.checkpoints[policy.checkpoint].weights_digest
-        if self.is_evaluated(policy.population, digest):
+        key = (policy.population, Entrant(digest))
+        if key in self.records:
             return digest
-        for ancestor in self.ancestors(digest):
-            if self.is_evaluated(policy.population, ancestor):
+        if key not in self._standing:
+            self._standing[key] = self._evaluated_ancestor(key)
+        return self._standing[key]
+
+    def _evaluated_ancestor(self, key: Rated) -> Digest | None:
+        """Walk up to the nearest evaluated weights, and remember who was passed on the way."""
+        population, digest = key
+        self._depending.setdefault(digest, set()).add(key)
+        for ancestor in self.ancestors(Digest(digest)):
+            if self.is_evaluated(population, ancestor):
                 return ancestor
+            self._depending.setdefault(ancestor, set()).add(key)
         return None
+
+    def _forget_standing(self, digest: str) -> None:
+        if self._depending:
+            for key in self._depending.pop(digest, ()):
+                self._standing.pop(key, None)
 
     def matches_in_generation(self, policy: PolicyRow) -> int:
         """Evaluation matches of the checkpoints that the policy made in its generation."""
-        return self.generation_matches.get((policy.policy, policy.generation), 0)
+        return self._generation_matches.get((policy.policy, policy.generation), 0)
 
     def rated_ancestor(self, digest: Digest, rated: set[Entrant]) -> Entrant | None:
         """The nearest ancestor among some entrants: whose rating is the prior mean."""
@@ -135,3 +205,20 @@ class League:
     def bots(self, population: str) -> list[Entrant]:
         """Bots that have played evaluation matches for a population's agents."""
         return [entrant for name, entrant in self.records if name == population and is_bot(entrant)]
+
+
+def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
+    """Whether somebody played only itself, which shows nothing of its strength."""
+    rated = zip((seat.population for seat in seats), tally.entrants, strict=True)
+    return len(set(rated)) == 1
+
+
+def _outcome(tally: Tally, *, seat: int) -> tuple[int, int, int]:
+    """Wins, draws and losses of a seat, over the pairs of seats that it is in."""
+    wins = draws = losses = 0
+    for pair in tally.pairs:
+        if seat == pair.first:
+            wins, draws, losses = wins + pair.wins, draws + pair.draws, losses + pair.losses
+        elif seat == pair.second:
+            wins, draws, losses = wins + pair.losses, draws + pair.draws, losses + pair.wins
+    return wins, draws, losses

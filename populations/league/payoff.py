@@ -1,24 +1,41 @@
-"""Who beats whom while training: what matchmaking reads."""
+"""Who beats whom while training: what matchmaking reads.
+
+Sparse: only pairs that met take room. A pair is one entrant in one seat against another in another
+seat; a view without seats is the sum over them, in the order of the seats.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from typing import Literal
 
 from arena.types import Entrant, Tally
+from populations.folded import PairRow
 
 JEFFREYS = 0.5
 """Added to wins and to losses: the Beta(1/2, 1/2) prior."""
 
+Seats = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRecord:
-    """Decayed counts of two entrants, seen from the first one."""
+    """Decayed counts of two entrants, seen from the first one.
+
+    Attributes:
+        wins: Of the first one.
+        draws: Matches with equal scores.
+        losses: Of the first one.
+        return_sum: Of the first one, over these matches.
+        opponent_return_sum: Of the second one.
+    """
 
     wins: float = 0.0
     draws: float = 0.0
     losses: float = 0.0
+    return_sum: float = 0.0
+    opponent_return_sum: float = 0.0
 
     @property
     def matches(self) -> float:
@@ -30,18 +47,29 @@ class PairRecord:
         """Posterior mean of the score, draws half: in (0, 1), and 0.5 without a match."""
         return (self.wins + 0.5 * self.draws + JEFFREYS) / (self.matches + 2.0 * JEFFREYS)
 
+    @property
+    def mean_return(self) -> float | None:
+        """Of the first one, per match; None without a match."""
+        return self.return_sum / self.matches if self.matches else None
+
     def reversed(self) -> PairRecord:
         """The same seen from the other one."""
-        return PairRecord(wins=self.losses, draws=self.draws, losses=self.wins)
+        return PairRecord(
+            wins=self.losses,
+            draws=self.draws,
+            losses=self.wins,
+            return_sum=self.opponent_return_sum,
+            opponent_return_sum=self.return_sum,
+        )
 
 
 class Payoff:
     """Results between entrants, from training tallies. Owned by one thread.
 
-    Sparse: only pairs that met take room, each once. Old results fade with the matches of their own
-    pair, not with time, so a rival who has not been met for long is as well known as before. A
-    trainee's entrant names its generation, so its statistics start anew after an exploit. Folding
-    the same tallies gives the same table to the bit.
+    Old results fade with the matches of their own pair in all its seats, not with time, so a rival
+    who has not been met for long is as well known as before. A trainee's entrant names its
+    generation, so its statistics start anew after an exploit. Folding the same tallies gives the
+    same table to the bit, and so does taking in the rows that `add` gave and going on from there.
     """
 
     def __init__(self, *, half_life_matches: float) -> None:
@@ -56,46 +84,178 @@ class Payoff:
         if not half_life_matches > 0.0:
             raise ValueError(f"half_life_matches must be above 0, got {half_life_matches!r}")
         self._half_life_matches = half_life_matches
-        self._records: dict[tuple[Entrant, Entrant], PairRecord] = {}
+        self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
+        """By both entrants, either way round: the rows of their seats, in order."""
 
     @property
     def records(self) -> Mapping[tuple[Entrant, Entrant], PairRecord]:
         """All pairs that met, each once, the entrant that sorts lower first."""
-        return MappingProxyType(self._records)
+        return {
+            (first, second): _total(rows)
+            for first, met in self._met.items()
+            for second, rows in met.items()
+            if first < second
+        }
 
-    def add(self, tally: Tally) -> None:
+    def put(self, row: PairRow) -> None:
+        """Take in a stored row, in the place of the one with the same entrants and seats."""
+        old = self._rows(row.first, row.second)
+        if not old:
+            self._set((row,))
+            return
+        kept = [other for other in old if other.key != row.key]
+        self._set(tuple(sorted((*kept, row), key=_seats)))
+
+    def add(self, tally: Tally) -> list[PairRow]:
         """Take in the results of a tally: each pair of its seats that are on different sides.
 
         Pairs of seats with the same two players count as one batch, so their order does not
         matter. What an entrant does against itself says nothing and is left out.
-        """
-        batch: dict[tuple[Entrant, Entrant], list[int]] = {}
-        for pair in tally.pairs:
-            first, second = tally.entrants[pair.first], tally.entrants[pair.second]
-            if first == second:
-                continue
-            outcome = (pair.wins, pair.draws, pair.losses)
-            key = (first, second)
-            if second < first:
-                key, outcome = (second, first), outcome[::-1]
-            counts = batch.setdefault(key, [0, 0, 0])
-            for index, count in enumerate(outcome):
-                counts[index] += count
-        for key, (wins, draws, losses) in batch.items():
-            old = self._records.get(key, PairRecord())
-            remaining = 0.5 ** ((wins + draws + losses) / self._half_life_matches)
-            self._records[key] = PairRecord(
-                wins=old.wins * remaining + wins,
-                draws=old.draws * remaining + draws,
-                losses=old.losses * remaining + losses,
-            )
 
-    def record(self, first: Entrant, second: Entrant) -> PairRecord:
-        """Counts of a pair seen from ``first``; zeros if they never met."""
+        Returns:
+            The rows that changed: all of each pair that met.
+        """
+        batches: dict[tuple[Entrant, Entrant], dict[Seats, PairRow]] = {}
+        for played in pair_rows(tally, kind="train"):
+            if played.first == played.second:
+                continue
+            row = played if played.first < played.second else _swapped(played)
+            batches.setdefault((row.first, row.second), {})[_seats(row)] = row
+        changed: list[PairRow] = []
+        for (first, second), batch in batches.items():
+            new = sum(row.wins + row.draws + row.losses for row in batch.values())
+            remaining = 0.5 ** (new / self._half_life_matches)
+            old = {_seats(row): row for row in self._rows(first, second)}
+            rows = [
+                added(old.get(seats), batch.get(seats) or _nothing(old[seats]), remaining=remaining)
+                for seats in sorted(old.keys() | batch.keys())
+            ]
+            self._set(tuple(rows))
+            changed += rows
+        return changed
+
+    def record(self, first: Entrant, second: Entrant, *, seats: Seats | None = None) -> PairRecord:
+        """Counts of a pair seen from ``first``; zeros if they never met.
+
+        Args:
+            first: An entrant.
+            second: Another.
+            seats: Only where ``first`` had the one seat and ``second`` the other; None: all.
+        """
         if second < first:
-            return self.record(second, first).reversed()
-        return self._records.get((first, second), PairRecord())
+            turned = None if seats is None else (seats[1], seats[0])
+            return self.record(second, first, seats=turned).reversed()
+        rows = self._rows(first, second)
+        return _total(row for row in rows if seats is None or _seats(row) == seats)
 
     def win_rate(self, first: Entrant, second: Entrant) -> float:
         """How often ``first`` beats ``second``, draws half; 0.5 if they never met."""
         return self.record(first, second).win_rate
+
+    def win_rates_of(self, entrant: Entrant) -> dict[Entrant, float]:
+        """`win_rate` of an entrant against everybody whom it has met, in order of first meeting."""
+        return {
+            other: (_total(rows) if entrant < other else _total(rows).reversed()).win_rate
+            for other, rows in self._met.get(entrant, {}).items()
+        }
+
+    def met(self, entrant: Entrant) -> Iterator[tuple[Entrant, float, float]]:
+        """Whom an entrant has met, with its wins and losses, draws half; in order of meeting."""
+        for other, rows in self._met.get(entrant, {}).items():
+            wins = losses = 0.0
+            for row in rows:
+                half = 0.5 * row.draws
+                wins += row.wins + half
+                losses += row.losses + half
+            yield (other, wins, losses) if rows[0].first == entrant else (other, losses, wins)
+
+    def _rows(self, first: Entrant, second: Entrant) -> tuple[PairRow, ...]:
+        met = self._met.get(first)
+        return () if met is None else met.get(second, ())
+
+    def _set(self, rows: tuple[PairRow, ...]) -> None:
+        first, second = rows[0].first, rows[0].second
+        self._met.setdefault(first, {})[second] = rows
+        self._met.setdefault(second, {})[first] = rows
+
+
+def pair_rows(tally: Tally, *, kind: Literal["train", "evaluate"]) -> Iterator[PairRow]:
+    """What one tally says about each pair of its seats, the lower seat first."""
+    for pair in tally.pairs:
+        yield PairRow(
+            kind=kind,
+            first=tally.entrants[pair.first],
+            second=tally.entrants[pair.second],
+            first_seat=pair.first,
+            second_seat=pair.second,
+            wins=float(pair.wins),
+            draws=float(pair.draws),
+            losses=float(pair.losses),
+            first_return_sum=float(tally.return_sum[pair.first]),
+            second_return_sum=float(tally.return_sum[pair.second]),
+        )
+
+
+def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairRow:
+    """The counts of ``new``, and what ``remaining`` is of the same pair's old ones."""
+    if old is None:
+        return new
+    return PairRow(
+        kind=new.kind,
+        first=new.first,
+        second=new.second,
+        first_seat=new.first_seat,
+        second_seat=new.second_seat,
+        wins=old.wins * remaining + new.wins,
+        draws=old.draws * remaining + new.draws,
+        losses=old.losses * remaining + new.losses,
+        first_return_sum=old.first_return_sum * remaining + new.first_return_sum,
+        second_return_sum=old.second_return_sum * remaining + new.second_return_sum,
+    )
+
+
+def _seats(row: PairRow) -> Seats:
+    return (row.first_seat, row.second_seat)
+
+
+def _swapped(row: PairRow) -> PairRow:
+    return PairRow(
+        kind=row.kind,
+        first=row.second,
+        second=row.first,
+        first_seat=row.second_seat,
+        second_seat=row.first_seat,
+        wins=row.losses,
+        draws=row.draws,
+        losses=row.wins,
+        first_return_sum=row.second_return_sum,
+        second_return_sum=row.first_return_sum,
+    )
+
+
+def _nothing(row: PairRow) -> PairRow:
+    return PairRow(
+        kind=row.kind,
+        first=row.first,
+        second=row.second,
+        first_seat=row.first_seat,
+        second_seat=row.second_seat,
+    )
+
+
+def _total(rows: Iterable[PairRow]) -> PairRecord:
+    """The sum over the rows of one pair, in their order, seen from their first entrant."""
+    wins = draws = losses = first_return_sum = second_return_sum = 0.0
+    for row in rows:
+        wins += row.wins
+        draws += row.draws
+        losses += row.losses
+        first_return_sum += row.first_return_sum
+        second_return_sum += row.second_return_sum
+    return PairRecord(
+        wins=wins,
+        draws=draws,
+        losses=losses,
+        return_sum=first_return_sum,
+        opponent_return_sum=second_return_sum,
+    )

@@ -10,10 +10,15 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from arena.types import Digest, Entrant, PlayerId, is_bot
 from populations.league.league import League
 from populations.storage.tables import Tables
 from populations.types import GhostRow, PolicyRow, RatingsRow
+
+FloatArray = npt.NDArray[np.float64]
 
 Z95 = 1.959963984540054
 
@@ -49,34 +54,50 @@ class Standing:
     key: str | None
 
 
-@dataclass(frozen=True, slots=True)
 class Ratings:
-    """A population's ratings, by entrant."""
+    """A population's ratings, by entrant. Immutable.
 
-    row: RatingsRow | None
+    Attributes:
+        row: The last fit; None before the first.
+        spread: Elo, in the order of the row's entrants (see `populations.ratings.bradley_terry`);
+            None where it is not known, as in what is read from a journal. float64 [N, K].
+    """
+
+    __slots__ = ("_positions", "row", "spread")
+
+    def __init__(self, row: RatingsRow | None, spread: FloatArray | None = None) -> None:
+        self.row = row
+        self.spread = spread
+        entrants = row.entrants if row is not None else ()
+        self._positions = {entrant: i for i, entrant in enumerate(entrants)}
 
     def index(self, entrant: str | None) -> int | None:
         """Where an entrant is, if it is rated."""
-        if self.row is None or entrant is None or entrant not in self.row.entrants:
-            return None
-        return self.row.entrants.index(Entrant(entrant))
+        return None if entrant is None else self._positions.get(Entrant(entrant))
 
     def interval(self, entrant: str | None) -> tuple[float, float, float] | None:
         """Rating and the ends of its 95% interval, in Elo; None if unrated."""
         i = self.index(entrant)
         if i is None or self.row is None:
             return None
-        half = Z95 * math.sqrt(max(self.row.covariance[i * len(self.row.entrants) + i], 0.0))
+        half = Z95 * self.row.deviations[i]
         return self.row.ratings[i], self.row.ratings[i] - half, self.row.ratings[i] + half
 
     def difference(self, first: str, second: str) -> tuple[float, float] | None:
-        """Mean and standard deviation of how much better ``first`` is; None if unrated."""
+        """Mean and standard deviation of how much better ``first`` is; None if unrated.
+
+        Without a spread errors count as independent, which makes nearly all differences look less
+        sure than they are.
+        """
         i, j = self.index(first), self.index(second)
         if i is None or j is None or self.row is None:
             return None
-        n, covariance = len(self.row.entrants), self.row.covariance
-        variance = covariance[i * n + i] + covariance[j * n + j] - 2.0 * covariance[i * n + j]
-        return self.row.ratings[i] - self.row.ratings[j], math.sqrt(max(variance, 0.0))
+        mean = self.row.ratings[i] - self.row.ratings[j]
+        if i == j:
+            return mean, 0.0
+        if self.spread is None:
+            return mean, math.hypot(self.row.deviations[i], self.row.deviations[j])
+        return mean, float(np.linalg.norm(self.spread[i] - self.spread[j]))
 
 
 def standings(tables: Tables, league: League) -> dict[str, list[Standing]]:
@@ -149,7 +170,7 @@ def _ghost_standing(tables: Tables, league: League, ratings: Ratings, row: Ghost
     return Standing(
         player=row.player,
         kind="ghost",
-        role="main",
+        role=row.role,
         generation=row.generation,
         agent_steps=row.agent_steps,
         evaluated_agent_steps=row.agent_steps,

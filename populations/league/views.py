@@ -7,10 +7,11 @@ Inspection never talks to the controller: it reads the journal through a read-on
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from arena.types import Digest, is_bot
+from populations.league.cells import payoff_cells
 from populations.league.league import League
 from populations.league.standings import Standing, champion, standings
 from populations.run_file import RUN_FILE, RunFile, learner_setup
@@ -44,7 +45,7 @@ class Inspection:
         """
         run_file = RunFile.load(run_dir / RUN_FILE)
         reader = JournalReader(run_dir / JOURNAL)
-        tables = reader.load()
+        tables = reader.load(pairs=False)
         setup = learner_setup(run_file, root=run_dir)
         half_life = run_file.config.payoffs.half_life_matches
         league = League.fold(tables, seats=setup.seats, half_life_matches=half_life)
@@ -68,50 +69,52 @@ def standings_view(run: Inspection, population: str | None) -> Document:
             name: [_standing_json(line) for line in lines]
             for name, lines in run.standings(population).items()
         },
+        "cyclicity": {**cyclicity(run, population)},
     }
 
 
+def cyclicity(run: Inspection, population: str | None = None) -> dict[str, float | None]:
+    """By population, the share of results that no rating can express; None before a fit."""
+    ratings = run.tables.ratings
+    return {
+        name: ratings[name].cyclicity if name in ratings else None
+        for name in dict.fromkeys(seat.population for seat in run.league.seats)
+        if population in (None, name)
+    }
+
+
+_STANDING_KEYS = [field.name for field in fields(Standing) if field.name != "key"]
+
+
 def _standing_json(line: Standing) -> Document:
-    document: Document = asdict(line)
-    del document["key"]
-    return document
+    return {name: getattr(line, name) for name in _STANDING_KEYS}
 
 
-def payoff_view(run: Inspection, population: str | None) -> Document:
-    """Scores between the players of the standings, from evaluation matches, over all seats."""
-    totals: dict[tuple[str, str, str, str], list[float]] = {}
-    for ((own, first), (other, second), _), (wins, draws, losses) in run.league.results.items():
-        matches = wins + draws + losses
-        score = wins + draws / 2
-        for key, gained in (
-            ((own, first, other, second), score),
-            ((other, second, own, first), matches - score),
-        ):
-            cell = totals.setdefault(key, [0.0, 0.0])
-            cell[0] += gained
-            cell[1] += matches
+def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = False) -> Document:
+    """Results between the players of the standings, from evaluation matches.
+
+    Args:
+        run: What to read.
+        population: Only cells of its players; None: all.
+        by_seats: A cell for each pair of seats, instead of one over all seats.
+    """
     names: dict[tuple[str, str], str] = {
         (name, line.weights or line.player): line.player
         for name, lines in run.standings().items()
         for line in reversed(lines)
     }
-    cells: list[Json] = [
-        {
-            "population": own,
-            "player": names[(own, first)],
-            "opponent_population": other,
-            "opponent": names[(other, second)],
-            "matches": int(matches),
-            "score": gained / matches,
-        }
-        for (own, first, other, second), (gained, matches) in sorted(totals.items())
-        if (own, first) in names and (other, second) in names and population in (None, own)
-    ]
-    return {"run": run.tables.run.run, "payoff": cells}
+    cells = payoff_cells(
+        run.reader.pairs(kind="evaluate"),
+        seats=run.league.seats,
+        names=names,
+        by_seats=by_seats,
+    )
+    shown: list[Json] = [cell for cell in cells if population in (None, cell["population"])]
+    return {"run": run.tables.run.run, "payoff": shown}
 
 
 def lineage_view(run: Inspection, population: str | None) -> Document:
-    """Where each policy's weights come from: exploits, and the chain of generations."""
+    """Where each policy's weights come from: copies, and every generation of every policy."""
     policies: list[Json] = [
         {
             "policy": row.policy,
@@ -123,8 +126,22 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
         for row in run.tables.policies.values()
         if population in (None, row.population)
     ]
-    exploits = _events(run, population, kinds=("exploited",))
-    return {"run": run.tables.run.run, "policies": policies, "exploits": exploits}
+    return {
+        "run": run.tables.run.run,
+        "policies": policies,
+        "generations": _generations(run, population),
+        "exploits": _events(run, population, kinds=("exploited",)),
+        "immigrants": _events(run, population, kinds=("immigrated",)),
+    }
+
+
+def _generations(run: Inspection, population: str | None) -> list[Json]:
+    """In order of beginning; ``parent`` is whose weights they are: policy and generation."""
+    return [
+        asdict(row)
+        for row in run.tables.generations.values()
+        if population in (None, row.population)
+    ]
 
 
 def hyperparameters_view(run: Inspection, population: str | None) -> Document:
@@ -134,10 +151,14 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
         for row in run.tables.policies.values()
         if population in (None, row.population)
     }
-    kinds = ("policy_created", "exploited", "explored", "learning_rate_halved")
+    kinds = (
+        *("policy_created", "exploited", "explored", "immigrated", "replayed"),
+        "learning_rate_halved",
+    )
     return {
         "run": run.tables.run.run,
         "policies": now,
+        "generations": _generations(run, population),
         "changes": _events(run, population, kinds=kinds),
     }
 
@@ -159,7 +180,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
             "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
             "mean_length": row.tally.length_sum / row.tally.matches,
         }
-        for row in run.tables.tallies
+        for row in run.reader.all_tallies()
         if population is None or population in {seat.population for seat in seats}
     ]
     return {"run": run.tables.run.run, "tallies": rows}

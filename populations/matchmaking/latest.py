@@ -1,67 +1,28 @@
-"""Self-play: everyone plays the latest, nobody meets a ghost.
-
-Also how the other rules split an assignment between the latest and their ghosts.
-"""
+"""Self-play: everyone plays the latest, nobody meets a ghost."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from populations.core import Candidate, OpponentRequest, Opponents
+from populations.core import OpponentRequest, Opponents
+from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestMatchmaker:
     """Mirror self-play; against another population, latest checkpoints drawn uniformly."""
 
-    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
+    def distribution(self, request: OpponentRequest, *, rng: np.random.Generator) -> Distribution:
         """Only the latest, whatever ghosts there are."""
-        return combine(request, num_latest=request.num_opponents, ghosts=(), rng=rng)
+        del rng
+        ghosts = np.zeros(len(request.ghosts))
+        if not request.is_own_population and not len(request.latest) and len(ghosts):
+            # Nobody of the other population is active: its ghosts stand in.
+            ghosts = np.full(len(ghosts), 1.0 / len(ghosts))
+        return with_latest(request, ghosts=ghosts, latest_ratio=1.0)
 
-
-def draw_num_latest(
-    request: OpponentRequest, *, latest_ratio: float, rng: np.random.Generator
-) -> int:
-    """How many of the opponents are the latest.
-
-    The whole part of ``latest_ratio * num_opponents`` is certain and one draw decides about the
-    rest, so the share is exact on average and hardly varies. All, if there are no ghosts.
-
-    Raises:
-        ValueError: If ``latest_ratio`` leaves [0, 1] or ``num_opponents`` is below 1.
-    """
-    if not 0.0 <= latest_ratio <= 1.0:
-        raise ValueError(f"latest_ratio must be in [0, 1], got {latest_ratio!r}")
-    if request.num_opponents < 1:
-        raise ValueError(f"num_opponents must be at least 1, got {request.num_opponents!r}")
-    if not request.ghosts:
-        return request.num_opponents
-    # Rounded, because 0.1 * 30 is a bit more than 3.
-    share = round(latest_ratio * request.num_opponents, 9)
-    whole = math.floor(share)
-    return whole + int(rng.random() < share - whole)
-
-
-def combine(
-    request: OpponentRequest,
-    *,
-    num_latest: int,
-    ghosts: Sequence[Candidate],
-    rng: np.random.Generator,
-) -> Opponents:
-    """Put drawn ghosts and the latest together.
-
-    Raises:
-        ValueError: If no one is left to be drawn.
-    """
-    if num_latest + len(ghosts) < 1:
-        raise ValueError(f"num_opponents must be at least 1, got {request.num_opponents!r}")
-    if not request.latest:
-        return Opponents(num_mirrors=num_latest, players=tuple(ghosts))
-    drawn = rng.integers(len(request.latest), size=num_latest)
-    latest = tuple(request.latest[int(index)] for index in drawn)
-    return Opponents(num_mirrors=0, players=(*latest, *ghosts))
+    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
+        """The latest alone."""
+        return draw_opponents(request, self.distribution(request, rng=rng), rng=rng)

@@ -2,40 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
+
+from arena.errors import ConfigError
+from arena.resolve import resolve
 from populations.core import Matchmaker
+from populations.matchmaking.alphastar import AlphastarMatchmaker
+from populations.matchmaking.delta_uniform import DeltaUniformRule
+from populations.matchmaking.drawing import Rule, RuleMatchmaker
 from populations.matchmaking.latest import LatestMatchmaker
-from populations.matchmaking.pfsp import PfspMatchmaker, Weighting
-from populations.matchmaking.uniform import UniformMatchmaker
-from populations.matchmaking.window import WindowMatchmaker
+from populations.matchmaking.pfsp import PfspRule
+from populations.matchmaking.psro import PsroRule
+from populations.matchmaking.quality import QualityRule
+from populations.matchmaking.rating_proximate import RatingProximateRule
+from populations.matchmaking.uniform import UniformRule
+from populations.matchmaking.window import WindowRule
 
-KINDS = ("latest", "uniform", "window", "pfsp")
+if TYPE_CHECKING:
+    from populations.sections import MatchmakingConfig
+
+RULES: Mapping[str, Callable[[MatchmakingConfig, int], Rule]] = {
+    "uniform": lambda config, window: UniformRule(),
+    "delta_uniform": lambda config, window: DeltaUniformRule(delta=config.delta),
+    "window": lambda config, window: WindowRule(window=window),
+    "pfsp": lambda config, window: PfspRule(
+        weighting=config.weighting,
+        posterior=config.posterior,
+        left_threshold=config.left_threshold,
+    ),
+    "quality": lambda config, window: QualityRule(),
+    "rating_proximate": lambda config, window: RatingProximateRule(
+        rating_width=config.rating_width
+    ),
+    "psro": lambda config, window: PsroRule(
+        meta_solver=config.meta_solver, max_players=config.psro_players
+    ),
+}
+"""Of a ``matchmaking`` section and ``ghosts.window``."""
+
+KINDS = ("latest", *RULES, "alphastar")
 
 
-def make_matchmaker(
-    kind: str,
-    *,
-    weighting: Weighting = "squared",
-    latest_ratio: float = 0.5,
-    window: int = 32,
-) -> Matchmaker:
-    """Make the matchmaker of a run.
+def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
+    """Make the matchmaker of a run; `outsiders` have their share before it is asked.
 
     Args:
-        kind: One of ``KINDS``.
-        weighting: Of ``pfsp``.
-        latest_ratio: Share of opponents that are the latest; all of them for ``latest``.
+        config: The section ``matchmaking``.
         window: How many of the newest ghosts ``window`` draws from.
+        launch_directory: Where ``package`` of a user's own is looked for first.
 
     Raises:
-        ValueError: If there is no such kind.
+        ConfigError: If a user's own cannot be imported, made or used.
     """
-    match kind:
-        case "latest":
-            return LatestMatchmaker()
-        case "uniform":
-            return UniformMatchmaker(latest_ratio=latest_ratio)
-        case "window":
-            return WindowMatchmaker(latest_ratio=latest_ratio, window=window)
-        case "pfsp":
-            return PfspMatchmaker(latest_ratio=latest_ratio, weighting=weighting)
-    raise ValueError(f"matchmaking.kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    if config.kind == "latest":
+        return LatestMatchmaker()
+    if config.kind == "alphastar":
+        return AlphastarMatchmaker(constants=config.constants)
+    if config.kind in RULES:
+        rule = RULES[config.kind](config, window)
+        return RuleMatchmaker(rule=rule, latest_ratio=config.latest_ratio)
+    return _own(config.kind, options=config.options, launch_directory=launch_directory)
+
+
+def _own(reference: str, *, options: Mapping[str, object], launch_directory: str) -> Matchmaker:
+    """A user's own matchmaker: ``package.module:Class``, called with the options."""
+    try:
+        made = resolve(reference, launch_directory=launch_directory)
+    except ConfigError as error:
+        raise ConfigError(f"matchmaking.kind: {error}") from error
+    if not callable(made):
+        raise ConfigError(f"matchmaking.kind: {reference} must be a class, got {made!r}")
+    try:
+        matchmaker = made(**options)
+    except Exception as error:
+        # It is the user's code, and the user who can mend it.
+        raise ConfigError(
+            f"matchmaking.kind: {reference} called with matchmaking.options {dict(options)!r} "
+            f"raised {type(error).__name__}: {error}"
+        ) from error
+    if not callable(getattr(matchmaker, "draw", None)):
+        raise ConfigError(
+            f"matchmaking.kind: {reference} must be a populations.core.Matchmaker, with a method "
+            f"draw(request, *, rng), got {matchmaker!r}"
+        )
+    return cast(Matchmaker, matchmaker)

@@ -1,72 +1,72 @@
 """Prioritized fictitious self-play (PFSP): play more often against whom you fail to beat.
 
-Source: Vinyals et al., "Grandmaster level in StarCraft II using multi-agent reinforcement learning"
-(Nature, 2019), section "Multi-agent learning".
+Sources: Vinyals et al., "Grandmaster level in StarCraft II using multi-agent reinforcement
+learning" (Nature, 2019), section "Multi-agent learning"; ``variance_left_rectified``: Han et al.,
+"TStarBot-X" (2020) and its league, TLeague.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from populations.core import OpponentRequest, Opponents
-from populations.matchmaking.latest import combine, draw_num_latest
+from populations.core import OpponentRequest
+from populations.matchmaking.candidates import FloatArray
+from populations.matchmaking.drawing import normalized
 
-FloatArray = npt.NDArray[np.float64]
-Weighting = Literal["variance", "linear", "linear_capped", "squared"]
+Weighting = Literal["squared", "linear", "linear_capped", "variance", "variance_left_rectified"]
+Posterior = Literal["mean", "thompson"]
 
-MIN_TOTAL = 1e-10
-"""Weights that sum to less say nothing."""
+LEFT_THRESHOLD = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PfspMatchmaker:
+class PfspRule:
     """Ghosts by how hard they are for the trainee, as far as its generation has met them.
 
     Attributes:
-        latest_ratio: Share of opponents that are the latest instead.
         weighting: How strongly hard opponents are preferred.
+        posterior: What a win rate is: the ``mean`` of Beta(wins + 1/2, losses + 1/2), or one draw
+            from it (``thompson``), which explores those who were hardly met.
+        left_threshold: Of ``variance_left_rectified``.
     """
 
-    latest_ratio: float
-    weighting: Weighting
+    weighting: Weighting = "squared"
+    posterior: Posterior = "mean"
+    left_threshold: float = LEFT_THRESHOLD
 
-    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """The latest and ghosts with PFSP's probabilities."""
-        num_latest = draw_num_latest(request, latest_ratio=self.latest_ratio, rng=rng)
-        num_ghosts = request.num_opponents - num_latest
-        if num_ghosts == 0:
-            return combine(request, num_latest=num_latest, ghosts=(), rng=rng)
-        win_rates = np.array(
-            [request.win_rate(request.entrant, ghost.entrant) for ghost in request.ghosts]
-        )
-        probabilities = pfsp_probabilities(win_rates, weighting=self.weighting)
-        drawn = rng.choice(len(request.ghosts), size=num_ghosts, p=probabilities)
-        ghosts = [request.ghosts[int(index)] for index in drawn]
-        return combine(request, num_latest=num_latest, ghosts=ghosts, rng=rng)
+    def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
+        """PFSP's weights. float64 [N]."""
+        if self.posterior == "thompson":
+            win_rates = draw_win_rates(*request.record(request.ghosts), rng=rng)
+        else:
+            win_rates = request.win_rates(request.ghosts)
+        return pfsp_weights(win_rates, weighting=self.weighting, left_threshold=self.left_threshold)
 
 
-def pfsp_probabilities(win_rates: FloatArray, *, weighting: Weighting) -> FloatArray:
-    """Turn win rates into the probability of meeting each opponent.
+def pfsp_weights(
+    win_rates: FloatArray, *, weighting: Weighting, left_threshold: float = LEFT_THRESHOLD
+) -> FloatArray:
+    """Turn win rates into weights.
 
     Args:
-        win_rates: Smoothed win rate of the trainee against each candidate, in [0, 1]. Shape [N],
-            N >= 1.
+        win_rates: Smoothed win rate of the trainee against each candidate, in [0, 1]. Shape [N].
         weighting: How strongly hard opponents are preferred.
+        left_threshold: Below it ``variance_left_rectified`` falls no further, so that hopeless
+            opponents keep some weight.
 
     Returns:
-        Probabilities that sum to one. Shape [N]. Uniform if every weight is zero, which happens
-        under ``linear`` when the trainee beats everyone.
+        At least 0; all 0 under ``linear`` when the trainee beats everyone. Shape [N].
 
     Raises:
-        ValueError: If ``win_rates`` is empty or leaves [0, 1], or the weighting is unknown.
+        ValueError: If ``win_rates`` leaves [0, 1], or the weighting is unknown.
     """
     # not (...).all() also refuses NaN
-    if win_rates.size == 0 or not ((win_rates >= 0.0) & (win_rates <= 1.0)).all():
-        raise ValueError(f"win_rates must be one or more numbers in [0, 1], got {win_rates!r}")
+    if not ((win_rates >= 0.0) & (win_rates <= 1.0)).all():
+        raise ValueError(f"win_rates must be in [0, 1], got {win_rates!r}")
     losing = 1.0 - win_rates
     match weighting:
         case "squared":
@@ -77,11 +77,27 @@ def pfsp_probabilities(win_rates: FloatArray, *, weighting: Weighting) -> FloatA
             weights = np.minimum(0.5, losing)
         case "variance":
             weights = win_rates * losing
+        case "variance_left_rectified":
+            rectified = np.maximum(win_rates, left_threshold)
+            weights = rectified * (1.0 - rectified)
         case _:
             raise ValueError(
-                f"weighting must be variance, linear, linear_capped or squared, got {weighting!r}"
+                f"weighting must be one of {', '.join(get_args(Weighting))}, got {weighting!r}"
             )
-    total = float(weights.sum())
-    if total < MIN_TOTAL:
-        return np.full(win_rates.shape, 1.0 / win_rates.size)
-    return np.asarray(weights / total)
+    return np.asarray(weights, dtype=np.float64)
+
+
+def pfsp_probabilities(
+    win_rates: FloatArray, *, weighting: Weighting, left_threshold: float = LEFT_THRESHOLD
+) -> FloatArray:
+    """`pfsp_weights` that sum to one; uniform where every weight is zero. Shape [N]."""
+    return normalized(pfsp_weights(win_rates, weighting=weighting, left_threshold=left_threshold))
+
+
+def draw_win_rates(wins: FloatArray, losses: FloatArray, *, rng: np.random.Generator) -> FloatArray:
+    """Draw from Beta(wins + 1/2, losses + 1/2). Shapes [N], in [0, 1]."""
+    # Nearly all were never met: Beta(1/2, 1/2) is the arcsine distribution, which is cheap.
+    drawn = np.sin(0.5 * math.pi * rng.random(len(wins))) ** 2
+    met = np.flatnonzero(wins + losses)
+    drawn[met] = rng.beta(wins[met] + 0.5, losses[met] + 0.5)
+    return drawn

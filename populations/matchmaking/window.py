@@ -9,30 +9,43 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from populations.core import OpponentRequest, Opponents
-from populations.matchmaking.latest import combine, draw_num_latest
-from populations.matchmaking.uniform import draw_uniformly
+from populations.core import OpponentRequest
+from populations.matchmaking.candidates import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowMatchmaker:
+class WindowRule:
     """Older ghosts are out of reach, so what they knew may be forgotten.
 
     Attributes:
-        latest_ratio: Share of opponents that are the latest instead.
         window: How many of the newest ghosts are drawn from, by agent steps.
     """
 
-    latest_ratio: float
     window: int
 
-    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """The latest and ghosts out of the window."""
+    def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
+        """1 in the window, 0 outside. float64 [N]."""
+        del rng
         if self.window < 1:
             raise ValueError(f"window must be at least 1, got {self.window!r}")
-        num_latest = draw_num_latest(request, latest_ratio=self.latest_ratio, rng=rng)
-        newest = sorted(request.ghosts, key=lambda ghost: (ghost.agent_steps, ghost.player))
-        ghosts = draw_uniformly(
-            newest[-self.window :], num_draws=request.num_opponents - num_latest, rng=rng
-        )
-        return combine(request, num_latest=num_latest, ghosts=ghosts, rng=rng)
+        weights = np.zeros(len(request.ghosts))
+        weights[newest(request.ghosts.agent_steps, num=self.window)] = 1.0
+        return weights
+
+
+def newest(agent_steps: IntArray, *, num: int) -> IntArray:
+    """Positions of those with most agent steps; of equals, of those that came later.
+
+    Args:
+        agent_steps: In order of coming. int64 [N].
+        num: How many.
+
+    Returns:
+        Ascending. int64 [min(num, N)].
+    """
+    if num >= len(agent_steps):
+        return np.arange(len(agent_steps))
+    oldest = np.partition(agent_steps, len(agent_steps) - num)[-num:].min()
+    above = np.flatnonzero(agent_steps > oldest)
+    ties = np.flatnonzero(agent_steps == oldest)
+    return np.sort(np.concatenate([above, ties[len(ties) - (num - len(above)) :]]))

@@ -7,15 +7,15 @@ and resample. Bounds hold for ever, however many steps follow one another.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from populations.core import Exploration, Explore, SearchSpace
+from populations.core import Exploration, SearchSpace
 from populations.pbt.search_space import Choices, Dimension, parse_search_space
+from populations.types import GenerationRow
 
-KINDS = ("perturb", "resample", "none")
 PERTURB_FACTORS = (0.8, 1.2)
 RESAMPLE_PROBABILITY = 0.25
 
@@ -28,31 +28,58 @@ class Perturb:
         factors: One of them, drawn uniformly, multiplies the value (1 - x with ``complement``);
             choices move to a neighbour, integers by at least 1.
         resample_probability: How often a value is drawn from its range instead.
+        mutation_probability: How often a hyperparameter moves at all; the others stay as they are,
+            even where they began outside of their bounds.
+        reset_probability: How often one goes back to its start value, which is that of the
+            population's first generation, fitted into the bounds.
     """
 
     factors: tuple[float, ...] = PERTURB_FACTORS
     resample_probability: float = RESAMPLE_PROBABILITY
+    mutation_probability: float = 1.0
+    reset_probability: float = 0.0
 
     def explore(
         self,
         hyperparameters: Mapping[str, float],
         search_space: SearchSpace,
         *,
+        history: Sequence[GenerationRow] = (),
+        agent_steps: int = 0,
         rng: np.random.Generator,
     ) -> Exploration:
         """Perturb; what has no value yet is drawn from its range."""
+        del agent_steps
+        start = history[0].hyperparameters if history else {}
         new, moves = dict(hyperparameters), dict[str, str]()
         for name, dimension in parse_search_space(search_space, start=hyperparameters).items():
-            # Two draws in any case, so that hyperparameters do not shift each other's randomness.
-            is_anew = bool(rng.random() < self.resample_probability)
-            factor = self.factors[int(rng.integers(len(self.factors)))]
-            old = hyperparameters.get(name, math.nan)
-            if is_anew or not math.isfinite(old):
-                new[name], moves[name] = dimension.sample(rng), "resampled"
-            else:
-                new[name] = dimension.perturb(old, factor=factor, rng=rng)
-                moves[name] = _move(dimension, old=old, new=new[name], factor=factor)
+            new[name], moves[name] = self._move(
+                dimension,
+                old=hyperparameters.get(name, math.nan),
+                start=start.get(name, math.nan),
+                rng=rng,
+            )
         return Exploration(old=dict(hyperparameters), new=new, moves=moves)
+
+    def _move(
+        self, dimension: Dimension, *, old: float, start: float, rng: np.random.Generator
+    ) -> tuple[float, str]:
+        # As many draws in any case, so that hyperparameters do not shift each other's randomness.
+        is_anew = bool(rng.random() < self.resample_probability)
+        factor = self.factors[int(rng.integers(len(self.factors)))]
+        is_kept = self.mutation_probability < 1.0 and rng.random() >= self.mutation_probability
+        is_reset = self.reset_probability > 0.0 and rng.random() < self.reset_probability
+        if not math.isfinite(old):
+            return dimension.sample(rng), "resampled"
+        if is_kept:
+            return old, "kept"
+        if is_reset and math.isfinite(start):
+            new = dimension.fit(start)
+            return new, "kept" if new == old else "reset"
+        if is_anew:
+            return dimension.sample(rng), "resampled"
+        new = dimension.perturb(old, factor=factor, rng=rng)
+        return new, _move(dimension, old=old, new=new, factor=factor)
 
 
 def _move(dimension: Dimension, *, old: float, new: float, factor: float) -> str:
@@ -74,9 +101,12 @@ class Resample:
         hyperparameters: Mapping[str, float],
         search_space: SearchSpace,
         *,
+        history: Sequence[GenerationRow] = (),
+        agent_steps: int = 0,
         rng: np.random.Generator,
     ) -> Exploration:
         """Draw all of them anew."""
+        del history, agent_steps
         dimensions = parse_search_space(search_space, start=hyperparameters)
         drawn = {name: dimension.sample(rng) for name, dimension in dimensions.items()}
         return Exploration(
@@ -95,41 +125,17 @@ class NoExplore:
         hyperparameters: Mapping[str, float],
         search_space: SearchSpace,
         *,
+        history: Sequence[GenerationRow] = (),
+        agent_steps: int = 0,
         rng: np.random.Generator,
     ) -> Exploration:
         """Change nothing."""
-        del rng
+        del history, agent_steps, rng
         return Exploration(
             old=dict(hyperparameters),
             new=dict(hyperparameters),
             moves=dict.fromkeys(search_space, "kept"),
         )
-
-
-def make_explore(
-    kind: str,
-    *,
-    perturb_factors: tuple[float, ...] = PERTURB_FACTORS,
-    resample_probability: float = RESAMPLE_PROBABILITY,
-) -> Explore:
-    """Make the exploration rule of a run.
-
-    Args:
-        kind: One of ``KINDS``.
-        perturb_factors: Of ``perturb``.
-        resample_probability: Of ``perturb``.
-
-    Raises:
-        ValueError: If there is no such kind.
-    """
-    match kind:
-        case "perturb":
-            return Perturb(factors=perturb_factors, resample_probability=resample_probability)
-        case "resample":
-            return Resample()
-        case "none":
-            return NoExplore()
-    raise ValueError(f"pbt.explore must be one of {', '.join(KINDS)}, got {kind!r}")
 
 
 def initial_hyperparameters(

@@ -51,6 +51,18 @@ class Choices:
         index = self.choices.index(value) + step
         return self.choices[min(max(index, 0), len(self.choices) - 1)]
 
+    def fit(self, value: float) -> float:
+        """The nearest choice, the first of two equally near."""
+        return min(self.choices, key=lambda choice: abs(choice - value))
+
+    def to_unit(self, value: float) -> float:
+        """Where the nearest choice is among the choices, from 0 (first) to 1 (last)."""
+        return self.choices.index(self.fit(value)) / max(len(self.choices) - 1, 1)
+
+    def from_unit(self, position: float) -> float:
+        """The choice nearest to a position in [0, 1]."""
+        return self.choices[round(min(max(position, 0.0), 1.0) * (len(self.choices) - 1))]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
@@ -106,6 +118,33 @@ class Range:
         if self.step is not None:
             value = _grid_point(self.low, self.step, round((value - self.low) / self.step))
         return round(value) if self.integral else float(value)
+
+    def to_unit(self, value: float) -> float:
+        """Where the nearest value is between the bounds, from 0 to 1, on the scale of sampling.
+
+        With ``complement`` 0 is the end at which 1 - x is smallest.
+        """
+        low, high = self._scaled_bounds()
+        position = self._scale(self._turn(self.fit(value)))
+        return min(max((position - low) / (high - low), 0.0), 1.0) if high > low else 0.0
+
+    def from_unit(self, position: float) -> float:
+        """The value nearest to a position in [0, 1]."""
+        low, high = self._scaled_bounds()
+        scaled = low + (high - low) * min(max(position, 0.0), 1.0)
+        return self.fit(self._turn(math.exp(scaled) if self.log else scaled))
+
+    @property
+    def complement_bounds(self) -> tuple[float, float]:
+        """Bounds of 1 - x, in decimal: 0.1 where ``high`` is 0.9."""
+        return float(1 - _exact(self.high)), float(1 - _exact(self.low))
+
+    def _scaled_bounds(self) -> tuple[float, float]:
+        ends = self._scale(self._turn(self.low)), self._scale(self._turn(self.high))
+        return min(ends), max(ends)
+
+    def _scale(self, value: float) -> float:
+        return math.log(value) if self.log else value
 
     def _turn(self, value: float) -> float:
         return 1.0 - value if self.complement else value
@@ -204,7 +243,7 @@ def _optuna_distribution(dimension: Dimension) -> BaseDistribution:
             int(low), int(high), log=dimension.log, step=int(dimension.step or 1)
         )
     if dimension.complement:
-        low, high = float(1 - _exact(high)), float(1 - _exact(low))
+        low, high = dimension.complement_bounds
     return FloatDistribution(low, high, log=dimension.log, step=dimension.step)
 
 

@@ -12,6 +12,9 @@ Sources: Bradley and Terry, "Rank analysis of incomplete block designs" (Biometr
 Davidson, "On extending the Bradley-Terry model to accommodate ties in paired comparison
 experiments" (Journal of the American Statistical Association, 1970).
 
+Few entrants are fitted exactly; many (over `populations.ratings.newton.MAX_EXACT` parameters) by
+sparse matrices, with a spread from samples.
+
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
 one advantage per pair of seats, then eta; M results.
 """
@@ -24,25 +27,17 @@ from dataclasses import dataclass
 from typing import Generic
 
 import numpy as np
-import numpy.typing as npt
 
 from populations.core import E, Result
-from populations.ratings.results import merge_results
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
+from populations.ratings.newton import MAX_EXACT, make_solver, maximize
+from populations.ratings.posterior import FloatArray, IntArray, Problem
+from populations.ratings.results import ResultColumns, merge_columns, result_columns
 
 ELO_PER_UNIT = 400.0 / math.log(10.0)
 """Elo points of one unit of theta."""
 
 Z95 = 1.959963984540054
 """Half the width of a 95% interval in standard deviations."""
-
-MAX_STEPS = 200
-MAX_HALVINGS = 60
-SETTLED = 1e-9
-"""The step that would gain less in log-likelihood than this is the last one of Newton's method: the
-error after it is of the order of its square."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,17 +47,28 @@ class Fit(Generic[E]):
     Attributes:
         entrants: Everyone rated, in an order that does not depend on that of the results.
         ratings: Elo. float64 [N].
-        covariance: Of the ratings, in Elo squared (Laplace's approximation); rows and columns of
-            anchors are 0. float64 [N, N].
+        spread: Elo: the ratings' covariance (Laplace's approximation) is spread @ spread.T, so a
+            rating's standard deviation is the length of its row, and a difference's that of the
+            difference of two rows. Rows of anchors are 0. float64 [N, K].
         advantages: By pair of seats, lower first: Elo that the first seat is worth.
         draw_log_odds: eta: log of the odds of a draw against a win between equals.
     """
 
     entrants: tuple[E, ...]
     ratings: FloatArray
-    covariance: FloatArray
+    spread: FloatArray
     advantages: Mapping[tuple[int, int], float]
     draw_log_odds: float
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Of the ratings, in Elo squared. float64 [N, N]: for few entrants."""
+        return self.spread @ self.spread.T
+
+    @property
+    def deviations(self) -> FloatArray:
+        """Standard deviations of the ratings, in Elo. float64 [N]."""
+        return np.asarray(np.linalg.norm(self.spread, axis=1), dtype=np.float64)
 
     def index(self, entrant: E) -> int:
         """Position of an entrant.
@@ -78,8 +84,7 @@ class Fit(Generic[E]):
 
     def deviation(self, entrant: E) -> float:
         """Standard deviation of the rating, in Elo."""
-        index = self.index(entrant)
-        return math.sqrt(max(float(self.covariance[index, index]), 0.0))
+        return float(np.linalg.norm(self.spread[self.index(entrant)]))
 
     def interval(self, entrant: E) -> tuple[float, float]:
         """Ends of the 95% interval, in Elo."""
@@ -89,9 +94,8 @@ class Fit(Generic[E]):
     def difference(self, first: E, second: E) -> tuple[float, float]:
         """Mean and standard deviation of how much better ``first`` is, in Elo."""
         i, j = self.index(first), self.index(second)
-        c = self.covariance
-        variance = float(c[i, i] + c[j, j] - 2.0 * c[i, j])
-        return float(self.ratings[i] - self.ratings[j]), math.sqrt(max(variance, 0.0))
+        deviation = float(np.linalg.norm(self.spread[i] - self.spread[j]))
+        return float(self.ratings[i] - self.ratings[j]), deviation
 
     def probability_better(self, first: E, second: E) -> float:
         """Probability that ``first`` is the stronger one."""
@@ -114,12 +118,14 @@ class BradleyTerry:
         child_deviation: Elo, around its parent, of an entrant with one.
         advantage_deviation: Elo, around 0, of each advantage; weaker than one match.
         draw_deviation: Around 0, of eta; wide, because where nobody ever drew it goes far below 0.
+        max_exact: Parameters up to which the fit is exact.
     """
 
     root_deviation: float = 1000.0
     child_deviation: float = 200.0
     advantage_deviation: float = 400.0
     draw_deviation: float = 10.0
+    max_exact: int = MAX_EXACT
 
     def fit(
         self,
@@ -138,170 +144,124 @@ class BradleyTerry:
             ValueError: If counts are negative or not finite, an entrant plays itself, or parents
                 go round in a circle.
         """
-        merged = merge_results(results)
+        posterior = self.posterior(results, entrants=entrants, parents=parents, anchors=anchors)
+        solver = make_solver(posterior.problem, max_exact=self.max_exact)
+        parameters = maximize(posterior.problem, solver)
+        return posterior.fit(parameters, solver.spread())
+
+    def posterior(
+        self,
+        results: Iterable[Result[E]],
+        *,
+        entrants: Iterable[E] = (),
+        parents: Mapping[E, E] | None = None,
+        anchors: Collection[E] = (),
+    ) -> Posterior[E]:
+        """What `fit` maximizes."""
+        columns = result_columns(results)
         lineage = dict(parents or {})
         _check_lineage(lineage)
-        names = {r.first: None for r in merged} | {r.second: None for r in merged}
-        names |= dict.fromkeys((*entrants, *lineage, *lineage.values(), *anchors))
+        names = dict.fromkeys((*columns.entrants, *entrants, *lineage, *lineage.values(), *anchors))
+        # repr, because entrants need not be comparable; it is the same in every process.
         ordered = tuple(sorted(names, key=repr))
-        problem = _make_problem(self, merged, entrants=ordered, parents=lineage, anchors=anchors)
-        parameters, covariance = _maximize(problem)
-        return _read_off(
-            problem, parameters, covariance, entrants=ordered, is_anchored=bool(anchors)
-        )
+        merged = merge_columns(columns, entrants=ordered)
+        return _make_posterior(self, merged, parents=lineage, anchors=frozenset(anchors))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Problem:
-    """The posterior as arrays. An index of -1 stands for an anchor: the constant 0.
+class Posterior(Generic[E]):
+    """A problem, and what its parameters stand for.
 
-    ``precision`` [P, P] and zero means are the priors, in units of theta. ``design`` [M, 3] holds
-    the parameter indices of i, j and g_ab; ``counts`` [M, 3] wins, draws and losses.
+    Attributes:
+        problem: Arrays only.
+        entrants: All, sorted.
+        free: Positions of those that are no anchors. int64 [F].
+        seats: Pairs that have an advantage.
     """
 
+    problem: Problem
+    entrants: tuple[E, ...]
     free: IntArray
     seats: tuple[tuple[int, int], ...]
-    design: IntArray
-    counts: FloatArray
-    precision: FloatArray
+
+    def elo(self, values: FloatArray) -> FloatArray:
+        """Values [P, ...] of the parameters in Elo, of every entrant [N, ...].
+
+        Without anchors the mean over the entrants is 0.
+        """
+        rows = np.zeros((len(self.entrants), *values.shape[1:]))
+        rows[self.free] = ELO_PER_UNIT * values[: len(self.free)]
+        if 0 < len(self.free) == len(self.entrants):
+            rows -= rows.mean(axis=0)
+        return rows
+
+    def fit(self, parameters: FloatArray, spread: FloatArray) -> Fit[E]:
+        """What parameters [P] and their spread [P, K] say."""
+        return Fit(
+            entrants=self.entrants,
+            ratings=self.elo(parameters),
+            spread=self.elo(spread),
+            advantages={
+                pair: float(ELO_PER_UNIT * parameters[len(self.free) + k])
+                for k, pair in enumerate(self.seats)
+            },
+            draw_log_odds=float(parameters[-1]),
+        )
 
 
 def _check_lineage(parents: Mapping[E, E]) -> None:
     settled: set[E] = set()
     for child in parents:
-        line: list[E] = []
+        line: dict[E, None] = {}
         entrant = child
         while entrant in parents and entrant not in settled:
             if entrant in line:
                 raise ValueError(f"parents must not go round in a circle, {entrant!r} does")
-            line.append(entrant)
+            line[entrant] = None
             entrant = parents[entrant]
         settled.update(line)
 
 
-def _make_problem(
+def _make_posterior(
     model: BradleyTerry,
-    results: tuple[Result[E], ...],
+    results: ResultColumns[E],
     *,
-    entrants: tuple[E, ...],
     parents: Mapping[E, E],
     anchors: Collection[E],
-) -> _Problem:
-    free = [i for i, entrant in enumerate(entrants) if entrant not in anchors]
-    parameter = {entrants[i]: p for p, i in enumerate(free)}
+) -> Posterior[E]:
+    entrants = results.entrants
+    free = np.array([i for i, entrant in enumerate(entrants) if entrant not in anchors], np.int64)
     # Seats with equal numbers have no order, so neither can have an advantage over the other.
-    seats = tuple(sorted({r.seats for r in results if r.seats[0] != r.seats[1]}))
-    advantage = {pair: len(free) + k for k, pair in enumerate(seats)}
-    size = len(free) + len(seats) + 1
-    precision = np.zeros((size, size))
-    for entrant, p in parameter.items():
-        is_root = entrant not in parents
-        deviation = model.root_deviation if is_root else model.child_deviation
-        weight = (ELO_PER_UNIT / deviation) ** 2
-        precision[p, p] += weight
-        parent = -1 if is_root else parameter.get(parents[entrant], -1)
-        if parent >= 0:
-            precision[parent, parent] += weight
-            precision[p, parent] -= weight
-            precision[parent, p] -= weight
-    for p in advantage.values():
-        precision[p, p] = (ELO_PER_UNIT / model.advantage_deviation) ** 2
-    precision[-1, -1] = model.draw_deviation**-2.0
-    design = [
-        (parameter.get(r.first, -1), parameter.get(r.second, -1), advantage.get(r.seats, -1))
-        for r in results
-    ]
-    return _Problem(
-        free=np.array(free, dtype=np.int64),
-        seats=seats,
-        design=np.array(design, dtype=np.int64).reshape(-1, 3),
-        counts=np.array([(r.wins, r.draws, r.losses) for r in results]).reshape(-1, 3),
-        precision=precision,
+    num_seats = 1 + int(results.seats.max(initial=0))
+    codes, pair = np.unique(results.seats @ np.array([num_seats, 1]), return_inverse=True)
+    pairs = np.stack(np.divmod(codes, num_seats), axis=1)
+    has_order = pairs[:, 0] != pairs[:, 1]
+    num_advantages = int(has_order.sum())
+    size = len(free) + num_advantages + 1
+    parameter = np.full(len(entrants), size)
+    parameter[free] = np.arange(len(free))
+    advantage = np.full(len(pairs), size)
+    advantage[has_order] = len(free) + np.arange(num_advantages)
+
+    eta = np.full(len(results), size - 1)
+    rows = (parameter[results.first], parameter[results.second], advantage[pair], eta)
+    mean = np.full(size, size)
+    deviation = np.full(size, model.root_deviation)
+    position = {entrant: i for i, entrant in enumerate(entrants)}
+    for child, parent in parents.items():
+        p = parameter[position[child]]
+        if p < size:
+            mean[p] = parameter[position[parent]]
+            deviation[p] = model.child_deviation
+    deviation[len(free) : -1] = model.advantage_deviation
+    deviation[-1] = model.draw_deviation * ELO_PER_UNIT
+    nothing = np.full(size, size)
+    priors = (np.arange(size), mean, nothing, nothing)
+    problem = Problem(
+        num_parameters=size,
+        index=np.concatenate([np.stack(rows, axis=1), np.stack(priors, axis=1)]),
+        counts=results.counts,
+        precisions=(ELO_PER_UNIT / deviation) ** 2,
     )
-
-
-def _maximize(problem: _Problem) -> tuple[FloatArray, FloatArray]:
-    """Newton's method with a line search. Returns parameters [P] and their covariance [P, P]."""
-    parameters = np.zeros(len(problem.precision))
-    value, gradient, information = _posterior(problem, parameters)
-    for _ in range(MAX_STEPS):
-        step = np.linalg.solve(information, gradient)
-        decrement = float(gradient @ step)
-        if decrement < SETTLED:
-            parameters = parameters + step
-            _, _, information = _posterior(problem, parameters)
-            break
-        for halvings in range(MAX_HALVINGS):
-            scale = 0.5**halvings
-            proposal = parameters + scale * step
-            proposed = _posterior(problem, proposal)
-            if proposed[0] >= value + 1e-4 * scale * decrement:
-                break
-        parameters = proposal
-        value, gradient, information = proposed
-    return parameters, np.asarray(np.linalg.inv(information), dtype=np.float64)
-
-
-def _posterior(problem: _Problem, parameters: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Log density up to a constant, its gradient [P], and its negated Hessian [P, P]."""
-    design, counts = problem.design, problem.counts
-    padded = np.append(parameters, 0.0)  # index -1: the anchor
-    eta = parameters[-1]
-    half = 0.5 * (padded[design[:, 0]] - padded[design[:, 1]] + padded[design[:, 2]])
-    logits = np.stack([half, np.full_like(half, eta), -half], axis=1)
-    log_probabilities = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
-    win, draw, loss = np.exp(log_probabilities).T
-    matches = counts.sum(axis=1)
-
-    # Sufficient statistics: s = wins - losses for d / 2, the number of draws for eta.
-    surplus = 0.5 * (counts[:, 0] - counts[:, 2] - matches * (win - loss))
-    lift = counts[:, 1] - matches * draw
-    pull = problem.precision @ parameters
-    value = float((counts * log_probabilities).sum() - 0.5 * parameters @ pull)
-    variance = 0.25 * matches * (win + loss - (win - loss) ** 2)
-    cross = -0.5 * matches * (win - loss) * draw
-
-    size = len(parameters)
-    gradient = np.zeros(size + 1)
-    hessian = np.zeros((size + 1, size + 1))
-    signs = (1.0, -1.0, 1.0)
-    eta_index = np.full(len(design), size - 1)
-    for row, row_sign in enumerate(signs):
-        np.add.at(gradient, design[:, row], row_sign * surplus)
-        np.add.at(hessian, (design[:, row], eta_index), row_sign * cross)
-        for column, column_sign in enumerate(signs):
-            indices = (design[:, row], design[:, column])
-            np.add.at(hessian, indices, row_sign * column_sign * variance)
-    hessian[size - 1, :] = hessian[:, size - 1]
-    hessian[size - 1, size - 1] = float((matches * draw * (1.0 - draw)).sum())
-    gradient[size - 1] = float(lift.sum())
-    return value, gradient[:size] - pull, hessian[:size, :size] + problem.precision
-
-
-def _read_off(
-    problem: _Problem,
-    parameters: FloatArray,
-    covariance: FloatArray,
-    *,
-    entrants: tuple[E, ...],
-    is_anchored: bool,
-) -> Fit[E]:
-    num_free, size = len(problem.free), len(entrants)
-    ratings = np.zeros(size)
-    ratings[problem.free] = parameters[:num_free]
-    spread = np.zeros((size, size))
-    spread[np.ix_(problem.free, problem.free)] = covariance[:num_free, :num_free]
-    if not is_anchored and size > 0:
-        centre = np.eye(size) - 1.0 / size
-        ratings = centre @ ratings
-        spread = centre @ spread @ centre
-    return Fit(
-        entrants=entrants,
-        ratings=ELO_PER_UNIT * ratings,
-        covariance=ELO_PER_UNIT**2 * spread,
-        advantages={
-            pair: float(ELO_PER_UNIT * parameters[num_free + k])
-            for k, pair in enumerate(problem.seats)
-        },
-        draw_log_odds=float(parameters[-1]),
-    )
+    seats = tuple((int(a), int(b)) for a, b in pairs[has_order])
+    return Posterior(problem=problem, entrants=entrants, free=free, seats=seats)

@@ -1,7 +1,8 @@
 """Elo ratings, game after game: for comparison, and where only the order of games is known.
 
 Source: Elo, "The rating of chessplayers, past and present" (1978). More than two players: every
-pair with the ratings before the game, changes divided by the number of opponents.
+pair with the ratings before the game, changes divided by the number of opponents. Teams: a side has
+the mean rating of its members, and each of them gets the change of the side.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic
 
+import numpy as np
+import numpy.typing as npt
+
 from populations.core import E
+from populations.ratings.games import TeamGame
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 INITIAL = 1200.0
 K_FACTOR = 32.0
@@ -74,16 +82,99 @@ def elo_ratings(
     for game in games:
         _check(game)
         before = [ratings.setdefault(player, initial) for player in game.players]
-        for i, player in enumerate(game.players):
-            if player in frozen:
-                continue
-            surplus = sum(
-                game.scores[i][j] - expected_score(before[i], before[j])
-                for j in range(len(before))
-                if j != i
-            )
-            ratings[player] = before[i] + k_factor * surplus / (len(before) - 1)
+        changes = _changes(before, scores=game.scores, k_factor=k_factor)
+        for player, change in zip(game.players, changes, strict=True):
+            if player not in frozen:
+                ratings[player] += change
     return ratings
+
+
+def team_elo_ratings(
+    games: Iterable[TeamGame[E]],
+    *,
+    k_factor: float = K_FACTOR,
+    initial: float = INITIAL,
+    start: Mapping[E, float] | None = None,
+    frozen: Collection[E] = (),
+) -> dict[E, float]:
+    """Rate the members of sides by their games, in the order given.
+
+    Between sides of equal numbers every game is zero-sum.
+
+    Args:
+        games: In the order in which they were played.
+        k_factor: As `elo_ratings`, for a side and so for each of its members.
+        initial: As `elo_ratings`.
+        start: As `elo_ratings`.
+        frozen: As `elo_ratings`.
+
+    Raises:
+        ValueError: If a game is not as `TeamGame` says.
+    """
+    ratings = dict(start or {})
+    for game in games:
+        game.check()
+        before = [
+            sum(ratings.setdefault(player, initial) for player in side) / len(side)
+            for side in game.sides
+        ]
+        scores = Game.of_ranking(range(len(before)), results=game.results).scores
+        changes = _changes(before, scores=scores, k_factor=k_factor)
+        for side, change in zip(game.sides, changes, strict=True):
+            for player in side:
+                if player not in frozen:
+                    ratings[player] += change
+    return ratings
+
+
+def elo_of_many(
+    homes: IntArray,
+    aways: IntArray,
+    scores: FloatArray,
+    *,
+    orders: npt.NDArray[np.integer],
+    num_players: int,
+    k_factor: float = K_FACTOR,
+    initial: float = INITIAL,
+) -> FloatArray:
+    """Rate many sequences of games of two at once; each as `elo_ratings` would.
+
+    Args:
+        homes: Indices of the first players. Shape [M], M games.
+        aways: Indices of the second players. Shape [M].
+        scores: Of the first players. Shape [M].
+        orders: Indices of games, in the order in which sequence b plays them. Shape [B, L].
+        num_players: N.
+        k_factor: As `elo_ratings`.
+        initial: As `elo_ratings`.
+
+    Returns:
+        Ratings [B, N].
+    """
+    ratings = np.full((len(orders), num_players), initial)
+    sequence = np.arange(len(orders))
+    for game in np.ascontiguousarray(orders.T):
+        home, away = homes[game], aways[game]
+        gap = np.clip((ratings[sequence, away] - ratings[sequence, home]) / 400.0, -300.0, 300.0)
+        change = k_factor * (scores[game] - 1.0 / (1.0 + 10.0**gap))
+        ratings[sequence, home] += change
+        ratings[sequence, away] -= change
+    return ratings
+
+
+def _changes(
+    ratings: Sequence[float], *, scores: Sequence[Sequence[float]], k_factor: float
+) -> list[float]:
+    return [
+        k_factor
+        / (len(ratings) - 1)
+        * sum(
+            scores[i][j] - expected_score(rating, opponent)
+            for j, opponent in enumerate(ratings)
+            if j != i
+        )
+        for i, rating in enumerate(ratings)
+    ]
 
 
 def _check(game: Game[E]) -> None:

@@ -24,7 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from populations.errors import JournalCorrupt, StorageError
+from populations.errors import StorageError
+from populations.folded import PairRow
 from populations.storage.database import (
     APPLICATION_ID,
     SCHEMA_VERSION,
@@ -38,15 +39,11 @@ from populations.storage.database import (
     storage_errors,
     transaction,
 )
+from populations.storage.loading import load_tables, read_rows
 from populations.storage.tables import (
     ASSIGNMENTS,
-    CHECKPOINTS,
     EVENTS,
-    GENERATIONS,
-    GHOSTS,
-    POLICIES,
-    RATINGS,
-    RUN,
+    PAIRS,
     SCHEMA,
     TALLIES,
     RowT,
@@ -55,7 +52,15 @@ from populations.storage.tables import (
     Value,
     encode_row,
 )
-from populations.types import AssignmentRow, AssignmentStatus, EventRow, Row, TallyRow
+from populations.types import (
+    AssignmentRow,
+    AssignmentStatus,
+    EventRow,
+    Row,
+    TallyRow,
+)
+
+TALLIES_AT_ONCE = 10_000
 
 
 class Journal:
@@ -149,7 +154,7 @@ class Journal:
             JournalCorrupt: If a row cannot be read.
         """
         with storage_errors(self._path):
-            return _load(self._connection, self._path)
+            return load_tables(self._connection, self._path)
 
     def backup(self, path: Path) -> None:
         """Write a copy of the last committed state to ``path``, complete or not at all.
@@ -232,13 +237,18 @@ class JournalReader:
             with storage_errors(self._path):
                 self._connection.execute("ROLLBACK")
 
-    def load(self) -> Tables:
-        """All rows that the controller's state consists of."""
+    def load(self, *, pairs: bool = True) -> Tables:
+        """All rows that the controller's state consists of.
+
+        Args:
+            pairs: Whether to read the results of pairs, by far the most rows. Without them
+                `Tables.pairs` is empty.
+        """
         with contextlib.ExitStack() as stack:
             if not self._connection.in_transaction:
                 stack.enter_context(self.snapshot())
             with storage_errors(self._path):
-                return _load(self._connection, self._path)
+                return load_tables(self._connection, self._path, pairs=pairs)
 
     def events(
         self,
@@ -286,6 +296,19 @@ class JournalReader:
         """Tallies in order of commit."""
         return self._select(TALLIES, "sequence", after, {}, limit=limit, newest=False)
 
+    def all_tallies(self) -> Iterator[TallyRow]:
+        """Every tally in order of commit, without holding them all in memory at once."""
+        after = 0
+        while rows := self.tallies(after=after, limit=TALLIES_AT_ONCE):
+            yield from rows
+            after = rows[-1].sequence
+
+    def pairs(self, *, kind: Literal["train", "evaluate"]) -> list[PairRow]:
+        """The results of all pairs of entrants, in order of their first match."""
+        with storage_errors(self._path):
+            suffix = "WHERE kind = ? ORDER BY rowid"
+            return read_rows(self._connection, self._path, PAIRS, suffix, [kind])
+
     def integrity_check(self) -> None:
         """Read every page and index.
 
@@ -330,42 +353,5 @@ class JournalReader:
         suffix = f"WHERE {where} ORDER BY {order} {direction} LIMIT ?"
         parameters.append(-1 if limit is None else limit)
         with storage_errors(self._path):
-            rows = _rows(self._connection, self._path, table, suffix, parameters)
+            rows = read_rows(self._connection, self._path, table, suffix, parameters)
         return rows[::-1] if newest else rows
-
-
-def _load(connection: sqlite3.Connection, path: Path) -> Tables:
-    def rows(table: Table[RowT], where: str = "") -> list[RowT]:
-        return _rows(connection, path, table, f"{where} ORDER BY rowid")
-
-    runs = rows(RUN)
-    if len(runs) != 1:
-        raise JournalCorrupt(f"{path}: {len(runs)} rows for the run instead of 1")
-    (num_events,) = connection.execute("SELECT coalesce(max(sequence), 0) FROM events").fetchone()
-    return Tables(
-        run=runs[0],
-        policies={row.policy: row for row in rows(POLICIES)},
-        checkpoints={row.key: row for row in rows(CHECKPOINTS)},
-        ghosts={row.player: row for row in rows(GHOSTS)},
-        generations={row.entrant: row for row in rows(GENERATIONS)},
-        assignments={
-            row.assignment_id: row for row in rows(ASSIGNMENTS, "WHERE status = 'queued'")
-        },
-        tallies=rows(TALLIES),
-        ratings={row.population: row for row in rows(RATINGS)},
-        num_events=num_events,
-    )
-
-
-def _rows(
-    connection: sqlite3.Connection,
-    path: Path,
-    table: Table[RowT],
-    suffix: str,
-    parameters: Sequence[Value] = (),
-) -> list[RowT]:
-    cursor = connection.execute(f"{table.select} {suffix}", parameters)
-    try:
-        return [table.decode(values) for values in cursor]
-    except (ValueError, TypeError, RecursionError) as error:
-        raise JournalCorrupt(f"{path}: a row of {table.name} is damaged: {error}") from error

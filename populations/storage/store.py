@@ -14,6 +14,7 @@ from arena.checkpoints.publish import link_ghost, remove_directory
 from arena.errors import CheckpointError
 from arena.types import AssignmentId, PlayerId, PolicyId, Seating
 from arena.wire.messages import Evaluate, Train
+from populations.league.roles import MAIN
 from populations.types import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
 
 logger = logging.getLogger(__name__)
@@ -31,14 +32,16 @@ def retained(
 ) -> list[str]:
     """What is left over when everything that must be retained has been: keys that may be doomed.
 
-    Retained are every policy's current checkpoint (its donor's after an exploit), its newest
-    ``keep``, the sources of ghosts that are not linked yet, everything that an open assignment
-    names, milestones, and ``pinned``.
+    Retained are every policy's current checkpoint (its donor's after an exploit), the donor's that
+    a pending decision names, every policy's newest ``keep``, the sources of ghosts that are not
+    linked yet, the first checkpoint of every exploiter (it may start again from it), everything
+    that an open assignment names, milestones, and ``pinned``. It is the definition;
+    `populations.storage.retention` gives the same answers without all rows.
 
     Args:
         policies: All.
         checkpoints: Candidates; only present ones are looked at.
-        ghosts: All, or all that are not linked.
+        ghosts: All.
         assignments: The open ones.
         keep: How many of each policy; None keeps everything.
         milestones_every_agent_steps: Of each policy, the first present checkpoint at or after each
@@ -60,22 +63,36 @@ def retained(
         if row.state == "present":
             present.setdefault(row.policy, []).append(row)
     needed = set(pinned)
-    needed.update(row.checkpoint for row in policies.values() if row.checkpoint is not None)
-    needed.update(ghost.checkpoint for ghost in ghosts.values() if not ghost.linked)
-    for assignment in assignments.values():
-        if assignment.status == "queued":
-            needed.update(named_keys(assignment.message))
+    for holders in (policies.values(), ghosts.values(), assignments.values()):
+        for holder in holders:
+            needed.update(named_by(holder))
     for rows in present.values():
         rows.sort(key=newest_last)
         needed.update(row.key for row in rows[-keep:])
         if milestones_every_agent_steps is not None:
-            needed.update(_milestones(rows, every_agent_steps=milestones_every_agent_steps))
+            needed.update(milestones(rows, every_agent_steps=milestones_every_agent_steps))
     return sorted(row.key for rows in present.values() for row in rows if row.key not in needed)
 
 
 def newest_last(row: CheckpointRow) -> tuple[int, int, int]:
     """Sort key of one policy's checkpoints by age."""
     return (row.agent_steps, row.learner_updates, row.assignment_id)
+
+
+def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
+    """Checkpoints that must be there as long as a row is as it is; other keys are of no concern."""
+    match row:
+        case PolicyRow():
+            if row.checkpoint is not None:
+                yield row.checkpoint
+            if row.pending.get("checkpoint"):
+                yield str(row.pending["checkpoint"])
+        case GhostRow():
+            if not row.linked or (row.role != MAIN and row.agent_steps == 0):
+                yield row.checkpoint
+        case AssignmentRow():
+            if row.status == "queued":
+                yield from named_keys(row.message)
 
 
 def named_keys(message: Train | Evaluate) -> Iterator[str]:
@@ -131,8 +148,13 @@ def remove_doomed(root: Path, keys: Iterable[str]) -> list[str]:
     return removed
 
 
-def _milestones(rows: list[CheckpointRow], *, every_agent_steps: int) -> Iterator[str]:
-    """The oldest of each interval between multiples; the interval before the first has none."""
+def milestones(rows: list[CheckpointRow], *, every_agent_steps: int) -> Iterator[str]:
+    """The oldest of each interval between multiples; the interval before the first has none.
+
+    Args:
+        rows: Of one policy, newest last.
+        every_agent_steps: What the multiples are of.
+    """
     seen = {0}
     for row in rows:
         interval = row.agent_steps // every_agent_steps

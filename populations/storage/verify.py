@@ -20,18 +20,18 @@ from arena.checkpoints.files import (
 )
 from arena.checkpoints.manifest import OPTIMIZER
 from arena.errors import CheckpointError, ConfigError
-from arena.types import PolicyId, Tally, ghost_id
+from arena.types import PolicyId, ghost_id
 from arena.wire.messages import Train
-from populations.documents import read_document
 from populations.errors import StorageError
+from populations.run_file import RUN_FILE, RunFile
 from populations.storage.database import JOURNAL
+from populations.storage.evolution_checks import begins_anew, check_evolution
 from populations.storage.journal import JournalReader
 from populations.storage.lock import lock_holder
 from populations.storage.recovery import unrecorded_checkpoints
 from populations.storage.tables import Tables
+from populations.storage.tally_checks import check_tallies
 from populations.types import AssignmentRow, CheckpointRow, EventRow, GhostRow, PolicyRow
-
-RUN_FILE = "run.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,7 @@ class _Records:
     tables: Tables
     assignments: list[AssignmentRow]
     events: list[EventRow]
+    tally_faults: list[str]
 
 
 def verify_run(run_dir: Path) -> Report:
@@ -72,16 +73,15 @@ def verify_run(run_dir: Path) -> Report:
 def _verify_once(run_dir: Path) -> Report:
     faults: list[str] = []
     try:
-        read_document((run_dir / RUN_FILE).read_bytes(), name=RUN_FILE)
-    except (ConfigError, OSError) as error:
+        run_file = RunFile.load(run_dir / RUN_FILE)
+    except (ConfigError, StorageError) as error:
+        run_file = None
         faults.append(f"{RUN_FILE}: {error}")
     try:
         with JournalReader(run_dir / JOURNAL) as reader:
             reader.integrity_check()
             with reader.snapshot():
-                records = _Records(
-                    tables=reader.load(), assignments=reader.assignments(), events=reader.events()
-                )
+                records = _read(reader, run_file)
     except StorageError as error:
         return Report(faults=[*faults, str(error)], notes=[])
     tables = records.tables
@@ -97,12 +97,25 @@ def _verify_once(run_dir: Path) -> Report:
     return Report(faults=faults, notes=notes)
 
 
+def _read(reader: JournalReader, run_file: RunFile | None) -> _Records:
+    tables, assignments = reader.load(), reader.assignments()
+    return _Records(
+        tables=tables,
+        assignments=assignments,
+        events=reader.events(),
+        tally_faults=check_tallies(
+            reader.all_tallies(), tables=tables, assignments=assignments, run_file=run_file
+        ),
+    )
+
+
 def _check_rows(records: _Records) -> Iterator[str]:
     tables = records.tables
     yield from _check_policies(records)
     yield from _check_run(records)
     yield from _check_open(tables)
-    yield from _check_tallies(records)
+    yield from check_evolution(tables)
+    yield from records.tally_faults
     yield from _check_ratings(tables)
     yield from _check_sequence("events", [event.sequence for event in records.events])
     for event in records.events:
@@ -134,7 +147,8 @@ def _check_policies(records: _Records) -> Iterator[str]:
 
 def _problem_of_current(policy: PolicyRow, tables: Tables) -> str | None:
     if policy.checkpoint is None:
-        return "it has trained, but has no checkpoint" if policy.agent_steps else None
+        may_have_none = not policy.agent_steps or begins_anew(policy, tables)
+        return None if may_have_none else "it has trained, but has no checkpoint"
     row = tables.checkpoints.get(policy.checkpoint)
     if row is None:
         return f"its checkpoint {policy.checkpoint} was never recorded"
@@ -200,44 +214,12 @@ def _check_open(tables: Tables) -> Iterator[str]:
             yield f"{policy}: trainee of {count} open assignments"
 
 
-def _check_tallies(records: _Records) -> Iterator[str]:
-    tallies = records.tables.tallies
-    yield from _check_sequence("tallies", [row.sequence for row in tallies])
-    played: Counter[int] = Counter()
-    for row in tallies:
-        played[row.assignment_id] += row.tally.matches
-        if problem := _problem_of_tally(row.tally):
-            yield f"tally {row.sequence}: {problem}"
-    for assignment in records.assignments:
-        matches = played.pop(assignment.assignment_id, 0)
-        if matches != assignment.matches:
-            yield (
-                f"assignment {assignment.assignment_id}: {assignment.matches} matches, but its "
-                f"tallies have {matches}"
-            )
-    for assignment_id in played:
-        yield f"assignment {assignment_id}: has tallies, but was never decided"
-
-
-def _problem_of_tally(tally: Tally) -> str | None:
-    seats = len(tally.entrants)
-    if not seats == len(tally.return_sum) == len(tally.return_sum_of_squares):
-        return f"{seats} entrants, but returns of {len(tally.return_sum)}"
-    for pair in tally.pairs:
-        if not 0 <= pair.first < pair.second < seats:
-            return f"a pair of seats {pair.first} and {pair.second} of {seats}"
-        results = (pair.wins, pair.draws, pair.losses)
-        if min(results) < 0 or sum(results) != tally.matches:
-            return f"results {results} of {tally.matches} matches"
-    return None
-
-
 def _check_ratings(tables: Tables) -> Iterator[str]:
     for row in tables.ratings.values():
         size = len(row.entrants)
-        if (len(row.ratings), len(row.covariance)) != (size, size * size):
+        if (len(row.ratings), len(row.deviations)) != (size, size):
             yield f"ratings of {row.population}: sizes do not fit {size} entrants"
-        if row.num_tallies > len(tables.tallies):
+        if row.num_tallies > tables.num_tallies:
             yield f"ratings of {row.population}: cover {row.num_tallies} tallies that are not there"
 
 

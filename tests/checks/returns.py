@@ -89,7 +89,7 @@ def returns_by_quarter(run: Inspection, *, population: str) -> list[float | None
 
 
 def _evaluations(run: Inspection) -> Iterator[Tally]:
-    return (row.tally for row in run.tables.tallies if row.kind == "evaluate")
+    return (row.tally for row in run.reader.all_tallies() if row.kind == "evaluate")
 
 
 def _progress(run: Inspection, entrant: str) -> float | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from arena.checkpoints.files import read_manifest
 from arena.checkpoints.manifest import ghost_key
@@ -28,7 +29,8 @@ from arena.types import (
     population_of,
 )
 from populations.config import validate_config
-from populations.run_file import RunFile, new_run_file
+from populations.league.refold import refold
+from populations.run_file import RunFile, learner_setup, new_run_file
 from populations.storage.journal import Journal
 from populations.types import (
     CheckpointRow,
@@ -67,8 +69,9 @@ class RunBuilder:
         seed: int,
         generation: int = 0,
         parent: CheckpointRow | None = None,
+        plays: int | None = None,
     ) -> CheckpointRow:
-        """Publish random weights that are drawn by ``seed``."""
+        """Publish random weights that are drawn by ``seed``, or that always play one action."""
         population = self.run_file.config.populations[population_of(policy)]
         agents = population.agents or ()
         facts = self.run_file.spec.agent_specs[agents[0]]
@@ -78,6 +81,10 @@ class RunBuilder:
             num_actions=num_actions(facts.action),
             seed=seed,
         )
+        if plays is not None:
+            with torch.no_grad():
+                network.head.weight.zero_()
+                network.head.bias.zero_()[plays] = 100.0
         reference: CheckpointRef = publish_policy(
             self.run_dir,
             weights=network.state_dict(),
@@ -136,25 +143,22 @@ class RunBuilder:
             )
         )
 
-    def rate(self, population: str, rated: dict[Digest, float]) -> None:
+    def rate(self, population: str, rated: dict[Digest, float], *, cyclicity: float = 0.0) -> None:
         """Record ratings, each with a deviation of 10."""
         entrants = (Entrant(RANDOM_BOT), *(Entrant(digest) for digest in rated))
-        size = len(entrants)
-        covariance = [0.0] * size * size
-        for index in range(1, size):
-            covariance[index * size + index] = 100.0
         self.rows.append(
             RatingsRow(
                 population=population,
                 entrants=entrants,
                 ratings=(0.0, *rated.values()),
-                covariance=tuple(covariance),
+                deviations=(0.0, *[10.0] * len(rated)),
+                cyclicity=cyclicity,
                 num_tallies=0,
             )
         )
 
-    def met(self, *entrants: str) -> None:
-        """Record an evaluation match between these, seat by seat."""
+    def met(self, *entrants: str, wins: int = 1) -> None:
+        """Record evaluation matches between these, seat by seat, that the first one won."""
         sequence = 1 + sum(isinstance(row, TallyRow) for row in self.rows)
         self.rows.append(
             TallyRow(
@@ -163,17 +167,23 @@ class RunBuilder:
                 kind="evaluate",
                 tally=Tally(
                     entrants=tuple(Entrant(entrant) for entrant in entrants),
-                    matches=1,
-                    pairs=(PairScore(first=0, second=1, wins=1, draws=0, losses=0),),
-                    return_sum=(1.0, -1.0),
-                    return_sum_of_squares=(1.0, 1.0),
-                    length_sum=9,
+                    matches=wins,
+                    pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=0),),
+                    return_sum=(1.0 * wins, -1.0 * wins),
+                    return_sum_of_squares=(1.0 * wins, 1.0 * wins),
+                    length_sum=9 * wins,
                 ),
             )
         )
 
     def write(self) -> Path:
-        Journal.create(self.run_dir / "journal.db", self.rows).close()
+        folded = refold(
+            [row for row in self.rows if isinstance(row, TallyRow)],
+            seats=learner_setup(self.run_file, root=self.run_dir).seats,
+            half_life_matches=self.run_file.config.payoffs.half_life_matches,
+        )
+        rows = [*self.rows, *folded.records.values(), *folded.pairs.values()]
+        Journal.create(self.run_dir / "journal.db", rows).close()
         return self.run_dir
 
 
@@ -201,6 +211,35 @@ def board_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "player",
         {first.weights_digest: 200.0, latest.weights_digest: 300.0, other.weights_digest: 100.0},
     )
+    return run.write()
+
+
+@pytest.fixture(scope="session")
+def cyclic_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rock, paper and scissors as ghosts (of p000, p001, p002), and who loses to all of them."""
+    run = RunBuilder(
+        tmp_path_factory.mktemp("runs") / "cyclic",
+        {
+            "environment": {"id": "classic/rps-v2", "kwargs": {"max_cycles": 1}},
+            "populations": {"player": {"size": 4, "network": NETWORK}},
+        },
+    )
+    pure = [
+        run.checkpoint(f"player/p{action:03d}", agent_steps=1_000, seed=40, plays=action)
+        for action in range(3)
+    ]
+    weak = run.checkpoint("player/p003", agent_steps=1_000, seed=41)
+    for index, checkpoint in enumerate((*pure, weak)):
+        run.policy(checkpoint.policy, index=index, latest=checkpoint)
+        run.ghost(checkpoint)
+    rock, paper, scissors = (checkpoint.weights_digest for checkpoint in pure)
+    for winner, loser in ((paper, rock), (scissors, paper), (rock, scissors)):
+        run.met(winner, loser, wins=100)
+    for winner in (rock, paper, scissors):
+        run.met(winner, weak.weights_digest, wins=50)
+        run.met(winner, RANDOM_BOT, wins=10)
+    rated = {rock: 50.0, paper: 50.0, scissors: 50.0, weak.weights_digest: -300.0}
+    run.rate("player", rated, cyclicity=0.9)
     return run.write()
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import typer
@@ -10,7 +11,7 @@ from typer.testing import CliRunner
 from arena.errors import ConfigError
 from populations.core import RatingModel, Result
 from populations.ratings.bradley_terry import BradleyTerry
-from tools.rate import rate, rate_scores, read_scores
+from tools.rate import Model, rate, rate_scores, read_scores
 
 ROCK, PAPER, SCISSORS = "rock", "paper", "scissors"
 app = typer.Typer()
@@ -44,17 +45,95 @@ def test_the_document_has_what_the_interface_says(tmp_path: Path) -> None:
 
 def test_the_anchor_is_at_zero(tmp_path: Path) -> None:
     file = written(tmp_path, "home,away,score\na,b,1\nb,a,1\na,b,0.5\n")
-    for model in ("bradley_terry", "elo"):
-        arguments = [str(file), "--json", "--model", model, "--anchor", "b"]
+    for model in ("bradley_terry", "elo", "weng_lin", "nash_averaging"):
+        arguments = [str(file), "--json", "--model", model, "--anchor", "b", "--bootstrap", "5"]
         outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
         ratings = {line["player"]: line for line in json.loads(outcome.stdout)["ratings"]}
         assert ratings["b"]["rating"] == 0.0
-        assert (ratings["b"]["rating_low"] is None) == (model == "elo")
+        assert (ratings["b"]["rating_low"], ratings["b"]["rating_high"]) == (0.0, 0.0)
+
+
+KEYS = ["player", "rating", "rating_low", "rating_high", "rank_low", "rank_high", "matches"]
+
+
+@pytest.mark.parametrize("model", get_args(Model))
+def test_every_model_writes_the_same_document(model: str, tmp_path: Path) -> None:
+    lines = ["a,b,1", "b,c,1", "a,c,0.5", "c,a,0.25"] * 5
+    file = written(tmp_path, "home,away,score\n" + "\n".join(lines))
+    arguments = [str(file), "--json", "--model", model, "--bootstrap", "10", "--seed", "3"]
+    outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert outcome.exit_code == 0
+    assert outcome.stderr == ""
+    document = json.loads(outcome.stdout)
+    assert list(document)[:4] == ["schema", "model", "ratings", "cyclicity"]
+    assert document["model"] == model
+    ratings = document["ratings"]
+    assert sorted(line["player"] for line in ratings) == ["a", "b", "c"]
+    assert [line["rating"] for line in ratings] == sorted(
+        (line["rating"] for line in ratings), reverse=True
+    )
+    for line in ratings:
+        assert list(line) == KEYS
+        assert line["rating_low"] <= line["rating"] <= line["rating_high"]
+        assert 1 <= line["rank_low"] <= line["rank_high"] <= 3
+    assert {line["player"]: line["matches"] for line in ratings} == {"a": 15, "b": 10, "c": 15}
+    again = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert again.stdout == outcome.stdout
+    if model == "nash_averaging":
+        assert sum(document["mixture"].values()) == pytest.approx(1.0)
+
+
+def test_without_resamples_there_are_no_intervals(tmp_path: Path) -> None:
+    file = written(tmp_path, "home,away,score\na,b,1\n")
+    arguments = [str(file), "--json", "--model", "elo", "--bootstrap", "0"]
+    outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert {line["rating_low"] for line in json.loads(outcome.stdout)["ratings"]} == {None}
+    text = CliRunner().invoke(app, [*arguments[:1], *arguments[2:]], catch_exceptions=False)
+    assert text.exit_code == 0
+
+
+def test_a_cyclic_game_is_warned_about_and_has_a_mixture(tmp_path: Path) -> None:
+    lines = ["rock,scissors,1", "scissors,paper,1", "paper,rock,1"] * 10
+    file = written(tmp_path, "home,away,score\n" + "\n".join(lines))
+    outcome = CliRunner().invoke(app, [str(file)], catch_exceptions=False)
+    text = " ".join(outcome.stdout.split())
+    assert "Warning: cyclicity is 1.00, 0.5 or more" in text
+    assert "Nash mixture: paper 0.333, rock 0.333, scissors 0.333" in text
+    file = written(tmp_path, "home,away,score\n" + "a,b,1\nb,c,1\na,c,1\n" * 10)
+    outcome = CliRunner().invoke(app, [str(file)], catch_exceptions=False)
+    assert "Warning" not in outcome.stdout
+    assert "mixture" not in outcome.stdout
+
+
+def test_what_ratings_leave_out_is_said_on_the_other_stream(tmp_path: Path) -> None:
+    file = written(tmp_path, "home,away,score\na,b,1\nb,c,1\n")
+    arguments = [str(file), "--json", "--model", "alpha_rank", "--anchor", "b", "--bootstrap", "2"]
+    outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    said = " ".join(outcome.stderr.split())
+    assert "33% of the pairs never met: alpha_rank takes them for even" in said
+    assert "alpha_rank's ratings are shares: --anchor changes nothing" in said
+    assert sum(line["rating"] for line in json.loads(outcome.stdout)["ratings"]) == pytest.approx(1)
+
+
+def test_winners_listed_first_are_noticed(tmp_path: Path) -> None:
+    file = written(tmp_path, "home,away,score\n" + "a,b,1\nb,c,1\n" * 4)
+    outcome = CliRunner().invoke(app, [str(file), "--json"], catch_exceptions=False)
+    assert "list matches by seat, not winner first" in " ".join(outcome.stderr.split())
+
+
+def test_options_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    file = written(tmp_path, "home,away,score\na,b,1\n")
+    for option in (["--bootstrap", "-1"], ["--k-factor", "nan"], ["--model", "trueskill"]):
+        assert CliRunner().invoke(app, [str(file), *option]).exit_code == 2
+    with pytest.raises(ConfigError, match="--bootstrap must be 0 or at least 2, got 1"):
+        CliRunner().invoke(app, [str(file), "--bootstrap", "1"], catch_exceptions=False)
+    with pytest.raises(ConfigError, match="--k-factor must be finite, got inf"):
+        CliRunner().invoke(app, [str(file), "--k-factor", "inf"], catch_exceptions=False)
 
 
 def test_a_person_reads_a_table(tmp_path: Path) -> None:
     file = written(tmp_path, "home,away,score\na,b,1\n")
-    for model in ("bradley_terry", "elo"):
+    for model in ("bradley_terry", "elo", "weng_lin", "alpha_rank"):
         outcome = CliRunner().invoke(app, [str(file), "--model", model], catch_exceptions=False)
         assert outcome.exit_code == 0
         assert "cyclicity" in outcome.stdout
@@ -76,9 +155,9 @@ def test_ratings_are_those_of_the_model() -> None:
     )
     lines = document["ratings"]
     assert isinstance(lines, list)
-    assert {line["player"]: line["rating"] for line in lines} == {
-        player: fit.rating(player) for player in fit.entrants
-    }
+    assert {line["player"]: line["rating"] for line in lines} == pytest.approx(
+        {player: fit.rating(player) for player in fit.entrants}
+    )
 
 
 def test_elo_by_hand() -> None:

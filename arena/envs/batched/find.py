@@ -81,5 +81,6 @@ def check_backend(backend: str, environment_id: str, *, has_game: bool) -> None:
         )
     if backend == "pettingzoo" and has_game and names_code(environment_id):
         raise ConfigError(
-            f"environment.backend: {environment_id} is a batched game, not a PettingZoo environment"
+            f"environment.backend: {environment_id} is a batched game, not a PettingZoo "
+            "environment (only those are stepped one by one, and may report components of rewards)"
         )

@@ -170,14 +170,14 @@ def test_kuhn_poker_by_hand() -> None:
     assert observation["observation"].tolist() == private(0, first) + [0.0] * 6
     assert observation["action_mask"].tolist() == [1, 1]
     assert stepper.on_turn == "agent 'player_0' on turn"
-    assert not stepper.step({"a": [[0]], "b": [[9]]})
+    assert not stepper.step({"a": [0], "b": [9]})
     assert row.told[2] == ("credit", {"player_0": 0.0, "player_1": 0.0})
     assert row.told[3][1] == "player_1"
     assert row.told[3][2]["observation"].tolist() == (
         [*private(1, second), 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     )
-    assert not stepper.step({"a": [[9]], "b": [[1]]})
-    assert stepper.step({"a": [[0]], "b": [[9]]})
+    assert not stepper.step({"a": [9], "b": [1]})
+    assert stepper.step({"a": [0], "b": [9]})
     assert row.told[-4:] == [
         ("credit", {"player_0": -1.0, "player_1": 1.0}),
         ("terminate", "player_0", None),

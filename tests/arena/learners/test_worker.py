@@ -70,6 +70,31 @@ def test_counters_go_on_from_the_policys_own(bench: Bench) -> None:
     assert (manifest.agent_steps, manifest.learner_updates) == (5048, 704)
 
 
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_a_policy_that_begins_anew_keeps_its_counters(bench: Bench, is_foreign: bool) -> None:
+    worker = bench.worker()
+    source = bench.frozen(bench.start(worker, seed=5 if not is_foreign else 6), "player/p009")
+    anew = bench.trainee(
+        None,
+        generation=2,
+        agent_steps=5000,
+        learner_updates=700,
+        initial_weights=source.weights if is_foreign else None,
+    )
+    first = bench.published(
+        worker.carry_out(bench.train(None, agent_steps=0, seed=5, trainees=(anew,)))
+    )
+    manifest = bench.manifest(first)
+    counters = (manifest.agent_steps, manifest.learner_updates, manifest.generation)
+    assert counters == (5000, 700, 2)
+    assert manifest.parent is None
+    assert manifest.weights_digest == source.weights.digest  # type: ignore[union-attr]
+    policy = bench.trainee(first, generation=2, agent_steps=5000, learner_updates=700)
+    answer = worker.carry_out(bench.train(None, bench.mirror(), agent_steps=1, trainees=(policy,)))
+    manifest = bench.manifest(bench.published(answer))
+    assert (manifest.agent_steps, manifest.learner_updates) == (5048, 704)
+
+
 def test_a_donors_weights_come_first_and_hyperparameters_after(bench: Bench) -> None:
     worker = bench.worker()
     donor = PolicyId("player/p001")

@@ -147,7 +147,9 @@ _NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**6
 _BY_TYPE: dict[object, st.SearchStrategy[Any]] = {
     Digest: _DIGESTS,
     PolicyId: _POLICIES,
-    PlayerId: st.sampled_from([POLICY, GHOST, "bot:random", "bot:package.module:Class"]),
+    PlayerId: st.sampled_from(
+        [POLICY, GHOST, "bot:random", "bot:package.module:Class", "outsider:0:exports/champion"]
+    ),
     Entrant: st.sampled_from(["player/p003#0", DIGEST, "bot:random"]),
     LearnerId: st.sampled_from([LEARNER, "l", "a.b_c-d"]),
     AssignmentId: _COUNTS,

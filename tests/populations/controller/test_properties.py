@@ -20,11 +20,28 @@ from populations.controller.events import (
     Ticked,
 )
 from populations.controller.state import make_state
+from populations.pbt.search_space import Choices, parse_search_space
+from populations.storage.evolution_checks import check_evolution
 from populations.types import AssignmentRow, PolicyRow
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.populations.controller.test_state import fold
 
 PICK = st.integers(min_value=0, max_value=10**6)
+
+EAGER: dict[str, object] = {
+    **DUEL,
+    "learners": 3,
+    "pbt": {
+        "ready_agent_steps": 500,
+        "warm_up_agent_steps": 500,
+        "min_matches": 1,
+        "min_rating_gap": 0,
+        "confidence": 0,
+        "fraction": 0.5,
+        "immigration": {"probability": 0.3},
+    },
+}
+"""Everybody who is behind copies somebody at the first opportunity."""
 
 
 class Controller(RuleBasedStateMachine):
@@ -36,7 +53,7 @@ class Controller(RuleBasedStateMachine):
 
     @initialize(deterministic=st.booleans())
     def start(self, deterministic: bool) -> None:
-        self.world = make_world({**DUEL, "deterministic": deterministic, "learners": 3})
+        self.world = make_world({**EAGER, "deterministic": deterministic})
         self.sent = []
         self.slots = {}
 
@@ -105,6 +122,23 @@ class Controller(RuleBasedStateMachine):
     def fit(self) -> None:
         self.world.fit()
 
+    @rule(rounds=st.integers(min_value=1, max_value=12))
+    def everybody_works(self, rounds: int) -> None:
+        for _ in range(rounds):
+            self.world.now_s += 1.0
+            for learner in sorted(self.world.state.learners):
+                known = self.world.state.learners.get(learner)
+                event = self.world.work(learner) if known is not None else None
+                if known is not None:
+                    known.last_heard_s = self.world.now_s
+                if event is not None:
+                    self.world.handle(event)
+            self.world.fit()
+
+    @rule()
+    def explore(self) -> None:
+        self.world.explore()
+
     @rule()
     def kill_the_controller(self) -> None:
         if self.world.over:
@@ -112,6 +146,7 @@ class Controller(RuleBasedStateMachine):
         tables = fold(self.world.committed)
         self.world.state = make_state(self.world.state.config, self.world.setup, tables)
         self.world.given.clear()
+        self.world.questions.clear()
         self.world.fits.clear()
         self.world.handle(ControllerStarted())
 
@@ -152,6 +187,24 @@ class Controller(RuleBasedStateMachine):
             assert all(math.isfinite(value) for value in policy.hyperparameters.values())
             if policy.checkpoint is not None and policy.state == "active":
                 assert tables.checkpoints[policy.checkpoint].state == "present"
+
+    @invariant()
+    def nobody_copies_itself_and_generations_have_no_gaps(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        tables = self.world.state.tables
+        assert list(check_evolution(tables)) == []
+        for event in self.world.events("exploited", "immigrated"):
+            other = event.data.get("donor") or event.data["instead_of"]
+            assert other != event.subject
+            assert other in tables.policies
+        assert not self.world.events("exploit_failed", "explore_failed")
+        space = self.world.state.config.populations["player"].search_space
+        for policy in tables.policies.values():
+            dimensions = parse_search_space(space, start=policy.hyperparameters)
+            for name, dimension in dimensions.items():
+                assert not isinstance(dimension, Choices)
+                assert dimension.fit(policy.hyperparameters[name]) == policy.hyperparameters[name]
 
     @invariant()
     def counters_never_fall(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from arena.types import AssignmentId, Digest, LearnerId
 from arena.wire.messages import Evaluate, Failed, Train
+from populations.controller.evaluating import validated_by
 from populations.controller.events import (
     AssignmentFailed,
     LearnerExited,
@@ -17,10 +18,12 @@ from populations.controller.events import (
 )
 from populations.controller.state import make_state
 from populations.controller.transaction import Transaction
+from populations.folded import PairRow, RecordRow
 from populations.storage.tables import Tables
 from populations.types import (
     AssignmentRow,
     CheckpointRow,
+    GenerationRow,
     GhostRow,
     PolicyRow,
     RatingsRow,
@@ -41,7 +44,6 @@ def fold(rows: list[Row]) -> Tables:
         ghosts={},
         generations={},
         assignments={},
-        tallies=[],
         ratings={},
         num_events=0,
     )
@@ -55,6 +57,8 @@ def fold(rows: list[Row]) -> Tables:
                 tables.checkpoints[row.key] = row
             case GhostRow():
                 tables.ghosts[row.player] = row
+            case GenerationRow():
+                tables.generations[row.entrant] = row
             case RatingsRow():
                 tables.ratings[row.population] = row
             case AssignmentRow() if row.status == "queued":
@@ -62,7 +66,13 @@ def fold(rows: list[Row]) -> Tables:
             case AssignmentRow():
                 tables.assignments.pop(row.assignment_id, None)
             case TallyRow():
-                tables.tallies.append(row)
+                tables.num_tallies = row.sequence
+                if row.kind == "evaluate":
+                    tables.last_evaluation_sequence = row.sequence
+            case RecordRow():
+                tables.records[row.key] = row
+            case PairRow():
+                tables.pairs[row.key] = row
             case _:
                 tables.num_events += 1
     return tables
@@ -172,6 +182,7 @@ def test_no_policy_waits_behind_another_while_a_learner_has_none_to_train() -> N
             continue
         world.handle(event)
         world.fit()
+        world.explore()
         held = [world.state.learners[learner].held for learner in learners]
         training = [
             sum(world.state.tables.assignments[h.assignment_id].kind == "train" for h in of_one)
@@ -346,7 +357,8 @@ def test_an_evaluation_has_a_match_for_every_environment(num_envs: int, at_most:
     world = make_world({**DUEL, "environment": environment})
     world.join()
     for _ in range(30):
-        world.step()
+        if world.state.phase == "training":
+            world.step()
     evaluations = [
         row.message
         for row in world.committed
@@ -354,9 +366,11 @@ def test_an_evaluation_has_a_match_for_every_environment(num_envs: int, at_most:
     ]
     assert evaluations
     for message in evaluations:
-        # Every pairing plays equally often, so what does not divide is left out.
+        if list(validated_by(world.state, iter([message]))):
+            continue
+        # Pairs play in whole shares, so what does not divide is left out.
         total = sum(pairing.num_matches for pairing in message.pairings)
-        assert at_most - len(message.pairings) < total <= at_most
+        assert 0.7 * at_most < total <= at_most
 
 
 def decisions(world: World) -> list[object]:
@@ -384,9 +398,11 @@ def test_a_deterministic_run_decides_the_same_with_kills_and_resumes(
             learner.last_heard_s = world.now_s
         world.step()
     assert decisions(world) == decisions(plain)
-    assert [row.tally for row in world.state.tables.tallies] == [
-        row.tally for row in plain.state.tables.tallies
+    assert [row.tally for row in world.committed if isinstance(row, TallyRow)] == [
+        row.tally for row in plain.committed if isinstance(row, TallyRow)
     ]
+    assert world.state.tables.records == plain.state.tables.records
+    assert world.state.tables.pairs == plain.state.tables.pairs
     assert {c.weights_digest for c in world.state.tables.checkpoints.values()} == {
         c.weights_digest for c in plain.state.tables.checkpoints.values()
     }
@@ -396,6 +412,7 @@ def _restart(world: World) -> None:
     """Controller and learners die; another controller loads what was committed."""
     from populations.controller.events import ControllerStarted
 
+    world.questions.clear()
     world.state = make_state(world.state.config, world.setup, fold(world.committed))
     world.given.clear()
     world.fits.clear()
@@ -444,10 +461,11 @@ def test_evaluations_that_take_their_learners_with_them_end_the_run() -> None:
             crashes += 1
         else:
             world.step()
-    assert crashes == 6
     assert world.state.failed
-    assert "evaluations in a row failed" in world.state.reason
-    assert "signal 11" in world.state.reason
+    assert crashes <= 30
+    assert "all are quarantined" in world.state.reason
+    reasons = [str(event.data["reason"]) for event in world.events("quarantined")]
+    assert all("signal 11" in reason for reason in reasons)
 
 
 def test_a_corrupt_checkpoint_is_set_aside_and_its_policy_goes_on_from_an_older_one() -> None:

@@ -50,8 +50,8 @@ def test_only_evaluation_counts_and_each_population_has_its_own_scale() -> None:
     league = fold(rows, SEATS)
     predator, prey = ("predator", BOT), ("prey", BOT)
     assert league.results == {
-        (predator, ("prey", WEIGHTS), (0, 1)): [11, 22, 33],
-        (predator, prey, (0, 1)): [7, 0, 1],
+        (predator, ("prey", WEIGHTS), (0, 1)): (11, 22, 33),
+        (predator, prey, (0, 1)): (7, 0, 1),
     }
     assert {rated: record.matches for rated, record in league.records.items()} == {
         predator: 74,
@@ -73,4 +73,4 @@ def test_in_cooperation_no_seat_is_better_than_the_other() -> None:
         for name in ("home", "away")
     )
     league = fold([row("evaluate", BOT, WEIGHTS, 3, 0, 1)], seats)
-    assert league.results == {(("agent", BOT), ("agent", WEIGHTS), (0, 0)): [3, 0, 1]}
+    assert league.results == {(("agent", BOT), ("agent", WEIGHTS), (0, 0)): (3, 0, 1)}

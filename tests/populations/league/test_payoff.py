@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,6 +65,39 @@ def test_each_pair_of_seats_on_different_sides_counts_in_one_batch() -> None:
     payoff.add(two(A, B, 2, 0, 0))
     payoff.add(tally(A, B, B, pairs=((0, 1, 5, 0, 0), (0, 2, 3, 1, 1), (1, 2, 5, 0, 0))))
     assert payoff.record(A, B) == PairRecord(wins=9.0, draws=1.0, losses=1.0)
+
+
+def test_a_view_of_two_seats_fades_with_the_matches_in_all_seats() -> None:
+    payoff = Payoff(half_life_matches=10.0)
+    payoff.add(two(A, B, 8, 0, 0))
+    payoff.add(two(B, A, 6, 4, 0))  # 10 matches in the other seats: one half-life
+    assert payoff.record(A, B, seats=(0, 1)) == PairRecord(wins=4.0)
+    assert payoff.record(A, B, seats=(1, 0)) == PairRecord(draws=4.0, losses=6.0)
+    assert payoff.record(B, A, seats=(0, 1)) == PairRecord(wins=6.0, draws=4.0)
+    assert payoff.record(B, A, seats=(1, 0)) == PairRecord(losses=4.0)
+    assert payoff.record(A, B) == PairRecord(wins=4.0, draws=4.0, losses=6.0)
+    assert payoff.record(A, B, seats=(0, 2)) == PairRecord()
+
+
+def test_returns_fade_as_results_do() -> None:
+    payoff = Payoff(half_life_matches=10.0)
+    payoff.add(replace(two(A, B, 10, 0, 0), return_sum=(30.0, -30.0)))
+    payoff.add(replace(two(B, A, 0, 10, 0), return_sum=(5.0, 20.0)))
+    seen = payoff.record(A, B)
+    assert (seen.return_sum, seen.opponent_return_sum) == (15.0 + 20.0, -15.0 + 5.0)
+    assert seen.mean_return == 35.0 / 15.0
+    assert payoff.record(B, A).return_sum == -10.0
+    assert PairRecord().mean_return is None
+
+
+def test_win_rates_of_an_entrant_are_of_those_it_has_met() -> None:
+    payoff = Payoff(half_life_matches=10.0)
+    payoff.add(two(A, C, 3, 0, 1))
+    payoff.add(two(B, A, 5, 0, 0))
+    assert payoff.win_rates_of(A) == {C: payoff.win_rate(A, C), B: payoff.win_rate(A, B)}
+    assert list(payoff.win_rates_of(A)) == [C, B]
+    assert payoff.win_rates_of(B) == {A: payoff.win_rate(B, A)}
+    assert payoff.win_rates_of(Entrant("nobody")) == {}
 
 
 def test_what_an_entrant_does_against_itself_says_nothing() -> None:

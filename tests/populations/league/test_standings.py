@@ -9,7 +9,7 @@ import pytest
 
 from arena.types import Digest, Entrant
 from populations.league.league import League
-from populations.league.standings import Ratings, champion, standings
+from populations.league.standings import Z95, Ratings, champion, standings
 from populations.types import RatingsRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
@@ -76,19 +76,26 @@ def test_folding_the_rows_again_gives_the_same_league(finished: World) -> None:
     assert again.results == league.results
 
 
-def test_the_difference_of_two_players_uses_their_covariance() -> None:
+def test_the_difference_of_two_players_uses_their_spread() -> None:
     row = RatingsRow(
         population="player",
         entrants=(Entrant("a"), Entrant("b")),
         ratings=(100.0, 40.0),
-        covariance=(50.0, 30.0, 30.0, 40.0),
+        deviations=(np.sqrt(50.0), np.sqrt(40.0)),
+        cyclicity=0.0,
         num_tallies=1,
     )
+    spread = np.linalg.cholesky(np.array([[50.0, 30.0], [30.0, 40.0]]))
     # variance of the difference: 50 + 40 - 2 * 30 = 30
-    mean, deviation = Ratings(row).difference("a", "b") or (0.0, 0.0)
+    mean, deviation = Ratings(row, spread).difference("a", "b") or (0.0, 0.0)
     assert mean == 60.0
     assert deviation == pytest.approx(np.sqrt(30.0))
+    assert Ratings(row).difference("a", "b") == pytest.approx((60.0, np.sqrt(90.0)))
     assert Ratings(row).difference("a", "missing") is None
+    assert Ratings(row).difference("a", "a") == Ratings(row, spread).difference("a", "a") == (0, 0)
+    assert Ratings(row).interval("b") == pytest.approx(
+        (40.0, 40.0 - Z95 * np.sqrt(40.0), 40.0 + Z95 * np.sqrt(40.0))
+    )
     assert Ratings(None).interval("a") is None
 
 

@@ -1,216 +1,149 @@
+"""What every matchmaker promises, whatever its rule."""
+
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from typing import get_args
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.types import Entrant, PlayerId, PolicyId
-from populations.core import Candidate, Matchmaker, OpponentRequest
-from populations.matchmaking.make import KINDS, make_matchmaker
-from populations.matchmaking.pfsp import Weighting, pfsp_probabilities
+from populations.core import Matchmaker
+from populations.matchmaking.alphastar import AlphastarMatchmaker
+from populations.matchmaking.candidates import Candidate
+from populations.matchmaking.drawing import RuleMatchmaker
+from populations.matchmaking.latest import LatestMatchmaker
+from populations.matchmaking.make import make_matchmaker
+from populations.matchmaking.outsiders import Outsider, OutsidersMatchmaker
+from populations.sections import MATCHMAKING_KINDS, MatchmakingConfig
+from tests.populations.matchmaking.toy_league import ghost, latest, request, shares
 
-TRAINEE = PolicyId("player/p000")
-WEIGHTINGS = get_args(Weighting)
-Rate = Callable[[Entrant, Entrant], float]
+VARIANTS: dict[str, dict[str, object]] = {kind: {"kind": kind} for kind in MATCHMAKING_KINDS}
+for weighting in ("linear", "linear_capped", "variance", "variance_left_rectified"):
+    VARIANTS[f"pfsp-{weighting}"] = {"kind": "pfsp", "weighting": weighting}
+VARIANTS["pfsp-thompson"] = {"kind": "pfsp", "posterior": "thompson"}
+for solver in ("uniform", "uniform_biased", "prd", "alpha_rank", "rectified", "latest"):
+    VARIANTS[f"psro-{solver}"] = {"kind": "psro", "meta_solver": solver, "psro_players": 2}
+VARIANTS["alphastar-paper"] = {"kind": "alphastar", "constants": "paper"}
 
-
-def candidate(number: int, *, population: str = "player", ghost: bool = True) -> Candidate:
-    policy = f"{population}/p{number % 3:03d}"
-    return Candidate(
-        player=PlayerId(f"{policy}@{number:012d}" if ghost else policy),
-        policy=PolicyId(policy),
-        entrant=Entrant(f"{population}{number:060d}"),
-        agent_steps=number,
-    )
-
-
-def even(first: Entrant, second: Entrant) -> float:
-    del first, second
-    return 0.5
+ROLES = ("main", "main_exploiter", "league_exploiter")
 
 
-def request(
-    *,
-    ghosts: int = 6,
-    latest: int = 0,
-    num_opponents: int = 8,
-    win_rate: Rate = even,
-) -> OpponentRequest:
-    return OpponentRequest(
-        trainee=TRAINEE,
-        entrant=Entrant("player/p000#0"),
-        num_opponents=num_opponents,
-        ghosts=tuple(candidate(number) for number in range(ghosts)),
-        latest=tuple(candidate(n, population="prey", ghost=False) for n in range(latest)),
-        win_rate=win_rate,
-    )
+def make(variant: str, *, latest_ratio: float = 0.5) -> Matchmaker:
+    section = MatchmakingConfig.model_validate({**VARIANTS[variant], "latest_ratio": latest_ratio})
+    return make_matchmaker(section, window=2, launch_directory=str(Path.cwd()))
 
 
-def shares(matchmaker: Matchmaker, asked: OpponentRequest, *, num_draws: int) -> dict[str, float]:
-    rng = np.random.default_rng(7)
-    drawn: Counter[str] = Counter()
-    for _ in range(num_draws):
-        opponents = matchmaker.draw(asked, rng=rng)
-        drawn.update(player.player for player in opponents.players)
-        drawn["mirror"] += opponents.num_mirrors
-    total = drawn.total()
-    return {player: count / total for player, count in drawn.items()}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None)
-@given(
-    ghosts=st.integers(0, 5),
-    latest=st.integers(0, 3),
-    num_opponents=st.integers(1, 9),
-    latest_ratio=st.floats(0.0, 1.0),
-    rate=st.floats(0.0, 1.0),
-    seed=st.integers(0, 2**32),
-)
+@pytest.mark.parametrize("variant", VARIANTS)
+@settings(deadline=None, max_examples=25)
+@given(data=st.data())
 def test_every_rule_fills_every_block_and_is_a_function_of_its_arguments(
-    kind: str,
-    ghosts: int,
-    latest: int,
-    num_opponents: int,
-    latest_ratio: float,
-    rate: float,
-    seed: int,
+    variant: str, data: st.DataObject
 ) -> None:
+    num_ghosts, num_others = data.draw(st.integers(0, 5)), data.draw(st.integers(0, 3))
+    is_own = data.draw(st.booleans()) or num_ghosts + num_others == 0
+    ghosts = [
+        ghost(
+            10 * number,
+            policy=data.draw(st.integers(0, 3)),
+            role=data.draw(st.sampled_from(ROLES)),
+            quality=data.draw(st.floats(-20.0, 5.0)),
+        )
+        for number in range(num_ghosts)
+    ]
+    others = [
+        latest(number + 1, role=data.draw(st.sampled_from(ROLES))) for number in range(num_others)
+    ]
+    # All won, all lost, never met and anything between.
+    rates: dict[str, float] = {
+        row.player: data.draw(st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+        for row in [*ghosts, *others]
+        if data.draw(st.booleans())
+    }
+    num_opponents = data.draw(st.integers(1, 9))
+    latest_ratio = data.draw(st.floats(0.0, 1.0))
     asked = request(
-        ghosts=ghosts, latest=latest, num_opponents=num_opponents, win_rate=lambda a, b: rate
+        ghosts=ghosts,
+        others=others,
+        num_opponents=num_opponents,
+        role=data.draw(st.sampled_from(ROLES)),
+        is_own=is_own,
+        rates=rates,
+        matches=data.draw(st.sampled_from([1e-300, 1.0, 1e12])),
+        ratings={row.player: data.draw(st.floats(-1e5, 1e5)) for row in ghosts[:2]},
+        trainee_rating=data.draw(st.sampled_from([float("nan"), 0.0, 1200.0])),
     )
-    matchmaker = make_matchmaker(kind, latest_ratio=latest_ratio, window=2)
+    matchmaker = make(variant, latest_ratio=latest_ratio)
+    seed = data.draw(st.integers(0, 2**32))
     first, second = (matchmaker.draw(asked, rng=np.random.default_rng(seed)) for _ in range(2))
     assert first == second
     assert first.num_mirrors + len(first.players) == num_opponents
-    assert set(first.players) <= {*asked.ghosts, *asked.latest}
-    if latest:
-        assert first.num_mirrors == 0
-    num_ghosts = sum(player in asked.ghosts for player in first.players)
-    if ghosts and kind != "latest":
-        assert abs(num_ghosts - (1.0 - latest_ratio) * num_opponents) < 1.0 + 1e-6
-    else:
-        assert num_ghosts == 0
+    assert first.num_mirrors == 0 or is_own
+    assert set(first.players) <= {*ghosts, *others}
+    assert isinstance(matchmaker, RuleMatchmaker | LatestMatchmaker | AlphastarMatchmaker)
+    distribution = matchmaker.distribution(asked, rng=np.random.default_rng(seed))
+    parts = np.concatenate([[distribution.mirror], distribution.latest, distribution.ghosts])
+    assert np.isfinite(parts).all()
+    assert parts.min() >= 0.0
+    assert parts.sum() == pytest.approx(1.0)
+    if isinstance(matchmaker, RuleMatchmaker) and num_ghosts and (is_own or num_others):
+        drawn = sum(player in ghosts for player in first.players)
+        assert abs(drawn - (1.0 - latest_ratio) * num_opponents) < 1.0 + 1e-6
 
 
-def test_the_share_of_the_latest_is_exact_on_average() -> None:
-    # 0.3 x 8 = 2.4: two or three blocks.
-    asked = request(num_opponents=8)
-    matchmaker = make_matchmaker("uniform", latest_ratio=0.3)
-    rng = np.random.default_rng(1)
-    mirrors = [matchmaker.draw(asked, rng=rng).num_mirrors for _ in range(2000)]
-    assert set(mirrors) == {2, 3}
-    # standard deviation of the mean: sqrt(0.24 / 2000) = 0.011
-    assert np.mean(mirrors) == pytest.approx(2.4, abs=0.05)
-
-
-def test_a_whole_share_needs_no_chance() -> None:
-    rng = np.random.default_rng(1)
-    # 0.1 * 30 is a bit more than 3 in binary.
-    matchmaker = make_matchmaker("uniform", latest_ratio=0.1)
-    drawn = {matchmaker.draw(request(num_opponents=30), rng=rng).num_mirrors for _ in range(50)}
-    assert drawn == {3}
-
-
-def test_uniform_draws_ghosts_of_all_policies_alike() -> None:
-    drawn = shares(make_matchmaker("uniform", latest_ratio=0.0), request(ghosts=6), num_draws=1500)
-    # 12000 draws: standard deviation of a share is sqrt(1/6 * 5/6 / 12000) = 0.0034
-    assert drawn == pytest.approx(
-        {candidate(n).player: 1 / 6 for n in range(6)} | {"mirror": 0.0}, abs=0.015
-    )
-
-
-def test_window_draws_only_from_the_newest() -> None:
-    drawn = shares(
-        make_matchmaker("window", latest_ratio=0.5, window=2), request(ghosts=6), num_draws=500
-    )
-    assert drawn.keys() == {candidate(4).player, candidate(5).player, "mirror"}
-    assert drawn["mirror"] == 0.5
-
-
-def test_window_goes_by_agent_steps_and_not_by_order() -> None:
-    asked = request(ghosts=4)
-    shuffled = OpponentRequest(
-        trainee=TRAINEE,
-        entrant=asked.entrant,
-        num_opponents=8,
-        ghosts=asked.ghosts[::-1],
-        win_rate=even,
-    )
-    matchmaker = make_matchmaker("window", latest_ratio=0.0, window=1)
-    drawn = matchmaker.draw(shuffled, rng=np.random.default_rng(0))
-    assert set(drawn.players) == {candidate(3)}
-
-
-def test_pfsp_meets_those_it_cannot_beat() -> None:
-    rates = dict(zip((candidate(n).entrant for n in range(3)), (1.0, 0.5, 0.0), strict=True))
-    asked = request(ghosts=3, win_rate=lambda trainee, ghost: rates[ghost])
-    drawn = shares(
-        make_matchmaker("pfsp", weighting="squared", latest_ratio=0.0), asked, num_draws=1500
-    )
-    # squared weights 0, 1/4, 1
-    assert candidate(0).player not in drawn
-    assert drawn[candidate(1).player] == pytest.approx(0.2, abs=0.015)
-    assert drawn[candidate(2).player] == pytest.approx(0.8, abs=0.015)
-
-
-def test_the_latest_of_another_population_are_drawn_alike() -> None:
-    drawn = shares(make_matchmaker("latest"), request(ghosts=3, latest=2), num_draws=1000)
-    assert drawn == pytest.approx({"prey/p000": 0.5, "prey/p001": 0.5, "mirror": 0.0}, abs=0.03)
-
-
-# Hand-computed for win rates 1, 1/2, 1/4: 1 - x is 0, 1/2, 3/4.
-@pytest.mark.parametrize(
-    ("weighting", "expected"),
-    [
-        ("squared", [0.0, 4 / 13, 9 / 13]),  # 0, 4/16, 9/16
-        ("linear", [0.0, 0.4, 0.6]),  # 0, 2/4, 3/4
-        ("linear_capped", [0.0, 0.5, 0.5]),  # 0, 1/2, 1/2
-        ("variance", [0.0, 4 / 7, 3 / 7]),  # 0, 4/16, 3/16
-    ],
-)
-def test_pfsp_probabilities_by_hand(weighting: Weighting, expected: list[float]) -> None:
-    probabilities = pfsp_probabilities(np.array([1.0, 0.5, 0.25]), weighting=weighting)
-    assert probabilities == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_who_beats_everyone_meets_all_alike(weighting: Weighting) -> None:
-    assert pfsp_probabilities(np.ones(4), weighting=weighting) == pytest.approx([0.25] * 4)
-
-
-def test_who_loses_to_everyone_meets_all_alike_under_variance() -> None:
-    assert pfsp_probabilities(np.zeros(4), weighting="variance") == pytest.approx([0.25] * 4)
-
-
-@settings(deadline=None)
-@given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=50), st.sampled_from(WEIGHTINGS))
-def test_pfsp_probabilities_are_probabilities(rates: list[float], weighting: Weighting) -> None:
-    probabilities = pfsp_probabilities(np.array(rates), weighting=weighting)
-    assert np.all(np.isfinite(probabilities))
-    assert np.all(probabilities >= 0.0)
-    assert probabilities.sum() == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("rates", [[], [1.5], [-0.1], [float("nan")]])
-def test_pfsp_refuses_what_is_no_win_rate(rates: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"win_rates must be one or more numbers in \[0, 1\]"):
-        pfsp_probabilities(np.array(rates), weighting="linear")
-
-
-def test_errors_name_the_rule_and_the_value() -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_rule_refuses_to_draw_nobody(variant: str) -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(ValueError, match="must be one of latest, uniform, window, pfsp, got 'x'"):
-        make_matchmaker("x")
-    with pytest.raises(ValueError, match=r"latest_ratio must be in \[0, 1\], got 2.0"):
-        make_matchmaker("uniform", latest_ratio=2.0).draw(request(), rng=rng)
-    with pytest.raises(ValueError, match="window must be at least 1, got 0"):
-        make_matchmaker("window", window=0).draw(request(), rng=rng)
-    for kind in KINDS:
-        with pytest.raises(ValueError, match="num_opponents must be at least 1, got 0"):
-            make_matchmaker(kind).draw(request(num_opponents=0), rng=rng)
+    with pytest.raises(ValueError, match="num_opponents must be at least 1, got 0"):
+        make(variant).draw(request(num_opponents=0), rng=rng)
+    with pytest.raises(ValueError, match="nobody to be drawn"):
+        make(variant).draw(request(ghosts=0, is_own=False), rng=rng)
+
+
+@pytest.mark.parametrize("variant", ["uniform", "psro", "alphastar", "quality", "rating_proximate"])
+def test_the_order_of_candidates_does_not_matter(variant: str) -> None:
+    ghosts = [ghost(10 * n, role=ROLES[n % 3], quality=-0.1 * n) for n in range(6)]
+    rates: dict[str, float] = {row.player: 0.15 * n for n, row in enumerate(ghosts)}
+    found = []
+    for rows in (ghosts, ghosts[::-1]):
+        asked = request(ghosts=rows, rates=rates)
+        matchmaker = make(variant)
+        assert isinstance(matchmaker, RuleMatchmaker | AlphastarMatchmaker)
+        distribution = matchmaker.distribution(asked, rng=np.random.default_rng(0))
+        found.append(dict(zip(asked.ghosts.players, distribution.ghosts, strict=True)))
+    assert found[0] == pytest.approx(found[1])
+
+
+BOTS = [
+    Outsider(player=ghost(0).player, share=0.1),
+    Outsider(player=ghost(1).player, share=0.15),
+]
+
+
+def test_outsiders_have_their_share_and_the_rest_is_the_rules() -> None:
+    matchmaker = OutsidersMatchmaker(inner=make("latest"), outsiders=BOTS)
+    # 0.25 x 8 = 2 blocks for certain; the rest is mirror self-play.
+    rng = np.random.default_rng(0)
+    drawn = [matchmaker.draw(request(), rng=rng) for _ in range(200)]
+    assert {(len(o.players), o.num_mirrors) for o in drawn} == {(2, 6)}
+    found = shares(matchmaker, request(), num_draws=2500)
+    expected = {ghost(0).player: 0.1, ghost(1).player: 0.15, "mirror": 0.75}
+    assert found == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("num_opponents", [1, 3, 7])
+def test_outsiders_have_their_share_of_few_opponents_on_average(num_opponents: int) -> None:
+    matchmaker = OutsidersMatchmaker(inner=make("latest"), outsiders=BOTS)
+    found = shares(matchmaker, request(num_opponents=num_opponents), num_draws=6000)
+    expected = {ghost(0).player: 0.1, ghost(1).player: 0.15, "mirror": 0.75}
+    # standard deviation of a share at most sqrt(1/4 / 6000) = 0.0065
+    assert found == pytest.approx(expected, abs=0.022)
+
+
+def test_outsiders_alone_need_nobody_else() -> None:
+    alone = [Outsider(player=ghost(0).player, share=1.0)]
+    matchmaker = OutsidersMatchmaker(inner=make("uniform"), outsiders=alone)
+    drawn = matchmaker.draw(request(ghosts=0, is_own=False), rng=np.random.default_rng(0))
+    assert [type(player) for player in drawn.players] == [Candidate] * 8
+    assert {player.player for player in drawn.players} == {ghost(0).player}

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.types import Entrant, PolicyId
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import (
     NoExplore,
     Perturb,
     Resample,
     initial_hyperparameters,
-    make_explore,
 )
+from populations.types import GenerationRow
 
 STEP = Perturb(factors=(0.8, 1.2), resample_probability=0.0)
 UP, DOWN = (
@@ -208,11 +209,45 @@ def test_a_population_starts_diverse_and_reproducibly() -> None:
     assert len({tuple(member.items()) for member in members}) == 8
 
 
-def test_rules_by_name() -> None:
-    assert make_explore("perturb", perturb_factors=(0.5,), resample_probability=0.1) == Perturb(
-        factors=(0.5,), resample_probability=0.1
+def first_generation(hyperparameters: dict[str, float]) -> GenerationRow:
+    return GenerationRow(
+        entrant=Entrant("player/p000#0"),
+        policy=PolicyId("player/p000"),
+        population="player",
+        generation=0,
+        cause="start",
+        parent=None,
+        hyperparameters=hyperparameters,
+        agent_steps_begin=0,
     )
-    assert make_explore("resample") == Resample()
-    assert make_explore("none") == NoExplore()
-    with pytest.raises(ValueError, match="must be one of perturb, resample, none, got 'x'"):
-        make_explore("x")
+
+
+def test_genes_move_as_often_as_they_should() -> None:
+    rng = np.random.default_rng(4)
+    rule = Perturb(resample_probability=0.0, mutation_probability=0.15)
+    moves = Counter(rule.explore(START, SPACE, rng=rng).moves["learning_rate"] for _ in range(4000))
+    assert moves["kept"] / 4000 == pytest.approx(0.85, abs=0.02)  # 3.5 standard deviations
+    outside = Perturb(mutation_probability=0.0).explore(
+        {"a": 9.0}, {"a": {"low": 0, "high": 1}}, rng=rng
+    )
+    assert (outside.new, outside.moves) == ({"a": 9.0}, {"a": "kept"})
+
+
+def test_genes_go_back_to_their_start_values() -> None:
+    rule = Perturb(reset_probability=1.0)
+    first = first_generation({"learning_rate": 1.0, "gamma": 0.95, "num_epochs": 4})
+    space: SearchSpace = {
+        name: SPACE[name] for name in ("learning_rate", "gamma", "num_epochs", "entropy_coef")
+    }
+    exploration = rule.explore(START, space, history=[first], rng=np.random.default_rng(0))
+    assert exploration.new["learning_rate"] == 3e-3  # fitted into its bounds
+    assert exploration.new["gamma"] == 0.95
+    assert exploration.moves == {
+        "learning_rate": "reset",
+        "gamma": "reset",
+        "num_epochs": "kept",  # it was there already
+        "entropy_coef": exploration.moves["entropy_coef"],
+    }
+    assert exploration.moves["entropy_coef"] not in ("reset", "kept")  # no start value is known
+    alone = rule.explore(START, space, rng=np.random.default_rng(0))
+    assert "reset" not in alone.moves.values()

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 from arena.types import PolicyId
 from populations.core import ExploitDonor, ExploreOwn, Member, SearchSpace
-from populations.pbt.exploit import TruncationSelection
+from populations.pbt.exploit import BinaryTournament, Gate, Truncation
 from populations.pbt.explore import Perturb
+from populations.pbt.selection import Rule, Selection
 
 SPACE: SearchSpace = {name: {"low": 0.0, "high": 1.0} for name in ("h0", "h1")}
 ELO = 1000.0
@@ -46,11 +48,16 @@ def make_workers() -> dict[PolicyId, Worker]:
     }
 
 
-def test_population_based_training_gets_to_the_top_of_the_surrogate() -> None:
+GATE = Gate(min_rating_gap=0.0, confidence=0.5)
+
+
+@pytest.mark.parametrize("rule", [Truncation(fraction=0.5, gate=GATE), BinaryTournament(gate=GATE)])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_population_based_training_gets_to_the_top_of_the_surrogate(rule: Rule, seed: int) -> None:
     workers = make_workers()
-    exploit = TruncationSelection(fraction=0.5, min_matches=1, min_rating_gap=0.0, confidence=0.5)
+    exploit = Selection(rule=rule, min_matches=1)
     explore = Perturb(factors=(0.8, 1.2), resample_probability=0.25)
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(seed)
     num_exploits = 0
 
     def difference(first: PolicyId, second: PolicyId) -> tuple[float, float]:

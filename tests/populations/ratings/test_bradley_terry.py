@@ -16,9 +16,10 @@ from populations.ratings.bradley_terry import (
     Z95,
     BradleyTerry,
     Fit,
-    FloatArray,
     probability_positive,
 )
+from populations.ratings.posterior import FloatArray
+from populations.ratings.ranks import measured_cyclicity
 
 RANDOM = "bot:random"
 
@@ -259,26 +260,29 @@ def test_probability_positive_by_table() -> None:
 
 
 def test_95_percent_intervals_hold_the_truth_95_times_in_100() -> None:
+    # Planted: five players from a normal distribution with mean 150 and deviation 200 Elo, so that
+    # the priors (deviation 1000 around 0) are right about none of it but hardly weigh anything.
     rng = np.random.default_rng(2024)
     names = [RANDOM, "a", "b", "c", "d", "e"]
-    rivals = {"a": "b", "b": "c", "c": "d", "d": "e", "e": "a"}
-    covered = covered_differences = total = 0
-    for _ in range(400):
-        elo = dict(zip(names, [0.0, *rng.normal(150.0, 200.0, size=5)], strict=True))
-        theta = {name: rating / ELO_PER_UNIT for name, rating in elo.items()}
+    covered = covered_differences = total = total_differences = 0
+    for _ in range(1000):
+        elo = np.array([0.0, *rng.normal(150.0, 200.0, size=5)])
+        theta = dict(zip(names, elo / ELO_PER_UNIT, strict=True))
         results = simulate(theta, matches=20, advantage=0.4, eta=-1.0, rng=rng)
         fit = BradleyTerry().fit(results, anchors=[RANDOM])
-        for name in names[1:]:
-            low, high = fit.interval(name)
-            covered += low <= elo[name] <= high
-            other = rivals[name]
-            mean, deviation = fit.difference(name, other)
-            truth = elo[name] - elo[other]
-            covered_differences += abs(mean - truth) <= Z95 * deviation
-            total += 1
-    assert total == 2000
-    assert 0.92 <= covered / total <= 0.98
-    assert 0.92 <= covered_differences / total <= 0.98
+        truth = np.array([elo[names.index(name)] for name in fit.entrants])
+        free = [i for i, name in enumerate(fit.entrants) if name != RANDOM]
+        is_inside = np.abs(fit.ratings - truth) <= Z95 * fit.deviations
+        covered += int(is_inside[free].sum())
+        total += len(free)
+        for i, j in itertools.combinations(free, 2):
+            deviation = np.linalg.norm(fit.spread[i] - fit.spread[j])
+            error = fit.ratings[i] - fit.ratings[j] - truth[i] + truth[j]
+            covered_differences += bool(abs(error) <= Z95 * deviation)
+            total_differences += 1
+    assert (total, total_differences) == (5000, 10_000)
+    assert 0.93 <= covered / total <= 0.97
+    assert 0.93 <= covered_differences / total_differences <= 0.97
 
 
 def test_lineage_intervals_hold_the_truth_where_children_are_drawn_from_the_prior() -> None:
@@ -331,8 +335,9 @@ def test_every_fit_is_finite(
         anchors=[RANDOM] if has_anchor else [],
     )
     assert np.all(np.isfinite(fit.ratings))
-    assert np.all(np.isfinite(fit.covariance))
-    assert np.all(np.diag(fit.covariance) >= -1e-6)
+    assert np.all(np.isfinite(fit.spread))
+    assert np.isfinite([*fit.advantages.values(), fit.draw_log_odds]).all()
+    assert 0.0 <= measured_cyclicity(fit, results) <= 1.0
     assert np.all(np.abs(fit.ratings) < 20_000.0)
 
 

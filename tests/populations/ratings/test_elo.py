@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from populations.ratings.elo import Game, elo_ratings, expected_score
+from populations.ratings.elo import (
+    Game,
+    elo_of_many,
+    elo_ratings,
+    expected_score,
+    team_elo_ratings,
+)
+from populations.ratings.games import TeamGame
 
 
 def test_expected_scores_by_hand() -> None:
@@ -84,3 +92,35 @@ def test_every_game_is_zero_sum(outcomes: list[list[float]], k_factor: float) ->
 def test_games_are_checked(game: Game[str], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
         elo_ratings([game])
+
+
+def test_members_of_a_team_get_the_change_of_their_side() -> None:
+    # Sides of means 1300 and 1300: expected 1/2, so 16 points for each member.
+    start = {"a": 1200.0, "b": 1400.0, "c": 1300.0, "d": 1300.0}
+    game = TeamGame(sides=(("a", "b"), ("c", "d")), results=(5.0, 2.0))
+    ratings = team_elo_ratings([game], k_factor=32.0, start=start)
+    assert ratings == {"a": 1216.0, "b": 1416.0, "c": 1284.0, "d": 1284.0}
+    frozen = team_elo_ratings([game], k_factor=32.0, start=start, frozen={"b"})
+    assert frozen == ratings | {"b": 1400.0}
+
+
+def test_sides_of_one_are_players() -> None:
+    results = [(3.0, 1.0, 1.0), (0.0, 2.0, 1.0)]
+    singles = [Game.of_ranking("abc", results=result) for result in results]
+    teams = [TeamGame(sides=(("a",), ("b",), ("c",)), results=result) for result in results]
+    assert team_elo_ratings(teams) == elo_ratings(singles)
+    with pytest.raises(ValueError, match="two or more sides of different players"):
+        team_elo_ratings([TeamGame(sides=(("a",), ("a",)), results=(1.0, 0.0))])
+
+
+def test_many_sequences_at_once_are_each_rated_as_one() -> None:
+    rng = np.random.default_rng(0)
+    homes = rng.integers(0, 5, size=40)
+    aways = (homes + rng.integers(1, 5, size=40)) % 5
+    scores = rng.choice([0.0, 0.5, 1.0, 0.3], size=40)
+    orders = rng.integers(0, 40, size=(3, 60))
+    found = elo_of_many(homes, aways, scores, orders=orders, num_players=5, k_factor=20.0)
+    for row, order in zip(found, orders, strict=True):
+        games = [Game.of_two(int(homes[g]), int(aways[g]), score=float(scores[g])) for g in order]
+        expected = elo_ratings(games, k_factor=20.0, start=dict.fromkeys(range(5), 1200.0))
+        assert row == pytest.approx([expected[player] for player in range(5)], abs=1e-9)

@@ -1,7 +1,28 @@
 from __future__ import annotations
 
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from populations.core import Result
-from populations.ratings.results import merge_results
+from populations.ratings.results import (
+    ResultColumns,
+    ResultTable,
+    merge_columns,
+    merge_results,
+    result_columns,
+)
+
+SEATS = st.sampled_from([(0, 0), (0, 1), (1, 0), (0, 2), (2, 2)])
+COUNTS = st.integers(0, 100)
+NAMES = st.sampled_from("abcd")
+RESULTS = st.lists(
+    st.builds(
+        Result, first=NAMES, second=NAMES, seats=SEATS, wins=COUNTS, draws=COUNTS, losses=COUNTS
+    ).filter(lambda r: r.first != r.second),
+    max_size=30,
+)
 
 
 def test_both_views_of_a_result_merge_and_swapped_seats_do_not() -> None:
@@ -16,3 +37,73 @@ def test_both_views_of_a_result_merge_and_swapped_seats_do_not() -> None:
     )
     assert merge_results(seen) == expected
     assert merge_results(seen[::-1]) == expected
+
+
+@settings(deadline=None)
+@given(RESULTS)
+def test_merging_columns_is_merging_results(results: list[Result[str]]) -> None:
+    merged = merge_columns(result_columns(results), entrants=("a", "b", "c", "d"))
+    assert tuple(merged) == merge_results(results)
+    assert len(merged) == len(tuple(merged))
+
+
+@settings(deadline=None)
+@given(RESULTS)
+def test_columns_hold_what_they_were_made_of(results: list[Result[str]]) -> None:
+    columns = result_columns(results)
+    assert list(columns) == results
+    assert result_columns(columns) is columns
+
+
+def test_merged_columns_have_the_order_that_is_asked_for() -> None:
+    results = [Result(first="b", second="a", seats=(0, 0), wins=1, draws=0, losses=2)]
+    merged = merge_columns(result_columns(results), entrants=("c", "a", "b"))
+    assert merged.entrants == ("c", "a", "b")
+    assert (merged.first.tolist(), merged.second.tolist()) == ([1], [2])
+    assert merged.counts.tolist() == [[2, 0, 1]]
+
+
+@settings(deadline=None)
+@given(RESULTS)
+def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str]]) -> None:
+    table: ResultTable[str] = ResultTable()
+    expected: dict[tuple[str, str, tuple[int, int]], tuple[float, float, float]] = {}
+    for r in results:
+        key, counts = (r.first, r.second, r.seats), (r.wins, r.draws, r.losses)
+        table[key] = expected[key] = counts
+    assert table == expected
+    assert dict(table.items()) == expected
+    assert list(table) == list(expected)
+    for key, counts in expected.items():
+        assert table[key] == counts
+    chosen = {"a", "b", "c"}
+    selected = table.select(chosen)
+    assert {(r.first, r.second, r.seats): (r.wins, r.draws, r.losses) for r in selected} == {
+        key: counts for key, counts in expected.items() if chosen >= {*key[:2]}
+    }
+    assert set(selected.entrants) <= chosen
+
+
+def test_a_table_grows_and_its_selections_are_copies() -> None:
+    table: ResultTable[int] = ResultTable()
+    for k in range(1000):
+        table[(k, k + 1, (0, 1))] = (k, 0.0, 1.0)
+    selected = table.select(range(1001))
+    table[(0, 1, (0, 1))] = (7.0, 7.0, 7.0)
+    assert len(table) == 1000
+    assert table[(999, 1000, (0, 1))] == (999.0, 0.0, 1.0)
+    assert selected.counts[0].tolist() == [0.0, 0.0, 1.0]
+    with pytest.raises(KeyError):
+        table[(1, 0, (0, 1))]
+
+
+def test_some_results_can_be_kept() -> None:
+    columns = ResultColumns(
+        entrants=("a", "b", "c"),
+        first=np.array([0, 1]),
+        second=np.array([1, 2]),
+        seats=np.array([[0, 1], [1, 0]]),
+        counts=np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]),
+    )
+    kept = columns.where(np.array([False, True]))
+    assert list(kept) == [Result(first="b", second="c", seats=(1, 0), wins=4, draws=5, losses=6)]

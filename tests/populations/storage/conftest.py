@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -12,6 +13,7 @@ from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, ghost_key
 from arena.checkpoints.publish import link_ghost, publish
 from arena.config import NetworkConfig
+from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.types import (
     AssignmentId,
     CheckpointRef,
@@ -26,8 +28,11 @@ from arena.types import (
     WeightsRef,
     ghost_id,
 )
-from arena.wire.messages import Train, Trainee
-from populations.storage.journal import Journal
+from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.config import validate_config
+from populations.league.league import League
+from populations.run_file import RunFile, learner_setup, new_run_file
+from populations.storage.journal import Journal, JournalReader
 from populations.storage.tables import Tables
 from populations.types import (
     AssignmentRow,
@@ -40,6 +45,26 @@ from populations.types import (
     TallyRow,
 )
 
+
+def duel_run_file() -> RunFile:
+    """Two agents in turn, each a seat, of one population."""
+    agent = AgentSpec(
+        observation={"type": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None},
+        action={"type": "Discrete", "n": 3, "start": 0},
+        mask=None,
+    )
+    agents = ("player_0", "player_1")
+    spec = EnvironmentSpec(
+        id="tests.duel:env",
+        kwargs={},
+        api="aec",
+        agents=agents,
+        agent_specs=dict.fromkeys(agents, agent),
+    )
+    config = validate_config({"environment": {"id": spec.id}, "populations": {"player": {}}})
+    return new_run_file(config, spec, name="test", launch_directory=".")
+
+
 HYPERPARAMETERS = {"learning_rate": 3e-4, "num_epochs": 4}
 STEPS = 100
 
@@ -49,7 +74,8 @@ class SmallRun:
 
     def __init__(self, run_dir: Path) -> None:
         self.run_dir = run_dir
-        (run_dir / "run.yaml").write_text("environment: {id: classic/rps-v2}\n")
+        self.run_file = duel_run_file()
+        self.run_file.save(run_dir / "run.yaml")
         self.journal = Journal.create(run_dir / "journal.db", [RunRow(run="r")])
         for index in range(2):
             policy = PolicyId(f"player/p{index:03d}")
@@ -68,6 +94,11 @@ class SmallRun:
 
     def put(self, *rows: Row) -> None:
         self.journal.commit(rows)
+
+    def tallies(self) -> list[TallyRow]:
+        """All, in order of commit."""
+        with JournalReader(self.run_dir / "journal.db") as reader:
+            return reader.tallies()
 
     def note(self, kind: str, subject: str, **data: str) -> None:
         sequence = self.tables.num_events + 1
@@ -167,12 +198,7 @@ class SmallRun:
                 matches=5,
                 metrics={"loss/policy": 0.5},
             ),
-            TallyRow(
-                sequence=len(tables.tallies) + 1,
-                assignment_id=assignment.assignment_id,
-                kind="train",
-                tally=tally,
-            ),
+            *self.folded(tally, assignment.assignment_id, kind="train"),
             replace(
                 run,
                 agent_steps=run.agent_steps + STEPS,
@@ -182,6 +208,56 @@ class SmallRun:
             ),
         )
         return checkpoint
+
+    def folded(
+        self, tally: Tally, assignment_id: AssignmentId, *, kind: Literal["train", "evaluate"]
+    ) -> list[Row]:
+        """The next tally, and the rows that change with it."""
+        tables = self.tables
+        row = TallyRow(
+            sequence=tables.num_tallies + 1, assignment_id=assignment_id, kind=kind, tally=tally
+        )
+        setup = learner_setup(self.run_file, root=self.run_dir)
+        half_life = self.run_file.config.payoffs.half_life_matches
+        league = League.fold(tables, seats=setup.seats, half_life_matches=half_life)
+        return [row, *league.add_tally(row)]
+
+    def evaluate(self, first: str, second: str) -> None:
+        """Carry out an evaluation assignment of four matches and commit all that follows."""
+        run = self.tables.run
+        assignment_id = AssignmentId(run.next_assignment)
+        players = tuple(Player(player=PlayerId(name)) for name in (first, second))
+        pairing = Pairing(seating=Seating(players=players), num_matches=4)
+        assignment = AssignmentRow(
+            assignment_id=assignment_id,
+            attempt=1,
+            kind="evaluate",
+            status="finished",
+            message=Evaluate(
+                assignment_id=assignment_id, attempt=1, pairings=(pairing,), deadline_s=60.0, seed=1
+            ),
+            matches=4,
+            metrics={},
+        )
+        tally = Tally(
+            entrants=(Entrant(first), Entrant(second)),
+            matches=4,
+            pairs=(PairScore(first=0, second=1, wins=1, draws=1, losses=2),),
+            return_sum=(-1.0, 1.0),
+            return_sum_of_squares=(3.0, 3.0),
+            length_sum=40,
+        )
+        self.put(
+            assignment,
+            *self.folded(tally, assignment_id, kind="evaluate"),
+            replace(
+                run,
+                next_assignment=assignment_id + 1,
+                matches=run.matches + 4,
+                assignments_finished=run.assignments_finished + 1,
+                evaluation_assignments=run.evaluation_assignments + 1,
+            ),
+        )
 
     def snapshot(self, checkpoint: CheckpointRow, *, linked: bool = True) -> GhostRow:
         """Commit a ghost of a checkpoint, and make its directory if it is to be linked."""

@@ -49,7 +49,12 @@ def test_a_number_that_is_not_finite_is_never_stored(path: Path, number: float, 
         "column": policy(1, speed=number),
         "json": policy(1, hyperparameters={"gamma": number}),
         "packed": RatingsRow(
-            population="player", entrants=(), ratings=(number,), covariance=(), num_tallies=0
+            population="player",
+            entrants=(),
+            ratings=(number,),
+            deviations=(),
+            cyclicity=0.0,
+            num_tallies=0,
         ),
     }
     with Journal.open(path) as journal:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from arena.types import CheckpointRef, PairScore, Player, Seating, Tally, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.folded import PairRow, RecordRow
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.tables import Tables
 from populations.types import (
@@ -52,6 +53,8 @@ def build(kind: type[T], /, **given_strategies: st.SearchStrategy[Any]) -> st.Se
         "AssignmentId": INTEGERS,
         "float": FLOATS,
         "bool": st.booleans(),
+        "int | None": st.none() | INTEGERS,
+        "float | None": st.none() | FLOATS,
     }
     strategies = {
         field.name: by_annotation.get(str(field.type), NAMES)
@@ -129,11 +132,13 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
     ),
     *ASSIGNMENTS,
     build(TallyRow, sequence=KEYS, kind=st.sampled_from(["train", "evaluate"]), tally=TALLY),
+    build(RecordRow),
+    build(PairRow, kind=st.sampled_from(["train", "evaluate"]), first_seat=KEYS, second_seat=KEYS),
     build(
         RatingsRow,
         entrants=several(NAMES),
         ratings=several(FLOATS),
-        covariance=several(FLOATS),
+        deviations=several(FLOATS),
     ),
     build(EventRow, sequence=KEYS, data=st.dictionaries(NAMES, JSON, max_size=3)),
 )
@@ -164,6 +169,8 @@ class Model:
                 return row.entrant
             case AssignmentRow():
                 return row.assignment_id
+            case RecordRow() | PairRow():
+                return row.key
             case RatingsRow():
                 return row.population
             case TallyRow() | EventRow():
@@ -173,6 +180,7 @@ class Model:
         return {key: row for (_, key), row in self.rows.items() if isinstance(row, kind)}
 
     def tables(self) -> Tables:
+        tallies = self.of(TallyRow)
         return Tables(
             run=self.of(RunRow)[None],
             policies=self.of(PolicyRow),
@@ -182,9 +190,14 @@ class Model:
             assignments={
                 key: row for key, row in self.of(AssignmentRow).items() if row.status == "queued"
             },
-            tallies=[row for _, row in sorted(self.of(TallyRow).items())],
+            records=self.of(RecordRow),
+            pairs=self.of(PairRow),
             ratings=self.of(RatingsRow),
             num_events=max(self.of(EventRow), default=0),
+            num_tallies=max(tallies, default=0),
+            last_evaluation_sequence=max(
+                (sequence for sequence, row in tallies.items() if row.kind == "evaluate"), default=0
+            ),
         )
 
 
@@ -208,8 +221,13 @@ def test_what_is_loaded_is_what_was_committed(commits: list[list[Row]]) -> None:
         with JournalReader(path) as reader:
             tables = reader.load()
             assert tables == model.tables()
-            for name in ("policies", "checkpoints", "ghosts", "generations"):
+            for name in ("policies", "checkpoints", "ghosts", "generations", "records", "pairs"):
                 assert list(getattr(tables, name)) == list(getattr(model.tables(), name))
+            without_pairs = reader.load(pairs=False)
+            assert without_pairs.pairs == {}
+            assert replace(without_pairs, pairs=tables.pairs) == tables
+            tallies = [row for _, row in sorted(model.of(TallyRow).items())]
+            assert reader.tallies() == list(reader.all_tallies()) == tallies
             assert reader.events() == [row for _, row in sorted(model.of(EventRow).items())]
             history = [row for _, row in sorted(model.of(AssignmentRow).items())]
             assert reader.assignments() == history

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
-from arena.types import AssignmentId, PairScore, PlayerId, PolicyId
+from arena.types import AssignmentId, Entrant, PairScore, PlayerId, PolicyId
 from populations.storage.lock import RunLock
 from populations.storage.recovery import recover
 from populations.storage.verify import verify_run
@@ -25,7 +25,7 @@ P0 = PolicyId("player/p000")
 
 
 def tally_with(small_run: SmallRun, **changes: int) -> None:
-    row = small_run.tables.tallies[0]
+    row = small_run.tallies()[0]
     pair = replace(row.tally.pairs[0], **changes)
     small_run.put(replace(row, tally=replace(row.tally, pairs=(pair,))))
 
@@ -41,7 +41,7 @@ def newest(small_run: SmallRun) -> Path:
 
 
 def skip_a_tally(small_run: SmallRun) -> None:
-    row = small_run.tables.tallies[-1]
+    row = small_run.tallies()[-1]
     small_run.put(replace(row, sequence=row.sequence + 2))
 
 
@@ -67,16 +67,17 @@ def ghost_without_directory(small_run: SmallRun) -> None:
 
 
 def orphan_tally(small_run: SmallRun) -> None:
-    row = small_run.tables.tallies[-1]
+    row = small_run.tallies()[-1]
     small_run.put(replace(row, sequence=row.sequence + 1, assignment_id=AssignmentId(999)))
 
 
-def small_covariance(small_run: SmallRun) -> None:
+def too_few_deviations(small_run: SmallRun) -> None:
     row = RatingsRow(
         population="player",
         entrants=(),
         ratings=(0.0,),
-        covariance=(),
+        deviations=(),
+        cyclicity=0.0,
         num_tallies=0,
     )
     small_run.put(row)
@@ -88,6 +89,32 @@ def change_policy(**changes: object) -> Callable[[SmallRun], None]:
 
 def change_run(**changes: object) -> Callable[[SmallRun], None]:
     return lambda run: run.put(replace(run.tables.run, **changes))  # type: ignore[arg-type]
+
+
+def change_record(**changes: object) -> Callable[[SmallRun], None]:
+    def change(run: SmallRun) -> None:
+        run.evaluate("a" * 64, "bot:random")
+        row = run.tables.records["player", Entrant("bot:random")]
+        run.put(replace(row, **changes))  # type: ignore[arg-type]
+
+    return change
+
+
+def change_pair(kind: str, **changes: object) -> Callable[[SmallRun], None]:
+    def change(run: SmallRun) -> None:
+        run.evaluate("a" * 64, "bot:random")
+        row = next(row for row in run.tables.pairs.values() if row.kind == kind)
+        run.put(replace(row, **changes))  # type: ignore[arg-type]
+
+    return change
+
+
+def lose_a_row(table: str) -> Callable[[SmallRun], None]:
+    def change(run: SmallRun) -> None:
+        run.evaluate("a" * 64, "bot:random")
+        run.journal._connection.execute(f"DELETE FROM {table} WHERE rowid = 1")
+
+    return change
 
 
 def change_checkpoint(**changes: object) -> Callable[[SmallRun], None]:
@@ -117,12 +144,21 @@ BREAKS: dict[str, tuple[Callable[[SmallRun], object], str]] = {
     "seat that is not there": (lambda run: tally_with(run, second=2), "seats 0 and 2 of 2"),
     "gap": (skip_a_tally, "gaps"),
     "orphan tally": (orphan_tally, "never decided"),
+    "record": (change_record(wins=3), "bot:random: wins is 3, but its tallies give 2"),
+    "record's returns": (change_record(return_sum=0.5), "return_sum is 0.5"),
+    "unknown record": (change_record(population="prey"), "record prey .*no tally"),
+    "lost record": (lose_a_row("records"), f"record player {'a' * 64}: missing"),
+    "pair": (change_pair("evaluate", losses=1.0), "pair evaluate .* 0 1: losses is 1.0"),
+    "faded pair": (change_pair("train", wins=2.5), "pair train .*: wins is 2.5"),
+    "pair's returns": (change_pair("train", second_return_sum=9.0), "second_return_sum is 9.0"),
+    "pair that never met": (change_pair("train", first_seat=0), "0 0: there is no tally"),
+    "lost pair": (lose_a_row("pairs"), "pair train .*: missing"),
     "two leases": (open_twice, "2 open assignments"),
     "ghost of other weights": (ghost_of_other_weights, "not those of"),
     "two ghosts": (two_ghosts_at_one_count, "2 ghosts at 100"),
     "lost ghost": (ghost_without_directory, "no checkpoint"),
     "unknown donor": (lambda run: run.note("exploited", P0, donor="player/p9"), "player/p9"),
-    "ratings": (small_covariance, "sizes"),
+    "ratings": (too_few_deviations, "sizes"),
     "run.yaml": (lambda run: (run.run_dir / "run.yaml").write_text("a: [1"), "run.yaml"),
     "no run.yaml": (lambda run: (run.run_dir / "run.yaml").unlink(), "run.yaml"),
 }
@@ -131,6 +167,8 @@ BREAKS: dict[str, tuple[Callable[[SmallRun], object], str]] = {
 def test_a_sound_run_has_no_faults(small_run: SmallRun) -> None:
     small_run.snapshot(small_run.checkpoints_of(P0)[1])
     small_run.opened(P0)
+    for _ in range(2):
+        small_run.evaluate("a" * 64, "bot:random")
     report = verify_run(small_run.run_dir)
     assert (report.faults, report.notes) == ([], [])
 
@@ -209,7 +247,7 @@ def test_what_a_running_controller_puts_right_meanwhile_is_no_fault(
 
 
 def test_a_pair_of_seats_is_in_order(small_run: SmallRun) -> None:
-    row = small_run.tables.tallies[0]
+    row = small_run.tallies()[0]
     pair = PairScore(first=1, second=0, wins=2, draws=1, losses=2)
     small_run.put(replace(row, tally=replace(row.tally, pairs=(pair,))))
     assert "seats 1 and 0" in verify_run(small_run.run_dir).faults[0]

@@ -1,0 +1,171 @@
+"""Who may be an opponent, kept as columns so that a decision copies and compares nothing.
+
+Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from arena.types import Entrant, PlayerId, PolicyId
+from populations.matchmaking.candidates import (
+    BoolArray,
+    Candidate,
+    CandidateColumns,
+    Candidates,
+    FloatArray,
+)
+from populations.storage.tables import Tables
+from populations.types import CheckpointRow, GhostRow, PolicyRow, RatingsRow, Row
+
+ScoresKey = tuple[int, int, bytes]
+"""Sequences of the last evaluation and of the last fit, and of whom the scores are."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Met:
+    """Whom a trainee has met, found among the candidates once. In order of meeting.
+
+    Attributes:
+        entrant: The trainee and its generation.
+        num_entrants: Ghosts' entrants at that time; with another one all are looked for again.
+        ghost_codes: Of entrants among the ghosts, -1 for others.
+        policy_codes: Of the policies whose checkpoints they are, -1 where unknown.
+        generations: Of these checkpoints.
+        agent_steps: Of these checkpoints.
+    """
+
+    entrant: Entrant
+    num_entrants: int
+    ghost_codes: list[int] = field(default_factory=list)
+    policy_codes: list[int] = field(default_factory=list)
+    generations: list[int] = field(default_factory=list)
+    agent_steps: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Pool:
+    """The candidates of one population.
+
+    Attributes:
+        ghosts: In order of coming.
+        policies: All, in their order in the tables.
+        ghost_positions: Where they are in ``ghosts``.
+        policy_positions: Where they are in ``policies``.
+        is_active: Which policies may be opponents. bool, one per policy.
+        scores: The last expected scores, until there are new results or ratings; one entry.
+        met: Whom each policy has met, in its generation.
+    """
+
+    ghosts: CandidateColumns = field(default_factory=CandidateColumns)
+    policies: CandidateColumns = field(default_factory=CandidateColumns)
+    ghost_positions: dict[PlayerId, int] = field(default_factory=dict)
+    policy_positions: dict[PolicyId, int] = field(default_factory=dict)
+    is_active: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    scores: dict[ScoresKey, FloatArray] = field(default_factory=dict)
+    met: dict[PolicyId, Met] = field(default_factory=dict)
+    _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _rated: RatingsRow | None = None
+
+    def latest(self, *, without: PolicyId) -> Candidates:
+        """Latest checkpoints of the active policies but one."""
+        others = self.is_active
+        position = self.policy_positions.get(without)
+        if position is not None:
+            others = others.copy()
+            others[position] = False
+        return self.policies.candidates.take(np.flatnonzero(others))
+
+    def ghost_ratings(self, row: RatingsRow | None) -> FloatArray:
+        """Elo of ghosts by entrant code, NaN if unrated; made anew for each fit and ghost."""
+        codes = self.ghosts.codes.entrants
+        if self._rated is not row or len(self._ratings) != len(codes):
+            self._ratings = np.full(len(codes), np.nan)
+            self._rated = row
+            if row is not None:
+                for entrant, rating in zip(row.entrants, row.ratings, strict=True):
+                    code = codes.get(entrant)
+                    if code is not None:
+                        self._ratings[code] = rating
+        return self._ratings
+
+    def put_policy(self, row: PolicyRow, checkpoint: CheckpointRow | None) -> None:
+        """Take in what a policy is now; without a checkpoint it has its place but is not there."""
+        candidate = Candidate(
+            player=PlayerId(row.policy),
+            policy=row.policy,
+            role=row.role,
+            entrant=Entrant("" if checkpoint is None else checkpoint.weights_digest),
+            agent_steps=row.agent_steps,
+        )
+        position = self.policy_positions.setdefault(row.policy, len(self.policy_positions))
+        if position == len(self.is_active):
+            self.policies.append(candidate)
+            self.is_active = np.append(self.is_active, False)
+        else:
+            self.policies.put(position, candidate)
+        self.is_active[position] = row.state == "active" and checkpoint is not None
+
+    def put_ghost(self, row: GhostRow) -> None:
+        """Take in what a ghost is now."""
+        candidate = Candidate(
+            player=row.player,
+            policy=row.policy,
+            role=row.role,
+            entrant=Entrant(row.weights_digest),
+            agent_steps=row.agent_steps,
+            quality=row.quality,
+        )
+        position = self.ghost_positions.get(row.player)
+        if position is None:
+            self.ghost_positions[row.player] = len(self.ghost_positions)
+            self.ghosts.append(candidate)
+        else:
+            self.ghosts.put(position, candidate)
+
+
+class CandidateCache:
+    """The candidates of all populations. Owned by the controller's thread."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, Pool] = {}
+        self._num_ghosts = 0
+
+    def pool(self, population: str, tables: Tables) -> Pool:
+        """The candidates of a population, as the tables have them."""
+        if not self._pools:
+            for policy in tables.policies.values():
+                self._take_policy(policy, tables)
+        if self._num_ghosts < len(tables.ghosts):
+            # Tables keep the order in which ghosts came, so new ones are at the end.
+            for ghost in islice(tables.ghosts.values(), self._num_ghosts, None):
+                if not ghost.corrupt:
+                    self._pools[ghost.population].put_ghost(ghost)
+            self._num_ghosts = len(tables.ghosts)
+        return self._pools[population]
+
+    def take(self, rows: Iterable[Row], tables: Tables) -> None:
+        """Take in rows that were put into the tables; of them, policies and ghosts matter."""
+        if not self._pools:
+            return
+        for row in rows:
+            if isinstance(row, PolicyRow):
+                self._take_policy(tables.policies[row.policy], tables)
+            elif isinstance(row, GhostRow):
+                ghost = tables.ghosts[row.player]
+                pool = self._pools[ghost.population]
+                if ghost.player not in pool.ghost_positions:
+                    continue
+                if ghost.corrupt:
+                    # Rare: everything is made anew without it.
+                    self._pools, self._num_ghosts = {}, 0
+                    return
+                pool.put_ghost(ghost)
+
+    def _take_policy(self, row: PolicyRow, tables: Tables) -> None:
+        checkpoint = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
+        self._pools.setdefault(row.population, Pool()).put_policy(row, checkpoint)

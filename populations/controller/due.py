@@ -1,0 +1,106 @@
+"""Whose turn it is to train, kept up to date row by row so that nobody looks at all policies.
+
+Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Collection, Iterable
+
+from arena.types import PolicyId
+from populations.storage.tables import Tables
+from populations.types import PolicyRow, Row
+
+Turn = tuple[int, str, int, PolicyId]
+"""agent_steps, population, index, policy: the smallest is the next."""
+
+
+class DuePolicies:
+    """Policies that may be trained, by how little they have. Owned by the controller's thread.
+
+    Entries of the heaps are never removed when a policy changes; those that no longer say what the
+    policy is are skipped when they come up.
+    """
+
+    def __init__(self) -> None:
+        self._heaps: dict[tuple[str, bool], list[Turn]] = {}
+        """By population, and whether they have a checkpoint."""
+        self._starting: set[PolicyId] = set()
+        self._is_made = False
+
+    def take(self, rows: Iterable[Row], tables: Tables) -> None:
+        """Take in rows that were put into the tables, once or more often; policies matter."""
+        if not self._is_made:
+            return
+        for row in rows:
+            if isinstance(row, PolicyRow):
+                self._take_policy(tables.policies[row.policy])
+
+    def next(
+        self,
+        tables: Tables,
+        *,
+        leased: Collection[PolicyId],
+        limit: int | None,
+        may_train: Callable[[str], bool],
+    ) -> PolicyRow | None:
+        """The policy that has trained least; of equal ones, the first by population and index.
+
+        Every policy gets its initial checkpoint before any is trained, and any learner may make it.
+
+        Args:
+            tables: All of whose rows were taken in.
+            leased: Who is not to be chosen.
+            limit: Agent steps from which on nobody trains; None: there is no end.
+            may_train: Whether a population may be trained.
+        """
+        if not self._is_made:
+            self._is_made = True
+            for policy in tables.policies.values():
+                self._take_policy(policy)
+        best: Turn | None = None
+        for (population, has_checkpoint), heap in self._heaps.items():
+            if has_checkpoint and (self._starting or not may_train(population)):
+                continue
+            turn = self._first(heap, tables, leased=leased, has_checkpoint=has_checkpoint)
+            if turn is not None and (best is None or turn < best):
+                best = turn
+        if best is None or (limit is not None and best[0] >= limit):
+            return None
+        return tables.policies[best[-1]]
+
+    def _take_policy(self, row: PolicyRow) -> None:
+        self._starting.discard(row.policy)
+        if row.state != "active":
+            return
+        if row.checkpoint is None and row.agent_steps == 0:
+            self._starting.add(row.policy)
+        heap = self._heaps.setdefault((row.population, row.checkpoint is not None), [])
+        heapq.heappush(heap, (row.agent_steps, row.population, row.index, row.policy))
+
+    @staticmethod
+    def _first(
+        heap: list[Turn], tables: Tables, *, leased: Collection[PolicyId], has_checkpoint: bool
+    ) -> Turn | None:
+        """The first turn that can be taken; what is out of date above it goes."""
+        set_aside: list[Turn] = []
+        found = None
+        while heap and found is None:
+            turn = heap[0]
+            row = tables.policies[turn[-1]]
+            if (
+                row.state != "active"
+                or row.pending
+                or row.agent_steps != turn[0]
+                or (row.checkpoint is not None) != has_checkpoint
+                or turn in set_aside
+            ):
+                heapq.heappop(heap)
+            elif row.policy in leased:
+                set_aside.append(heapq.heappop(heap))
+            else:
+                found = turn
+        for turn in set_aside:
+            heapq.heappush(heap, turn)
+        return found

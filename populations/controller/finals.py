@@ -1,0 +1,154 @@
+"""What is played after training: until everybody is known well enough, then for the championship.
+
+Each policy's last checkpoint plays until its rating is as sure as ``FINAL_DEVIATION``, or it has
+played enough. Then those who may be the best play each other: the champion is confirmed by matches
+against its rivals, not by what others lost to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.types import Seating
+from arena.wire.messages import Pairing
+from populations.controller.evaluating import (
+    MIN_MATCHES_PER_SEATING,
+    open_evaluations,
+    pairings_about,
+    seatings_of,
+    validation_pairings,
+)
+from populations.controller.field import Known, KnownField, known_field
+from populations.controller.state import ControllerState
+from populations.controller.transaction import Transaction
+from populations.league.standings import Ratings
+from populations.ratings.bradley_terry import probability_positive
+
+FINAL_DEVIATION = 32.0
+"""Elo: from the mean of the population."""
+
+FINAL_MATCHES = 384
+"""With so many nobody plays on, however unsure its rating is."""
+
+MAX_CONTENDERS = 6
+CONTENDER_PROBABILITY = 0.05
+"""Of being better than the best: less is no contender."""
+
+TOURNAMENT_MATCHES = 128
+"""Of each pair of contenders."""
+
+Pair = tuple[Known, Known]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def is_decided(state: ControllerState) -> bool:
+    """Whether there is nothing left to be played after training."""
+    known = known_field(state, None)
+    return not _unsettled(state, known).any() and not _missing(state, known)
+
+
+def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ...]:
+    """What the next evaluation after training plays; empty if all is played, or being played."""
+    newcomers = validation_pairings(state)
+    if newcomers:
+        return newcomers
+    if state.fitting or state.ratings_are_stale():
+        return ()
+    known = known_field(state, None)
+    unsettled = _unsettled(state, known)
+    if unsettled.any():
+        return pairings_about(state, known, weights=unsettled.astype(np.float64))
+    missing = _missing(state, known)
+    if not missing or any(open_evaluations(state)):
+        return ()
+    tx.add_event(
+        "tournament_assigned",
+        contenders=list(dict.fromkeys(p.player.player for pair, _ in missing for p in pair)),
+        matches=sum(num_matches for _, num_matches in missing),
+        matches_per_pair=TOURNAMENT_MATCHES,
+    )
+    return tuple(
+        Pairing(seating=seating, num_matches=num_matches)
+        for (first, second), to_play in missing
+        for seating, num_matches in _shared(state, first, second, to_play)
+    )
+
+
+def _shared(
+    state: ControllerState, first: Known, second: Known, to_play: int
+) -> list[tuple[Seating, int]]:
+    seatings = seatings_of(state, first, second)
+    return [
+        (seating, max(to_play // len(seatings), MIN_MATCHES_PER_SEATING)) for seating in seatings
+    ]
+
+
+def _unsettled(state: ControllerState, known: KnownField) -> BoolArray:
+    """Whose rating is not sure enough, of the policies. bool [N]."""
+    deviations = known.deviations()
+    return np.array(
+        [
+            player.kind == "policy"
+            and deviation > FINAL_DEVIATION
+            and state.league.record(player.population, player.entrant).matches < FINAL_MATCHES
+            for player, deviation in zip(known.players, deviations, strict=True)
+        ],
+        dtype=bool,
+    )
+
+
+def _missing(state: ControllerState, known: KnownField) -> list[tuple[Pair, int]]:
+    """Pairs of contenders that have not met often enough, with the matches that are missing."""
+    contenders = {
+        name: _contenders(state.ratings(name), [p for p in known.players if p.population == name])
+        for name in state.setup.populations
+    }
+    everybody = [player for found in contenders.values() for player in found]
+    is_alone = len(contenders) == 1
+    missing = []
+    for first, second in combinations(everybody, 2):
+        if not is_alone and first.population == second.population:
+            continue
+        met = _num_met(state, first, second)
+        if met < TOURNAMENT_MATCHES:
+            missing.append(((first, second), TOURNAMENT_MATCHES - met))
+    return missing
+
+
+def _contenders(ratings: Ratings, players: Sequence[Known]) -> list[Known]:
+    """The rated players that may be the best, the best lower bound first."""
+    rated = [
+        (interval[1], index)
+        for index, player in enumerate(players)
+        if player.kind != "bot" and (interval := ratings.interval(player.entrant)) is not None
+    ]
+    ranked = [players[index] for _, index in sorted(rated, key=lambda entry: (-entry[0], entry[1]))]
+    found = []
+    for player in ranked:
+        difference = ratings.difference(player.entrant, ranked[0].entrant)
+        assert difference is not None, "both are rated"
+        if player is ranked[0] or probability_positive(*difference) >= CONTENDER_PROBABILITY:
+            found.append(player)
+    return found[:MAX_CONTENDERS]
+
+
+def _num_met(state: ControllerState, first: Known, second: Known) -> int:
+    """Evaluation matches between two players, in all seats."""
+    one, two = (first.population, first.entrant), (second.population, second.entrant)
+    seats = range(len(state.setup.seats))
+    return int(
+        sum(
+            sum(outcome)
+            for key in (
+                (home, away, (a, b))
+                for home, away in ((one, two), (two, one))
+                for a in seats
+                for b in seats
+            )
+            if (outcome := state.league.results.get(key)) is not None
+        )
+    )

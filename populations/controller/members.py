@@ -1,0 +1,127 @@
+"""The policies of a population as selection sees them, from the league's records and ratings."""
+
+from __future__ import annotations
+
+from arena.types import Digest, Entrant, PolicyId
+from populations.controller.state import ControllerState
+from populations.core import CommonScores, Member, RatingDifference, Score
+from populations.league.standings import Z95, Ratings
+from populations.pbt.statistics import on_common_opponents
+from populations.ratings.results import Rated
+from populations.types import PolicyRow
+
+Opponent = tuple[Rated, tuple[int, int]]
+"""Who was met in which seats: own seat, the other's seat."""
+
+
+def is_reference(state: ControllerState, policy: PolicyRow) -> bool:
+    """Whether a policy's hyperparameters are never explored."""
+    return state.pbt(policy.population).reference and policy.index == 0
+
+
+def standing_weights(state: ControllerState, population: str) -> dict[PolicyId, Digest]:
+    """The evaluated weights that each active policy's standing is about."""
+    return {
+        row.policy: digest
+        for row in state.tables.policies.values()
+        if row.population == population
+        and row.state == "active"
+        and (digest := state.league.standing_weights(row, state.tables)) is not None
+    }
+
+
+def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
+    """What `standing_weights` says of one active policy."""
+    row = state.tables.policies.get(policy)
+    if row is None or row.state != "active":
+        return None
+    return state.league.standing_weights(row, state.tables)
+
+
+def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
+    """The active policies of a population that have a role.
+
+    PBT ranks and copies among policies of one role: an exploiter is not worse than a main agent
+    because it loses to others, and what it has found would be gone if it became a copy.
+
+    Those of the last time, but for whom something has changed: rows that were put since then must
+    have been taken in by ``state.changed``.
+    """
+    ratings, tables = state.ratings(population), state.tables
+    known, policies = state.changed.members(population, ratings=ratings, tables=tables)
+    for policy in policies:
+        row = tables.policies[policy]
+        if row.state == "active":
+            known[policy] = _member(state, ratings, row)
+        else:
+            known.pop(policy, None)
+    return [
+        known[policy]
+        for policy, row in tables.policies.items()
+        if policy in known and row.role == role
+    ]
+
+
+def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
+    digest = state.league.standing_weights(row, state.tables)
+    interval = ratings.interval(digest)
+    record = state.league.record(row.population, digest or "")
+    matches, total = record.matches, record.return_sum
+    squares = record.return_sum_of_squares
+    variance = (squares - total**2 / matches) / (matches - 1) if matches > 1 else 0.0
+    return Member(
+        policy=row.policy,
+        index=row.index,
+        rating=interval[0] if interval is not None else None,
+        deviation=(interval[2] - interval[0]) / Z95 if interval is not None else 0.0,
+        num_matches=state.league.matches_in_generation(row),
+        is_reference=is_reference(state, row),
+        num_returns=matches,
+        return_mean=total / matches if matches else 0.0,
+        # Rounding may leave a little less than nothing.
+        return_variance=max(variance, 0.0),
+    )
+
+
+def rating_difference(state: ControllerState, population: str) -> RatingDifference:
+    """By how much one policy's standing weights are better than another's, from the last fit."""
+    ratings = state.ratings(population)
+
+    def difference(first: PolicyId, second: PolicyId) -> tuple[float, float] | None:
+        one, other = _standing(state, first), _standing(state, second)
+        return ratings.difference(one or "", other or "")
+
+    return difference
+
+
+def common_scores(state: ControllerState, population: str) -> CommonScores | None:
+    """Scores of two policies' standing weights against those whom both have met, seat by seat.
+
+    None in cooperation, where nobody has opponents.
+    """
+    if state.is_cooperation:
+        return None
+
+    def common(first: PolicyId, second: PolicyId) -> tuple[Score, Score] | None:
+        one, other = _standing(state, first), _standing(state, second)
+        if one is None or other is None or one == other:
+            return None
+        pair = {(population, Entrant(one)), (population, Entrant(other))}
+        return on_common_opponents(
+            _scores(state, (population, Entrant(one)), without=pair),
+            _scores(state, (population, Entrant(other)), without=pair),
+        )
+
+    return common
+
+
+def _scores(state: ControllerState, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
+    """What an entrant scored in evaluation against each opponent, in each pair of seats."""
+    scores: dict[Opponent, Score] = {}
+    for (first, second, (own, other)), (wins, draws, losses) in state.league.results.items():
+        matches = wins + draws + losses
+        if first == rated and second not in without:
+            scores[second, (own, other)] = Score(points=wins + draws / 2, matches=matches)
+        elif second == rated and first not in without:
+            scores[first, (other, own)] = Score(points=losses + draws / 2, matches=matches)
+    return scores

@@ -1,0 +1,152 @@
+"""The generations of a run as an Optuna study, for Optuna's own tools and its dashboard.
+
+A trial is a generation: its parameters are the hyperparameters of the search space, its value is
+the rating that it ended with. Ratings are compared within a population, so each has its own study.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arena.errors import ConfigError
+from arena.types import PlayerId
+from populations.config import RunConfig
+from populations.league.views import Inspection
+from populations.pbt.search_space import Choices, Range, parse_search_space
+from populations.types import GenerationRow
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+logger = logging.getLogger(__name__)
+
+
+def study_name(run: str, population: str) -> str:
+    """What a population's study is called.
+
+    Args:
+        run: The run's id.
+        population: Its name.
+    """
+    return f"{population}-{run[:8]}"
+
+
+def write_studies(run: Inspection, path: Path, *, population: str | None = None) -> dict[str, int]:
+    """Write all generations of a run as Optuna studies into an SQLite file.
+
+    Args:
+        run: The run.
+        path: The file; studies of other runs may be in it.
+        population: Only this one.
+
+    Returns:
+        How many trials there are, by study.
+
+    Raises:
+        ConfigError: If the file has a study of this run already, or cannot be written.
+    """
+    from optuna import create_study
+    from optuna.exceptions import DuplicatedStudyError
+    from optuna.storages import RDBStorage
+    from sqlalchemy.exc import SQLAlchemyError
+
+    if not path.parent.is_dir():
+        raise ConfigError(f"--optuna {path}: there is no directory {path.parent}")
+    written = {}
+    try:
+        storage = RDBStorage(f"sqlite:///{path.absolute()}")
+        try:
+            for name in run.run_file.config.populations:
+                if population not in (None, name):
+                    continue
+                study = create_study(
+                    study_name=study_name(run.tables.run.run, name),
+                    storage=storage,
+                    direction="maximize",
+                )
+                study.set_user_attr("run", run.tables.run.run)
+                study.set_user_attr("population", name)
+                trials = trials_of(run, name)
+                study.add_trials(trials)
+                written[study.study_name] = len(trials)
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
+    except DuplicatedStudyError as error:
+        raise ConfigError(f"--optuna {path}: it has a study of this run already") from error
+    except SQLAlchemyError as error:
+        raise ConfigError(f"--optuna {path}: {error}") from error
+    return written
+
+
+def trials_of(run: Inspection, population: str) -> list[FrozenTrial]:
+    """A population's generations in order of beginning; those without a rating count as pruned."""
+    standing = {line.player: line.rating for line in run.standings(population)[population]}
+    trials = []
+    for row in run.tables.generations.values():
+        if row.population == population:
+            is_over = row.agent_steps_end is not None
+            rating = row.rating_end if is_over else standing.get(PlayerId(row.policy))
+            trials.append(_trial(row, rating=rating, config=run.run_file.config))
+    return trials
+
+
+def _trial(row: GenerationRow, *, rating: float | None, config: RunConfig) -> FrozenTrial:
+    from optuna.trial import TrialState, create_trial
+
+    space = config.populations[row.population].search_space
+    distributions: dict[str, BaseDistribution] = {}
+    others: dict[str, float] = dict(row.hyperparameters)
+    for name, dimension in parse_search_space(space, start=row.hyperparameters).items():
+        distribution = _distribution(dimension, value=row.hyperparameters.get(name))
+        if distribution is not None:
+            distributions[name] = distribution
+            del others[name]
+    return create_trial(
+        state=TrialState.PRUNED if rating is None else TrialState.COMPLETE,
+        value=rating,
+        params={name: row.hyperparameters[name] for name in distributions},
+        distributions=distributions,
+        user_attrs={**_attributes(row), "other_hyperparameters": others},
+    )
+
+
+def _attributes(row: GenerationRow) -> Mapping[str, object]:
+    return {
+        "policy": row.policy,
+        "generation": row.generation,
+        "cause": row.cause,
+        "parent": row.parent,
+        "agent_steps_begin": row.agent_steps_begin,
+        "agent_steps_end": row.agent_steps_end,
+        "rating_begin": row.rating_begin,
+        "rating_end": row.rating_end,
+    }
+
+
+def _distribution(dimension: Range | Choices, *, value: float | None) -> BaseDistribution | None:
+    """Optuna's distribution of a dimension, wide enough for a value; None if it cannot hold it.
+
+    Start values may be outside of the search space. Unlike in a sampler, those with ``complement``
+    are about x itself: a person who looks at the study knows the hyperparameter by it.
+    """
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    if value is None:
+        return None
+    if isinstance(dimension, Choices):
+        is_known = value in dimension.choices
+        return CategoricalDistribution(dimension.choices) if is_known else None
+    low, high = min(dimension.low, value), max(dimension.high, value)
+    log = dimension.log and not dimension.complement and low > 0.0
+    if dimension.integral:
+        return IntDistribution(int(low), int(high), log=log)
+    return FloatDistribution(float(low), float(high), log=log)

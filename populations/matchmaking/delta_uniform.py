@@ -1,0 +1,33 @@
+"""The newer part of history, all alike: "delta-uniform past" sampling.
+
+Source: Bansal, Pachocki, Sidor, Sutskever and Mordatch, "Emergent complexity via multi-agent
+competition" (ICLR 2018), section 3.2: opponents uniform over (delta v, v), v the latest iteration.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from populations.core import OpponentRequest
+from populations.matchmaking.candidates import FloatArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaUniformRule:
+    """Ghosts whose agent steps are at least ``delta`` times those of the newest, all alike.
+
+    Attributes:
+        delta: In [0, 1]. 0: all of history; 1: only the newest.
+    """
+
+    delta: float
+
+    def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
+        """1 within the newest 1 - delta of history, 0 before. float64 [N]."""
+        del rng
+        if not 0.0 <= self.delta <= 1.0:
+            raise ValueError(f"delta must be in [0, 1], got {self.delta!r}")
+        agent_steps = request.ghosts.agent_steps
+        return np.asarray(agent_steps >= self.delta * int(agent_steps.max()), dtype=np.float64)

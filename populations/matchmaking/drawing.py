@@ -1,0 +1,178 @@
+"""From a rule's weights to the opponents of one assignment: what all rules share.
+
+A rule says how much each ghost weighs, the share of the latest is set aside, and one draw makes
+opponents of it. Shapes: N ghosts, M latest checkpoints.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from populations.core import OpponentRequest, Opponents
+from populations.matchmaking.candidates import FloatArray, IntArray
+
+MIN_TOTAL = 1e-10
+"""Weights that sum to less say nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Distribution:
+    """Whom each opponent is with which probability; sums to one.
+
+    Attributes:
+        mirror: The trainee itself.
+        latest: Of the request's ``latest``. float64 [M].
+        ghosts: Of the request's ``ghosts``. float64 [N].
+    """
+
+    mirror: float
+    latest: FloatArray
+    ghosts: FloatArray
+
+
+class Rule(Protocol):
+    """How much each ghost weighs."""
+
+    def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
+        """Weigh the ghosts of a request.
+
+        Args:
+            request: Has at least one ghost.
+            rng: For rules whose weights are themselves drawn.
+
+        Returns:
+            Finite, at least 0, with any sum. float64 [N].
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleMatchmaker:
+    """A matchmaker of ghosts by a rule, and of the latest.
+
+    Attributes:
+        rule: How ghosts are drawn.
+        latest_ratio: Share of opponents that are the latest instead.
+    """
+
+    rule: Rule
+    latest_ratio: float
+
+    def distribution(self, request: OpponentRequest, *, rng: np.random.Generator) -> Distribution:
+        """What `draw` draws from."""
+        if not 0.0 <= self.latest_ratio <= 1.0:
+            raise ValueError(f"latest_ratio must be in [0, 1], got {self.latest_ratio!r}")
+        if not len(request.ghosts):
+            return with_latest(request, ghosts=np.zeros(0), latest_ratio=1.0)
+        weights = self.rule.weights(request, rng=rng)
+        return with_latest(request, ghosts=normalized(weights), latest_ratio=self.latest_ratio)
+
+    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
+        """The latest, and ghosts by the rule."""
+        return draw_opponents(request, self.distribution(request, rng=rng), rng=rng)
+
+
+def normalized(weights: FloatArray) -> FloatArray:
+    """Probabilities in proportion to some weights; uniform if they sum to nothing.
+
+    Raises:
+        ValueError: If a weight is negative or not finite.
+    """
+    total = float(weights.sum())
+    if not math.isfinite(total) or (len(weights) and float(weights.min()) < 0.0):
+        raise ValueError(f"weights must be finite and at least 0, got {weights!r}")
+    if total < MIN_TOTAL:
+        return np.full(len(weights), 1.0 / max(len(weights), 1))
+    return np.asarray(weights / total)
+
+
+def with_latest(
+    request: OpponentRequest, *, ghosts: FloatArray, latest_ratio: float
+) -> Distribution:
+    """Set the share of the latest aside.
+
+    In the trainee's own population the latest is the trainee itself; in another one, the latest
+    checkpoints of its policies, all alike. Whoever is not there leaves its share to the other.
+
+    Args:
+        request: Whose opponents these are.
+        ghosts: Their probabilities among themselves. float64 [N]; N may be 0.
+        latest_ratio: The share of the latest, in [0, 1].
+
+    Raises:
+        ValueError: If nobody is there.
+    """
+    num_latest = len(request.latest)
+    if not len(ghosts):
+        latest_ratio = 1.0
+    elif not request.is_own_population and not num_latest:
+        latest_ratio = 0.0
+    if request.is_own_population:
+        return Distribution(
+            mirror=latest_ratio,
+            latest=np.zeros(num_latest),
+            ghosts=(1.0 - latest_ratio) * ghosts,
+        )
+    if not num_latest and not len(ghosts):
+        raise ValueError("there is nobody to be drawn: no ghost and no latest checkpoint")
+    return Distribution(
+        mirror=0.0,
+        latest=np.full(num_latest, latest_ratio / max(num_latest, 1)),
+        ghosts=(1.0 - latest_ratio) * ghosts,
+    )
+
+
+def draw_opponents(
+    request: OpponentRequest, distribution: Distribution, *, rng: np.random.Generator
+) -> Opponents:
+    """Draw the opponents of one assignment.
+
+    How many of them are the latest (the trainee itself included) hardly varies: the whole part of
+    their share is certain and one draw decides about the rest. Everything else is drawn with
+    replacement, so each opponent has its probability exactly.
+
+    Raises:
+        ValueError: If ``num_opponents`` is below 1.
+    """
+    if request.num_opponents < 1:
+        raise ValueError(f"num_opponents must be at least 1, got {request.num_opponents!r}")
+    latest = np.append(distribution.latest, distribution.mirror)
+    share = float(latest.sum())
+    if not len(distribution.ghosts):
+        share = 1.0
+    num_latest = draw_count(share, of=request.num_opponents, rng=rng)
+    mirror = len(distribution.latest)
+    drawn = draw_indices(latest, size=num_latest, rng=rng)
+    ghosts = draw_indices(distribution.ghosts, size=request.num_opponents - num_latest, rng=rng)
+    return Opponents(
+        num_mirrors=int((drawn == mirror).sum()),
+        players=(
+            *(request.latest[int(index)] for index in drawn if index != mirror),
+            *(request.ghosts[int(index)] for index in ghosts),
+        ),
+    )
+
+
+def draw_count(share: float, *, of: int, rng: np.random.Generator) -> int:
+    """A share of ``of``: the whole part for certain, and one draw about the rest."""
+    # Rounded, because 0.1 * 30 is a bit more than 3.
+    number = min(round(share * of, 9), float(of))
+    whole = math.floor(number)
+    return whole + int(rng.random() < number - whole)
+
+
+def draw_indices(weights: FloatArray, *, size: int, rng: np.random.Generator) -> IntArray:
+    """Draw positions in proportion to weights, with replacement. int64 [size].
+
+    What weighs nothing is never drawn. Weights of positive sum, unless ``size`` is 0.
+    """
+    if size == 0:
+        return np.zeros(0, dtype=np.int64)
+    cumulative = np.cumsum(weights)
+    drawn = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
+    # A product may be rounded up to the sum itself.
+    return np.asarray(np.minimum(drawn, np.searchsorted(cumulative, cumulative[-1])))

@@ -1,0 +1,109 @@
+"""A fixed share of opponents from outside of the league: bots, and champions of other runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from arena.types import Entrant, PlayerId, PolicyId, WeightsRef, is_bot
+from populations.core import Matchmaker, OpponentRequest, Opponents
+from populations.matchmaking.candidates import Candidate, FloatArray
+from populations.matchmaking.drawing import draw_count
+
+NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:@/-]")
+MAX_NAME = 150
+"""Characters; the end of a path says more than its beginning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outsider:
+    """A player that nobody trains.
+
+    Attributes:
+        player: How seatings name it.
+        share: Of the opponents, in [0, 1].
+        weights: What it plays with; None for bots.
+    """
+
+    player: PlayerId
+    share: float
+    weights: WeightsRef | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutsidersMatchmaker:
+    """Sets the shares of outsiders aside and leaves the rest to another matchmaker.
+
+    Attributes:
+        inner: Draws everyone else.
+        outsiders: Their shares sum to at most 1.
+    """
+
+    inner: Matchmaker
+    outsiders: Sequence[Outsider]
+
+    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
+        """The whole part of the outsiders' share is certain, one draw decides about the rest."""
+        shares = np.array([outsider.share for outsider in self.outsiders])
+        num_outsiders = draw_count(float(shares.sum()), of=request.num_opponents, rng=rng)
+        drawn = _spread(shares, size=num_outsiders, rng=rng)
+        players = tuple(_candidate(self.outsiders[index]) for index in drawn)
+        if num_outsiders == request.num_opponents:
+            return Opponents(num_mirrors=0, players=players)
+        rest = replace(request, num_opponents=request.num_opponents - num_outsiders)
+        opponents = self.inner.draw(rest, rng=rng)
+        return replace(opponents, players=(*opponents.players, *players))
+
+
+def _spread(shares: FloatArray, *, size: int, rng: np.random.Generator) -> list[int]:
+    """Systematic sampling: each outsider's number is its share of ``size``, rounded by chance."""
+    if size == 0:
+        return []
+    cumulative = np.cumsum(shares) / shares.sum()
+    points = (rng.random() + np.arange(size)) / size
+    return [int(i) for i in np.minimum(np.searchsorted(cumulative, points), len(shares) - 1)]
+
+
+def _candidate(outsider: Outsider) -> Candidate:
+    return Candidate(
+        player=outsider.player,
+        policy=PolicyId(outsider.player),
+        role="outsider",
+        entrant=Entrant(outsider.player if outsider.weights is None else outsider.weights.digest),
+        agent_steps=0,
+    )
+
+
+def outsider_key(index: int, population: str) -> str:
+    """Where a run keeps the weights of an imported player, relative to the store's root.
+
+    Args:
+        index: Of the player in ``matchmaking.bots``.
+        population: That the weights play for.
+    """
+    return f"outsiders/{index:03d}/{population}"
+
+
+def outsider_id(index: int, name: str) -> PlayerId:
+    """How seatings name an imported player.
+
+    Args:
+        index: In ``matchmaking.bots``.
+        name: There.
+    """
+    return PlayerId(f"outsider:{index}:{NOT_IN_IDS.sub('_', name)[-MAX_NAME:]}")
+
+
+def bot_outsiders(
+    shares: Mapping[str, float], populations: Iterable[str]
+) -> dict[str, tuple[Outsider, ...]]:
+    """The bots among ``matchmaking.bots``, which play for every population, by population."""
+    bots = tuple(
+        Outsider(player=PlayerId(name), share=share)
+        for name, share in shares.items()
+        if is_bot(name)
+    )
+    return dict.fromkeys(populations, bots)

@@ -1,0 +1,137 @@
+"""Policy-space response oracles (PSRO): train against a solution of the league's own game.
+
+Source: Lanctot et al., "A unified game-theoretic approach to multiagent reinforcement learning"
+(NeurIPS 2017); the meta-solvers are those of `populations.ratings.meta_strategies`.
+
+Shapes: N ghosts, K of them in the game.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+
+from populations.core import OpponentRequest
+from populations.matchmaking.candidates import Candidates, FloatArray, IntArray
+from populations.matchmaking.drawing import normalized
+from populations.matchmaking.window import newest
+
+MetaSolver = Literal[
+    "uniform", "uniform_biased", "nash", "prd", "alpha_rank", "rectified", "latest"
+]
+
+MAX_SOLVED = 256
+"""Solutions that are remembered: one is asked for again until ratings or ghosts change."""
+
+SCORE_STEP = 1e-3
+"""Scores are rounded to this, far below what they are known to, so that fewer games differ."""
+
+PRD_ITERATIONS = 150
+PRD_STEP = 2.0
+"""Long steps: as near to an equilibrium as thousands of short ones, in a few milliseconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PsroRule:
+    """Ghosts by their share in a meta-strategy of the game that they play among themselves.
+
+    Attributes:
+        meta_solver: Which solution; ``rectified``: Nash's, but only of those whom the trainee beats
+            or ties with.
+        max_players: With more ghosts the game is that of the best rated half of so many and of
+            the newest others.
+    """
+
+    meta_solver: MetaSolver
+    max_players: int
+
+    def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
+        """The meta-strategy; 0 for ghosts that are not in the game. float64 [N]."""
+        del rng
+        ghosts = request.ghosts
+        chosen = players_of_game(
+            ghosts.agent_steps,
+            ratings=lambda: request.ratings(ghosts),
+            max_players=self.max_players,
+        )
+        players = request.ghosts.take(chosen)
+        strategy = self._strategy(request, players)
+        if self.meta_solver == "rectified":
+            beaten = np.where(request.win_rates(players) >= 0.5, strategy, 0.0)
+            # Who beats nobody that matters trains against all of them.
+            strategy = beaten if beaten.sum() > 0.0 else strategy
+        weights = np.zeros(len(request.ghosts))
+        weights[chosen] = normalized(strategy)
+        return weights
+
+    def _strategy(self, request: OpponentRequest, players: Candidates) -> FloatArray:
+        if self.meta_solver in ("uniform", "uniform_biased", "latest"):
+            scores = np.full((len(players), len(players)), 0.5)
+        else:
+            scores = request.scores(players)
+        steps = np.round((scores - scores.T) / (2.0 * SCORE_STEP)).astype(np.int16)
+        return solved(self.meta_solver, steps.tobytes())
+
+
+def players_of_game(
+    agent_steps: IntArray, *, ratings: Callable[[], FloatArray], max_players: int
+) -> IntArray:
+    """Who is in a meta-game: all, or the best rated half and the newest others.
+
+    Args:
+        agent_steps: int64 [N].
+        ratings: Asked where there are too many. Elo, NaN if unrated. float64 [N].
+        max_players: More than these are too many.
+
+    Returns:
+        Positions, oldest first. int64 [min(N, max_players)].
+    """
+    if len(agent_steps) <= max_players:
+        chosen = np.arange(len(agent_steps))
+    else:
+        elo = np.nan_to_num(ratings(), nan=-np.inf)
+        best = np.argpartition(-elo, max_players // 2)[: max_players // 2]
+        is_other = np.ones(len(agent_steps), dtype=np.bool_)
+        is_other[best] = False
+        others = np.flatnonzero(is_other)
+        newest_others = newest(agent_steps[others], num=max_players - len(best))
+        chosen = np.union1d(best, others[newest_others])
+    return chosen[np.argsort(agent_steps[chosen], kind="stable")]
+
+
+@lru_cache(maxsize=MAX_SOLVED)
+def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
+    """The meta-strategy of a game, remembered: the same game has the same solution.
+
+    Args:
+        meta_solver: Which.
+        steps: Expected score of row against column minus 1/2, in units of ``SCORE_STEP``, row-major
+            int16; antisymmetric.
+
+    Returns:
+        Read-only. float64 [K].
+    """
+    flat = np.frombuffer(steps, dtype=np.int16)
+    size = round(len(flat) ** 0.5)
+    if not flat.any() and meta_solver not in ("latest", "uniform_biased"):
+        # Nobody is known to be better: every solution, and nothing to import scipy for.
+        return np.full(size, 1.0 / size)
+    # Only now: they import scipy, and the controller starts without it.
+    from populations.ratings.meta_strategies import meta_strategy, projected_replicator_dynamics
+
+    game = flat.reshape(size, size) * SCORE_STEP
+    if meta_solver == "prd":
+        strategy = projected_replicator_dynamics(
+            game, num_iterations=PRD_ITERATIONS, step=PRD_STEP
+        )[0]
+    elif meta_solver == "rectified":
+        strategy = meta_strategy("nash", game)
+    else:
+        strategy = meta_strategy(meta_solver, game)
+    strategy = normalized(np.maximum(strategy, 0.0))
+    strategy.flags.writeable = False
+    return strategy

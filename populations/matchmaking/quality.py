@@ -1,0 +1,60 @@
+"""Quality scores: ghosts that were not beaten for long are drawn more often.
+
+Source: OpenAI et al., "Dota 2 with large scale deep reinforcement learning" (2019), appendix N:
+80% of games against the latest, 20% against the past by a softmax of qualities; a beaten opponent
+loses eta / (N p) of its quality, a new one enters with the highest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from populations.core import OpponentRequest
+from populations.matchmaking.candidates import FloatArray
+
+QUALITY_LATEST_RATIO = 0.8
+"""Share of the latest where the configuration says none."""
+
+MAX_SPREAD = 10.0
+"""No quality falls further below the highest: e**-10 of its weight remains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityRule:
+    """A softmax of the ghosts' qualities."""
+
+    def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
+        """exp(q), as far as the highest goes. float64 [N]."""
+        del rng
+        qualities = request.ghosts.qualities
+        return np.asarray(np.exp(qualities - qualities.max()))
+
+
+def lowered_quality(
+    qualities: FloatArray, index: int, *, num_wins: int, quality_step: float
+) -> float:
+    """The quality of a ghost after the trainee has beaten it.
+
+    Win by win: q -= eta / (N p), p its probability by the softmax of all qualities at that time.
+    Losses and draws change nothing.
+
+    Args:
+        qualities: Of all ghosts, before. float64 [N].
+        index: Of the one that was beaten.
+        num_wins: How often.
+        quality_step: eta.
+    """
+    highest = float(qualities.max())
+    weights = np.exp(qualities - highest)
+    quality = float(qualities[index]) - highest
+    others = float(weights.sum()) - math.exp(quality)
+    for _ in range(num_wins):
+        weight = math.exp(quality)
+        quality -= quality_step * (others + weight) / (len(qualities) * weight)
+        if quality <= -MAX_SPREAD:
+            quality = -MAX_SPREAD
+            break
+    return highest + min(quality, float(qualities[index]) - highest)

@@ -1,0 +1,44 @@
+"""Rating-proximate matching: opponents against whom the outcome is open.
+
+Source: Jaderberg et al., "Human-level performance in 3D multiplayer games with population-based
+reinforcement learning" (Science, 2019), For The Win (FTW): weight exp(-(P - 1/2)^2 / (2 s^2)) for
+the predicted probability P of winning; s = 1/6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from populations.core import OpponentRequest
+from populations.matchmaking.candidates import FloatArray
+
+ELO_SCALE = 400.0
+MAX_EXPONENT = 300.0
+"""10 to a higher power overflows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingProximateRule:
+    """Ghosts by how even a match with them would be.
+
+    Attributes:
+        rating_width: s, in units of the expected score.
+    """
+
+    rating_width: float
+
+    def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
+        """FTW's weights; those who are unrated count as even. float64 [N]."""
+        del rng
+        if not self.rating_width > 0.0:
+            raise ValueError(f"rating_width must be greater than 0, got {self.rating_width!r}")
+        expected = expected_scores(request.trainee_rating, request.ratings(request.ghosts))
+        return np.exp(-((expected - 0.5) ** 2) / (2.0 * self.rating_width**2))
+
+
+def expected_scores(rating: float | FloatArray, opponents: FloatArray) -> FloatArray:
+    """Score that a rating promises against each other one; 1/2 where either is NaN. In [0, 1]."""
+    exponents = np.nan_to_num((opponents - rating) / ELO_SCALE, nan=0.0)
+    return np.asarray(1.0 / (1.0 + 10.0 ** np.clip(exponents, -MAX_EXPONENT, MAX_EXPONENT)))

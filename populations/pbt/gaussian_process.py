@@ -1,0 +1,151 @@
+"""A Gaussian process whose function changes with time, on few and noisy data.
+
+Sources: Bogunovic et al., "Time-varying Gaussian process bandit optimization" (2016), for the
+kernel; Rasmussen and Williams, "Gaussian processes for machine learning" (2006), equations 2.25,
+2.26 (posterior) and 5.8 (evidence).
+
+    k((x, t), (x', t')) = s^2 exp(-|x - x'|^2 / (2 l^2)) (1 - eps)^(|t - t'| / 2)
+
+N: rows of data, M: rows asked about, D: dimensions of x.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+LENGTHSCALES = (0.3, 0.1, 0.2, 0.5, 1.0)
+"""Of x in the unit cube: above 1 everything is equal. The first of equally good ones is taken."""
+
+NOISES = (0.3, 0.03, 0.1, 1.0, 3.0)
+"""Variance of the noise in units of s^2; ratings are noisy, so it is never near 0."""
+
+EPSILONS = (0.1, 0.0, 0.03, 0.3)
+"""How much is forgotten per unit of time."""
+
+MAX_FIT_ROWS = 200
+"""The newest so many choose the three numbers; the time that takes grows with the third power."""
+
+PRIOR_WEIGHT = 2.0
+"""Rows that say that s^2 is 1, the variance of standardized data: constant data give no s of 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """The numbers of the kernel in the module's docstring; ``noise`` is in units of s^2."""
+
+    lengthscale: float
+    noise: float
+    epsilon: float
+    variance: float = 1.0
+
+    def correlations(
+        self, x: FloatArray, t: FloatArray, other_x: FloatArray, other_t: FloatArray
+    ) -> FloatArray:
+        """The kernel over s^2, without noise. Shape [N, M].
+
+        Args:
+            x: Shape [N, D].
+            t: Shape [N].
+            other_x: Shape [M, D].
+            other_t: Shape [M].
+        """
+        # |a - b|^2 = |a|^2 + |b|^2 - 2 a b, which rounding can bring a bit below 0.
+        squares = np.sum(x**2, axis=1)[:, None] + np.sum(other_x**2, axis=1)[None, :]
+        distances = np.maximum(squares - 2.0 * (x @ other_x.T), 0.0)
+        ages = np.abs(t[:, None] - other_t[None, :])
+        similar = np.exp(-distances / (2.0 * self.lengthscale**2))
+        return np.asarray(similar * (1.0 - self.epsilon) ** (ages / 2.0), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posterior:
+    """What data say about the function.
+
+    Attributes:
+        kernel: Its prior.
+        x: Of the data. Shape [N, D].
+        t: Of the data. Shape [N].
+        whitener: Inverse of the lower Cholesky factor of correlations plus noise, because products
+            with it are many and small. Shape [N, N].
+        weights: (correlations + noise)^-1 y. Shape [N].
+    """
+
+    kernel: Kernel
+    x: FloatArray
+    t: FloatArray
+    whitener: FloatArray
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, kernel: Kernel, x: FloatArray, t: FloatArray, y: FloatArray) -> Posterior:
+        """Condition a process with mean 0 on ``y`` (shape [N]) at ``x`` and ``t``; N is 1 or more.
+
+        Raises:
+            ValueError: If a number is not finite.
+        """
+        from scipy.linalg import solve_triangular
+
+        if not (np.isfinite(x).all() and np.isfinite(t).all() and np.isfinite(y).all()):
+            raise ValueError("data must be finite")
+        noisy = kernel.correlations(x, t, x, t) + kernel.noise * np.eye(len(y))
+        whitener = np.asarray(
+            solve_triangular(np.linalg.cholesky(noisy), np.eye(len(y)), lower=True),
+            dtype=np.float64,
+        )
+        return cls(kernel=kernel, x=x, t=t, whitener=whitener, weights=whitener.T @ (whitener @ y))
+
+    def mean(self, x: FloatArray, t: FloatArray) -> FloatArray:
+        """Of the function. Shape [M] for x [M, D] and t [M]."""
+        return self.kernel.correlations(x, t, self.x, self.t) @ self.weights
+
+    def variance(self, x: FloatArray, t: FloatArray) -> FloatArray:
+        """Of the function, without noise. Shape [M], at least 0."""
+        whitened = self.whitener @ self.kernel.correlations(self.x, self.t, x, t)
+        explained = np.sum(whitened**2, axis=0)
+        return np.asarray(self.kernel.variance * np.maximum(1.0 - explained, 0.0), dtype=np.float64)
+
+
+def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray) -> Kernel:
+    """The most probable kernel on a grid, from the newest rows.
+
+    A grid and not a gradient: with a dozen noisy rows the evidence is flat, and a grid cannot run
+    off to lengths and noises that are absurd.
+
+    Args:
+        x: Shape [N, D], N >= 1, in the unit cube.
+        t: Shape [N].
+        y: Standardized. Shape [N].
+    """
+    x, t, y = x[-MAX_FIT_ROWS:], t[-MAX_FIT_ROWS:], y[-MAX_FIT_ROWS:]
+    best_evidence, best = -math.inf, Kernel(lengthscale=1.0, noise=1.0, epsilon=0.0)
+    for lengthscale, epsilon in itertools.product(LENGTHSCALES, EPSILONS):
+        kernel = Kernel(lengthscale=lengthscale, noise=0.0, epsilon=epsilon)
+        # One decomposition serves all noises: correlations + noise have the same eigenvectors.
+        eigenvalues, eigenvectors = np.linalg.eigh(kernel.correlations(x, t, x, t))
+        squares = (eigenvectors.T @ y) ** 2
+        for noise in NOISES:
+            noisy = np.maximum(eigenvalues, 0.0) + noise
+            evidence, variance = _evidence(noisy, squares)
+            if evidence > best_evidence:
+                best_evidence = evidence
+                best = replace(kernel, noise=noise, variance=variance)
+    return best
+
+
+def _evidence(eigenvalues: FloatArray, squares: FloatArray) -> tuple[float, float]:
+    """Log evidence, up to a constant, at the best s^2, and that s^2.
+
+    Args:
+        eigenvalues: Of correlations plus noise. Shape [N].
+        squares: Of y along the eigenvectors. Shape [N].
+    """
+    num_rows = len(squares) + PRIOR_WEIGHT
+    variance = (float(np.sum(squares / eigenvalues)) + PRIOR_WEIGHT) / num_rows
+    return -0.5 * (num_rows * math.log(variance) + float(np.sum(np.log(eigenvalues)))), variance

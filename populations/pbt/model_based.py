@@ -1,0 +1,235 @@
+"""Hyperparameters from a model of what past generations gained: Optuna's samplers, asked and told.
+
+Sources: TPE, Bergstra et al., "Algorithms for hyper-parameter optimization" (2011); CMA-ES started
+from past results, Nomura et al., "Warm starting CMA-ES for hyperparameter optimization" (2021); the
+implementations are Optuna's (Akiba et al., 2019).
+
+Optuna is imported where it is used, because it takes a second; `GPSampler` imports torch, so a
+controller with ``explore: gp`` holds torch in memory. It never touches a policy's weights.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from populations.core import Exploration, SearchSpace
+from populations.pbt.explore import Perturb
+from populations.pbt.generations import Improvement, finished, running
+from populations.pbt.search_space import (
+    Choices,
+    Dimension,
+    optuna_distributions,
+    parse_search_space,
+)
+from populations.types import GenerationRow
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
+
+SamplerKind = Literal["tpe", "gp", "cma_es", "random"]
+
+MIN_GENERATIONS = 10
+"""With fewer a model knows less than a step from what works now."""
+
+MAX_GENERATIONS = {"tpe": 1000, "gp": 200, "cma_es": 1000, "random": 0}
+"""The newest so many are told: a Gaussian process takes time with the third power."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelBased:
+    """Ask one of Optuna's samplers, which is told all finished generations each time.
+
+    A finished generation is a trial whose value is the rise of its rating per million agent steps;
+    a running one is a pending trial, so that policies spread. The study lives in memory for one
+    question only: the journal's generations are all the state there is, so a resume changes
+    nothing.
+
+    Attributes:
+        sampler: Which one.
+        fallback: What is done with too few finished generations.
+        min_generations: So many must be finished (not for ``random``).
+    """
+
+    sampler: SamplerKind
+    fallback: Perturb
+    min_generations: int = MIN_GENERATIONS
+
+    def explore(
+        self,
+        hyperparameters: Mapping[str, float],
+        search_space: SearchSpace,
+        *,
+        history: Sequence[GenerationRow] = (),
+        agent_steps: int = 0,
+        rng: np.random.Generator,
+    ) -> Exploration:
+        """Draw all of them from the model."""
+        dimensions = parse_search_space(search_space, start=hyperparameters)
+        known = finished(history, names=list(dimensions))
+        if self.sampler != "random" and len(known) < self.min_generations:
+            reason = f"{self.sampler} has {len(known)} of {self.min_generations} generations"
+            return fall_back(
+                self.fallback,
+                hyperparameters,
+                search_space,
+                history=history,
+                agent_steps=agent_steps,
+                rng=rng,
+                reason=reason,
+            )
+        seed = int(rng.integers(2**31 - 1))
+        newest = known[max(len(known) - MAX_GENERATIONS[self.sampler], 0) :]
+        asked = _ask(
+            self.sampler,
+            optuna_distributions(search_space, start=hyperparameters),
+            finished_ones=[(_to_optuna(i.row.hyperparameters, dimensions), i) for i in newest],
+            running_ones=[
+                _to_optuna(row.hyperparameters, dimensions)
+                for row in running(history, names=list(dimensions))
+            ],
+            seed=seed,
+        )
+        new = {**hyperparameters, **_from_optuna(asked, dimensions)}
+        moves = {
+            name: "kept" if new[name] == hyperparameters.get(name) else self.sampler
+            for name in dimensions
+        }
+        return Exploration(old=dict(hyperparameters), new=new, moves=moves)
+
+
+def fall_back(
+    perturb: Perturb,
+    hyperparameters: Mapping[str, float],
+    search_space: SearchSpace,
+    *,
+    history: Sequence[GenerationRow],
+    agent_steps: int,
+    rng: np.random.Generator,
+    reason: str,
+) -> Exploration:
+    """Perturb instead, and say in each move why."""
+    exploration = perturb.explore(
+        hyperparameters, search_space, history=history, agent_steps=agent_steps, rng=rng
+    )
+    moves = {name: f"{move}; {reason}" for name, move in exploration.moves.items()}
+    return replace(exploration, moves=moves)
+
+
+def _ask(
+    kind: SamplerKind,
+    distributions: Mapping[str, BaseDistribution],
+    *,
+    finished_ones: Sequence[tuple[Mapping[str, float], Improvement]],
+    running_ones: Sequence[Mapping[str, float]],
+    seed: int,
+) -> dict[str, float]:
+    """One question to a study that is made for it."""
+    import optuna
+    from optuna.trial import TrialState, create_trial
+
+    logging.getLogger("optuna").setLevel(logging.ERROR)
+    known = [
+        create_trial(params=dict(params), distributions=dict(distributions), value=one.rate)
+        for params, one in finished_ones
+    ]
+    with warnings.catch_warnings():
+        # That samplers are experimental is known here; versions are pinned and tested.
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study = optuna.create_study(
+            direction="maximize", sampler=_make_sampler(kind, known, distributions, seed=seed)
+        )
+        study.add_trials(known)
+        study.add_trials(
+            create_trial(
+                state=TrialState.RUNNING, params=dict(params), distributions=dict(distributions)
+            )
+            for params in running_ones
+        )
+        return dict(study.ask(dict(distributions)).params)
+
+
+def _make_sampler(
+    kind: SamplerKind,
+    known: Sequence[FrozenTrial],
+    distributions: Mapping[str, BaseDistribution],
+    *,
+    seed: int,
+) -> BaseSampler:
+    from optuna.samplers import CmaEsSampler, GPSampler, RandomSampler, TPESampler
+
+    if kind == "gp":
+        return GPSampler(seed=seed, n_startup_trials=0)
+    if kind == "random":
+        return RandomSampler(seed=seed)
+    sources = _numbers_only(known, distributions) if kind == "cma_es" else []
+    if sources:
+        # Optuna keeps the state of CMA-ES pickled in its trials. Started anew from past results
+        # each time, it needs none: it draws from the normal distribution of the best tenth.
+        return CmaEsSampler(
+            seed=seed,
+            source_trials=sources,
+            warn_independent_sampling=False,
+            independent_sampler=RandomSampler(seed=seed),
+        )
+    return TPESampler(seed=seed, n_startup_trials=0, constant_liar=True)
+
+
+def _numbers_only(
+    known: Sequence[FrozenTrial], distributions: Mapping[str, BaseDistribution]
+) -> list[FrozenTrial]:
+    """The trials without choices and fixed values, of which CMA-ES knows nothing.
+
+    None if a single number is left: CMA-ES needs two.
+    """
+    from optuna.distributions import CategoricalDistribution
+    from optuna.trial import create_trial
+
+    names = [
+        name
+        for name, distribution in distributions.items()
+        if not isinstance(distribution, CategoricalDistribution) and not distribution.single()
+    ]
+    if len(names) < 2:
+        return []
+    return [
+        create_trial(
+            params={name: trial.params[name] for name in names},
+            distributions={name: distributions[name] for name in names},
+            value=trial.value,
+        )
+        for trial in known
+    ]
+
+
+def _to_optuna(
+    hyperparameters: Mapping[str, float], dimensions: Mapping[str, Dimension]
+) -> dict[str, float]:
+    """The nearest values that the distributions have; 1 - x for those with ``complement``."""
+    fitted = {}
+    for name, dimension in dimensions.items():
+        value = dimension.fit(hyperparameters[name])
+        if not isinstance(dimension, Choices) and dimension.complement:
+            low, high = dimension.complement_bounds
+            value = min(max(1.0 - value, low), high)
+        fitted[name] = value
+    return fitted
+
+
+def _from_optuna(
+    params: Mapping[str, float], dimensions: Mapping[str, Dimension]
+) -> dict[str, float]:
+    values = {}
+    for name, dimension in dimensions.items():
+        value = params[name]
+        if not isinstance(dimension, Choices) and dimension.complement:
+            value = 1.0 - value
+        values[name] = dimension.fit(value)
+    return values

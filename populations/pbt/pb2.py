@@ -1,0 +1,215 @@
+"""Hyperparameters by a bandit on a Gaussian process that changes with time: PB2.
+
+Source: Parker-Holder et al., "Provably efficient online hyperparameter optimization with
+population-based bandits" (2020), algorithms 1 and 2. Each finished generation is a row: when it
+began, from which rating, with which hyperparameters, and how fast the rating rose. New
+hyperparameters are those with the highest upper bound mean + sqrt(beta) * deviation.
+
+N: rows of data, M: rows asked about, H: hyperparameters in the search space. x is the rating at the
+beginning, scaled to [0, 1], and the hyperparameters in the unit cube; t counts generations of
+median length. Choices and integers are searched as if they were continuous and then take the
+nearest valid value (choices lie at equal distances, in the order given), which the paper leaves
+open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from populations.core import Exploration, SearchSpace
+from populations.pbt.explore import Perturb
+from populations.pbt.gaussian_process import FloatArray, Posterior, fit_kernel
+from populations.pbt.generations import Improvement, finished, running
+from populations.pbt.model_based import fall_back
+from populations.pbt.search_space import Dimension, parse_search_space
+from populations.types import GenerationRow
+
+MAX_ROWS = 1000
+MIN_GENERATIONS = 4
+NUM_RANDOM_STARTS = 256
+NUM_SEARCHES = 5
+BETA = (0.2, 0.4)
+"""beta = first + max(0, log(second * N)): the constants of the authors' experiments."""
+
+STEP = 1e-6
+"""Of the difference quotients, in the unit cube."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pb2:
+    """Ask the bandit, which is told all finished generations each time. Keeps no state.
+
+    Running generations are fantasised: they narrow the deviation where they are and leave the mean
+    alone, so that policies which ask one after the other spread.
+
+    Attributes:
+        fallback: What is done with too few finished generations.
+        min_generations: So many must be finished.
+    """
+
+    fallback: Perturb
+    min_generations: int = MIN_GENERATIONS
+
+    def explore(
+        self,
+        hyperparameters: Mapping[str, float],
+        search_space: SearchSpace,
+        *,
+        history: Sequence[GenerationRow] = (),
+        agent_steps: int = 0,
+        rng: np.random.Generator,
+    ) -> Exploration:
+        """Take the hyperparameters with the highest upper bound."""
+        dimensions = parse_search_space(search_space, start=hyperparameters)
+        known = finished(history, names=list(dimensions))[-MAX_ROWS:]
+        if len(known) < self.min_generations or not dimensions:
+            return fall_back(
+                self.fallback,
+                hyperparameters,
+                search_space,
+                history=history,
+                agent_steps=agent_steps,
+                rng=rng,
+                reason=f"pb2 has {len(known)} of {self.min_generations} generations",
+            )
+        rating = _rating_now(hyperparameters, history, known)
+        bandit = _make_bandit(known, running(history, names=list(dimensions)), dimensions)
+        best = bandit.choose(rating=rating, agent_steps=agent_steps, rng=rng)
+        new, moves = dict(hyperparameters), dict[str, str]()
+        for position, (name, dimension) in zip(best, dimensions.items(), strict=True):
+            new[name] = dimension.from_unit(float(position))
+            moves[name] = "kept" if new[name] == hyperparameters.get(name) else "pb2"
+        return Exploration(old=dict(hyperparameters), new=new, moves=moves)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bandit:
+    """The process with its scales.
+
+    Attributes:
+        told: By finished generations: gives the mean.
+        fantasised: By running ones too, with made-up values: gives the variance only.
+        interval: Agent steps per unit of time.
+        lowest: Rating that is 0 in x.
+        span: Ratings from 0 to 1 in x; above 0.
+        beta: Of the upper bound.
+    """
+
+    told: Posterior
+    fantasised: Posterior
+    interval: float
+    lowest: float
+    span: float
+    beta: float
+
+    def choose(self, *, rating: float, agent_steps: int, rng: np.random.Generator) -> FloatArray:
+        """The point of the unit cube with the highest upper bound, by several searches. Shape [H].
+
+        Args:
+            rating: From which the generation begins.
+            agent_steps: At which it begins.
+            rng: Draws where searches start; the best rows so far are starts too.
+        """
+        from scipy.optimize import minimize
+
+        num_hyperparameters = self.told.x.shape[1] - 1
+        # Within what is known: a policy that is better than all before would else be far from all
+        # data, and nothing learnt would count for it.
+        begin = min(max((rating - self.lowest) / self.span, 0.0), 1.0)
+
+        def upper_bound(points: FloatArray) -> FloatArray:
+            x = np.column_stack([np.full(len(points), begin), points])
+            t = np.full(len(points), agent_steps / self.interval)
+            deviation = np.sqrt(self.fantasised.variance(x, t))
+            return self.told.mean(x, t) + math.sqrt(self.beta) * deviation
+
+        def loss(point: FloatArray) -> tuple[float, FloatArray]:
+            # Forward differences, all in one product; inwards at the upper bound.
+            steps = np.where(point + STEP > 1.0, -STEP, STEP)
+            values = -upper_bound(np.vstack([point, point + np.diag(steps)]))
+            return float(values[0]), (values[1:] - values[0]) / steps
+
+        starts = np.vstack(
+            [rng.random((NUM_RANDOM_STARTS, num_hyperparameters)), self.told.x[:, 1:]]
+        )
+        best = starts[np.argsort(-upper_bound(starts), kind="stable")[:NUM_SEARCHES]]
+        found = [
+            minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start)).x
+            for start in best
+        ]
+        points = np.clip(np.vstack([best, *found]), 0.0, 1.0)
+        return np.asarray(points[int(np.argmax(upper_bound(points)))], dtype=np.float64)
+
+
+def _make_bandit(
+    known: Sequence[Improvement],
+    pending: Sequence[GenerationRow],
+    dimensions: Mapping[str, Dimension],
+) -> Bandit:
+    interval = float(np.median([one.num_steps for one in known]))
+    ratings = np.array([one.rating_begin for one in known])
+    lowest, span = float(ratings.min()), float(np.ptp(ratings)) or 1.0
+
+    def x_of(rows: Sequence[GenerationRow], begins: FloatArray) -> FloatArray:
+        cube = [
+            [dimension.to_unit(row.hyperparameters[name]) for name, dimension in dimensions.items()]
+            for row in rows
+        ]
+        scaled = np.clip((begins - lowest) / span, 0.0, 1.0)
+        return np.column_stack([scaled, np.array(cube)])
+
+    def t_of(rows: Sequence[GenerationRow]) -> FloatArray:
+        return np.array([row.agent_steps_begin / interval for row in rows])
+
+    rows = [one.row for one in known]
+    x, t = x_of(rows, ratings), t_of(rows)
+    y = _standardized(np.array([one.rate for one in known]))
+    kernel = fit_kernel(x, t, y)
+    told = fantasised = Posterior.of(kernel, x, t, y)
+    if pending:
+        # Who began unrated is taken to be like the others.
+        middle = float(np.median(ratings))
+        begins = np.array([_finite_or(row.rating_begin, middle) for row in pending])
+        all_x = np.vstack([x, x_of(pending, begins)])
+        all_t = np.concatenate([t, t_of(pending)])
+        fantasised = Posterior.of(kernel, all_x, all_t, np.zeros(len(all_t)))
+    beta = BETA[0] + max(0.0, math.log(BETA[1] * len(known)))
+    return Bandit(
+        told=told, fantasised=fantasised, interval=interval, lowest=lowest, span=span, beta=beta
+    )
+
+
+def _standardized(values: FloatArray) -> FloatArray:
+    """Mean 0 and variance 1; all 0 if all are equal, or there is one."""
+    centered = values - values.mean()
+    deviation = float(values.std())
+    if deviation <= 1e-12 * max(float(np.abs(values).max()), 1e-300):
+        return np.zeros_like(values)
+    return np.asarray(centered / deviation, dtype=np.float64)
+
+
+def _rating_now(
+    hyperparameters: Mapping[str, float],
+    history: Sequence[GenerationRow],
+    known: Sequence[Improvement],
+) -> float:
+    """The rating of the weights that the generation will begin with, as well as history tells.
+
+    The newest generation with just these hyperparameters is the policy's own, or its donor's.
+    """
+    for row in reversed(history):
+        if dict(row.hyperparameters) == dict(hyperparameters):
+            rating = row.rating_end if row.rating_end is not None else row.rating_begin
+            if rating is not None and math.isfinite(rating):
+                return rating
+    newest = known[-1].row.rating_end
+    assert newest is not None
+    return newest
+
+
+def _finite_or(number: float | None, otherwise: float) -> float:
+    return number if number is not None and math.isfinite(number) else otherwise

@@ -1,0 +1,283 @@
+"""What all kinds of exploitation share; how they differ is one `Rule` each.
+
+Who is ranked at all, that the reference is never mutated, that those who copy nobody explore, how
+sure it is that a rival is better, and how a donor is drawn and written down does not depend on the
+kind.
+
+The best of many noisy ratings owe part of their lead to luck. So the probability that a rival is
+better is that of empirical Bayes (Efron and Morris, "Stein's estimation rule and its competitors",
+1973): skills are spread around their mean with variance tau^2, estimated as what the ratings'
+variance exceeds the noise by. For a gap d with deviation s that is Phi(d / s sqrt(k)), with
+k = 2 tau^2 / (2 tau^2 + s^2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from arena.types import PolicyId
+from populations.core import (
+    CommonScores,
+    Comparison,
+    Decision,
+    Evidence,
+    ExploitDonor,
+    ExploreOwn,
+    Keep,
+    Member,
+    NotReady,
+    RatingDifference,
+)
+from populations.ratings.bradley_terry import probability_positive
+
+MAX_PAIRS = 64
+"""Differences that the noise of ratings is estimated from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contest:
+    """What a rule judges by.
+
+    Attributes:
+        own: About whom it is decided.
+        ranked: All ranked members, ``own`` among them, best rating first; two or more. Their
+            ratings are finite.
+        difference: From the last fit of ratings.
+        common: Scores against common opponents; None in cooperation.
+        rng: For rules that draw a rival.
+        skill_variance: tau^2 of the module's docstring, Elo squared; infinite where it is too large
+            for a float.
+    """
+
+    own: Member
+    ranked: tuple[Member, ...]
+    difference: RatingDifference
+    common: CommonScores | None
+    rng: np.random.Generator
+    skill_variance: float
+
+    def draw_rival(self) -> Member:
+        """One of the others, uniformly."""
+        others = [member for member in self.ranked if member.policy != self.own.policy]
+        return others[int(self.rng.integers(len(others)))]
+
+    def compare(self, rival: Member) -> Comparison | None:
+        """By ratings, with the variance of their difference; None if that is not known."""
+        known = _known_difference(self.difference, rival, self.own)
+        if known is None:
+            return None
+        gap, deviation = known
+        share = _shrinkage(deviation, skill_variance=self.skill_variance)
+        return Comparison(
+            rival=rival.policy,
+            measure="rating",
+            difference=gap,
+            deviation=deviation,
+            probability_better=probability_positive(gap * math.sqrt(share), deviation),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a rule says.
+
+    Attributes:
+        reason: For the event log, where nobody is copied.
+        donors: Comparisons with those who may be copied; empty: nobody.
+        is_ahead: Nobody is copied because the policy is good: it is not changed either.
+        comparison: With the rival who was found not to be a donor.
+        num_selected: So many are bottom, and so many top; 0 without such groups.
+    """
+
+    reason: str
+    donors: tuple[Comparison, ...] = ()
+    is_ahead: bool = False
+    comparison: Comparison | None = None
+    num_selected: int = 0
+
+
+class Rule(Protocol):
+    """The one thing in which kinds of exploitation differ. Keeps no state."""
+
+    def judge(self, contest: Contest) -> Verdict:
+        """Name the donors of ``contest.own``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """An `populations.core.Exploit`: a rule among those of whom enough is known.
+
+    Whoever copies nobody without being ahead keeps its weights and explores its hyperparameters.
+    The reference member is never mutated: as a bad one it takes a donor's weights and
+    hyperparameters as they are.
+
+    Attributes:
+        rule: Names the donors.
+        min_matches: Evaluation matches of its generation without which a policy is not ranked: it
+            neither copies nor donates.
+        mutate_others: Whether those who copy nobody explore.
+    """
+
+    rule: Rule
+    min_matches: int = 100
+    mutate_others: bool = True
+
+    def decide(
+        self,
+        policy: PolicyId,
+        *,
+        members: Sequence[Member],
+        difference: RatingDifference,
+        common: CommonScores | None = None,
+        rng: np.random.Generator,
+    ) -> Decision:
+        """Decide about one policy; see `populations.core.Exploit`.
+
+        Raises:
+            ValueError: If the policy is not among the members.
+        """
+        evidence = evidence_about(policy, members)
+        ranked = self._rank(members)
+        evidence = replace(evidence, num_ranked=len(ranked))
+        rank = next((rank for rank, member in enumerate(ranked) if member.policy == policy), None)
+        if rank is None:
+            return NotReady(reason=self._why_unranked(evidence), evidence=evidence)
+        if len(ranked) < 2:
+            return NotReady(reason="no other policy is ranked", evidence=evidence)
+        skill_variance = estimate_skill_variance(ranked, difference=difference)
+        contest = Contest(
+            own=ranked[rank],
+            ranked=ranked,
+            difference=difference,
+            common=common,
+            rng=rng,
+            skill_variance=skill_variance,
+        )
+        verdict = self.rule.judge(contest)
+        evidence = replace(
+            evidence,
+            rank=rank + 1,
+            num_selected=verdict.num_selected,
+            skill_deviation=math.sqrt(skill_variance) if skill_variance < math.inf else None,
+            comparison=verdict.comparison,
+        )
+        if verdict.donors:
+            return _copy(contest, verdict.donors, evidence=evidence)
+        if verdict.is_ahead:
+            return Keep(reason=verdict.reason, evidence=evidence)
+        return self._stay(contest.own, reason=verdict.reason, evidence=evidence)
+
+    def _rank(self, members: Sequence[Member]) -> tuple[Member, ...]:
+        """Those with a finite rating and enough matches, best first, lower index first."""
+        known = [
+            (-member.rating, member.index, member)
+            for member in members
+            if member.rating is not None
+            and math.isfinite(member.rating)
+            and member.num_matches >= self.min_matches
+        ]
+        return tuple(member for _, _, member in sorted(known, key=lambda entry: entry[:2]))
+
+    def _why_unranked(self, evidence: Evidence) -> str:
+        if evidence.rating is None:
+            return "no finite rating"
+        return f"{evidence.num_matches} of {self.min_matches} evaluation matches"
+
+    def _stay(self, member: Member, *, reason: str, evidence: Evidence) -> Decision:
+        if member.is_reference:
+            return Keep(reason=f"{reason}; the reference is never mutated", evidence=evidence)
+        if not self.mutate_others:
+            return Keep(reason=f"{reason}; pbt.mutate_others is false", evidence=evidence)
+        return ExploreOwn(reason=reason, evidence=evidence)
+
+
+def estimate_skill_variance(ranked: Sequence[Member], *, difference: RatingDifference) -> float:
+    """By how much the variance of ratings exceeds that of their noise; Elo squared, at least 0.
+
+    The noise is half the mean variance of differences, so what all ratings share (how far away the
+    anchor is) does not count. Each policy, or 64 of them evenly chosen, is compared with the one
+    half the ranking away.
+
+    Args:
+        ranked: Two or more with finite ratings, in order.
+        difference: Between two of them.
+    """
+    ratings = [member.rating for member in ranked if member.rating is not None]
+    mean = sum(ratings) / len(ratings)
+    total = sum((rating - mean) * (rating - mean) for rating in ratings) / (len(ratings) - 1)
+    if not math.isfinite(total):
+        return math.inf
+    half, stride = len(ranked) // 2, -(-len(ranked) // MAX_PAIRS)
+    noises = [
+        known[1] * known[1] / 2.0
+        for i in range(0, len(ranked), stride)
+        if (known := _known_difference(difference, ranked[i], ranked[i - half])) is not None
+    ]
+    return max(total - sum(noises) / len(noises), 0.0) if noises else 0.0
+
+
+def _known_difference(
+    difference: RatingDifference, first: Member, second: Member
+) -> tuple[float, float] | None:
+    known = difference(first.policy, second.policy)
+    return known if known is not None and all(math.isfinite(number) for number in known) else None
+
+
+def _shrinkage(deviation: float, *, skill_variance: float) -> float:
+    """The k of the module's docstring, in [0, 1]; 1 if the difference is exact."""
+    noise = deviation * deviation / 2.0  # 0 as well where the square of a float vanishes
+    if noise == 0.0 or skill_variance == math.inf:
+        return 1.0
+    return skill_variance / (skill_variance + noise)
+
+
+def evidence_about(policy: PolicyId, members: Sequence[Member]) -> Evidence:
+    """What is known of a policy before any ranking.
+
+    Raises:
+        ValueError: If it is not among the members.
+    """
+    member = next((member for member in members if member.policy == policy), None)
+    if member is None:
+        raise ValueError(f"{policy!r} is not among the members")
+    rating = member.rating
+    return Evidence(
+        rank=None,
+        num_ranked=0,
+        num_selected=0,
+        rating=rating if rating is not None and math.isfinite(rating) else None,
+        num_matches=member.num_matches,
+        deviation=member.deviation if math.isfinite(member.deviation) else 0.0,
+    )
+
+
+def _copy(contest: Contest, donors: Sequence[Comparison], *, evidence: Evidence) -> ExploitDonor:
+    """Draw one of the donors. Its gap is told in Elo, whatever the rule compared."""
+    chosen = donors[int(contest.rng.integers(len(donors)))]
+    rank, donor = next(
+        (rank, member)
+        for rank, member in enumerate(contest.ranked)
+        if member.policy == chosen.rival
+    )
+    gap = contest.compare(donor)
+    assert gap is not None
+    assert gap.probability_better is not None
+    assert donor.rating is not None
+    assert donor.policy != contest.own.policy
+    return ExploitDonor(
+        donor=donor.policy,
+        explore=not contest.own.is_reference,
+        donor_rank=rank + 1,
+        donor_rating=donor.rating,
+        gap=gap.difference,
+        gap_deviation=gap.deviation,
+        probability_better=gap.probability_better,
+        num_donors=len(donors),
+        evidence=replace(evidence, comparison=chosen),
+    )

@@ -1,0 +1,206 @@
+"""Alpha-rank: how often evolution comes past each player.
+
+A population plays one strategy until a mutant takes over; how likely it does depends on the payoff
+and on the strength of selection, alpha. The ranking is the stationary distribution of that walk.
+Logarithms throughout, and elimination without subtraction, so that no alpha is too large.
+
+Sources: Omidshafiei et al., "alpha-Rank: multi-agent evaluation by evolution" (Scientific Reports,
+2019), equations 7-12; Rowland et al., "Multiagent evaluation under incomplete information"
+(NeurIPS, 2019), section 2 (infinite alpha); Grassmann, Taksar and Heyman, "Regenerative analysis
+and steady state distributions for Markov chains" (Operations Research, 1985).
+
+Shapes: N strategies; S states of the walk (strategies, or profiles of several populations).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from populations.ratings.nash import FloatArray, normalized
+
+NUM_INDIVIDUALS = 50
+TIE = 1e-12
+"""Payoffs that differ by less than this share of the largest difference are equal."""
+
+SELECTION_AT_START = 40.0
+"""Where the sweep of alpha begins: log-odds of the smallest difference of payoffs. Below, the
+distribution can stay the same for a while and move on later."""
+
+MAX_DOUBLINGS = 60
+
+
+def alpha_rank(
+    payoff: npt.ArrayLike, *, alpha: float | None = None, num_individuals: int = NUM_INDIVIDUALS
+) -> FloatArray:
+    """Rank the strategies of a symmetric game by evolution in one population.
+
+    Selection compares the two strategies of a match (OpenSpiel's default, the local model). In a
+    constant-sum game that of the paper, against the whole population, is the same with alpha times
+    m / (2 (m - 1)), m individuals.
+
+    Args:
+        payoff: What the row gets against the column. Shape [N, N], N at least 1.
+        alpha: Strength of selection, at least 0; None: doubled until nothing moves any more.
+        num_individuals: Size of the population, at least 2.
+
+    Returns:
+        Stationary distribution [N].
+
+    Raises:
+        ValueError: If ``payoff`` is not square, is empty or not finite, or another argument is out
+            of its range.
+    """
+    table = _square(payoff)
+    gains = table.T - table  # [current, mutant]
+    return _rank(gains, is_reachable=_others(len(table)), alpha=alpha, m=num_individuals)
+
+
+def infinite_alpha_rank(payoff: npt.ArrayLike, *, epsilon: float = 1e-9) -> FloatArray:
+    """Rank as if a better mutant always took over, an equal one half the time.
+
+    It differs from large alphas only where payoffs are equal: there a finite population lets a
+    mutant in with probability 1 / m.
+
+    Args:
+        payoff: What the row gets against the column. Shape [N, N], N at least 1.
+        epsilon: Probability that a worse mutant takes over, in (0, 1/2].
+
+    Returns:
+        Stationary distribution [N].
+
+    Raises:
+        ValueError: If ``payoff`` is not square, is empty or not finite, or ``epsilon`` is out of
+            its range.
+    """
+    if not 0.0 < epsilon <= 0.5:
+        raise ValueError(f"epsilon must be in (0, 0.5], got {epsilon!r}")
+    table = _square(payoff)
+    gains = _without_ties(table.T - table)
+    log_rates = np.log(np.select([gains > 0.0, gains < 0.0], [1.0 - epsilon, epsilon], 0.5))
+    return stationary(np.where(_others(len(table)), log_rates, -np.inf))
+
+
+def alpha_rank_profiles(
+    payoffs: Sequence[npt.ArrayLike],
+    *,
+    alpha: float | None = None,
+    num_individuals: int = NUM_INDIVIDUALS,
+) -> FloatArray:
+    """Rank the joint profiles of several populations (predators and prey, say).
+
+    Args:
+        payoffs: For each of K populations, what it gets in each profile. K arrays of one shape
+            [N_1, ..., N_K]; the number of profiles should stay below 1000 or so.
+        alpha: As `alpha_rank`.
+        num_individuals: As `alpha_rank`.
+
+    Returns:
+        Stationary distribution [N_1, ..., N_K]; its sums over the other axes rank each population.
+
+    Raises:
+        ValueError: If the shapes do not agree, or as `alpha_rank`.
+    """
+    tables = [np.asarray(payoff, dtype=np.float64) for payoff in payoffs]
+    shape = tables[0].shape if tables else ()
+    if not tables or any(table.shape != shape for table in tables) or len(shape) != len(tables):
+        raise ValueError(
+            f"must be one array with an axis for each population, of one shape, "
+            f"got shapes {[table.shape for table in tables]}"
+        )
+    if 0 in shape or not all(np.isfinite(table).all() for table in tables):
+        raise ValueError("every population needs a strategy, and every payoff must be finite")
+    profiles = np.stack(np.unravel_index(np.arange(tables[0].size), shape))  # [K, S]
+    differs = profiles[:, :, None] != profiles[:, None, :]
+    is_reachable = differs.sum(axis=0) == 1
+    gains = np.zeros(is_reachable.shape)
+    for table, has_changed in zip(tables, differs, strict=True):
+        flat = table.ravel()
+        gains += np.where(is_reachable & has_changed, flat[None, :] - flat[:, None], 0.0)
+    return _rank(gains, is_reachable=is_reachable, alpha=alpha, m=num_individuals).reshape(shape)
+
+
+def stationary(log_rates: FloatArray) -> FloatArray:
+    """Stationary distribution of an irreducible walk, to full relative precision.
+
+    Grassmann's elimination in logarithms: no subtraction, no overflow, rates as small as e^-1e300.
+
+    Args:
+        log_rates: Logarithm of the rate (in any unit) from the row to the column; -inf for none;
+            the diagonal is ignored. Shape [S, S], S at least 1.
+
+    Returns:
+        Probabilities [S].
+    """
+    rates = log_rates.copy()
+    size = len(rates)
+    for last in range(size - 1, 0, -1):
+        rates[:last, last] -= np.logaddexp.reduce(rates[last, :last])
+        detour = rates[:last, last, None] + rates[None, last, :last]
+        rates[:last, :last] = np.logaddexp(rates[:last, :last], detour)
+    log_mass = np.zeros(size)
+    for state in range(1, size):
+        log_mass[state] = np.logaddexp.reduce(log_mass[:state] + rates[:state, state])
+    return normalized(np.exp(log_mass - log_mass.max()))
+
+
+def log_fixation(gains: FloatArray, *, num_individuals: int) -> FloatArray:
+    """Logarithm of the probability that a single mutant takes over: (1 - e^-u) / (1 - e^-mu).
+
+    Args:
+        gains: u: alpha times what the mutant gets more. Any shape.
+        num_individuals: m.
+    """
+    u = np.abs(gains)
+    safe = np.where(u < 1e-14, 1.0, u)
+    # log(1 - e^-u), without loss near 0.
+    result = np.log(-np.expm1(-safe)) - np.log(-np.expm1(-num_individuals * safe))
+    # A worse mutant: the fraction times e^((m - 1) u) is that of a better one.
+    result = np.where(gains < 0.0, result - (num_individuals - 1) * safe, result)
+    return np.asarray(np.where(u < 1e-14, -np.log(num_individuals), result), dtype=np.float64)
+
+
+def _rank(
+    gains: FloatArray, *, is_reachable: npt.NDArray[np.bool_], alpha: float | None, m: int
+) -> FloatArray:
+    if m < 2:
+        raise ValueError(f"num_individuals must be at least 2, got {m}")
+    if alpha is not None:
+        if not (np.isfinite(alpha) and alpha >= 0.0):
+            raise ValueError(f"alpha must be finite and at least 0, got {alpha!r}")
+        return _walk(alpha * gains, is_reachable=is_reachable, m=m)
+    if not gains.any():
+        return np.full(len(gains), 1.0 / len(gains))
+    clean = _without_ties(gains / np.abs(gains).max())
+    strength = SELECTION_AT_START / float(np.abs(clean[clean != 0.0]).min())
+    mass = _walk(strength * clean, is_reachable=is_reachable, m=m)
+    for _ in range(MAX_DOUBLINGS):
+        strength *= 2.0
+        before, mass = mass, _walk(strength * clean, is_reachable=is_reachable, m=m)
+        if np.allclose(mass, before, rtol=1e-9, atol=1e-12):
+            break
+    return mass
+
+
+def _walk(u: FloatArray, *, is_reachable: npt.NDArray[np.bool_], m: int) -> FloatArray:
+    return stationary(np.where(is_reachable, log_fixation(u, num_individuals=m), -np.inf))
+
+
+def _without_ties(gains: FloatArray) -> FloatArray:
+    magnitude = np.abs(gains)
+    return np.where(magnitude <= TIE * magnitude.max(initial=0.0), 0.0, gains)
+
+
+def _others(size: int) -> npt.NDArray[np.bool_]:
+    return ~np.eye(size, dtype=np.bool_)
+
+
+def _square(payoff: npt.ArrayLike) -> FloatArray:
+    table = np.asarray(payoff, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or table.size == 0:
+        raise ValueError(f"payoff must be square with at least one row, got shape {table.shape}")
+    if not np.isfinite(table).all():
+        raise ValueError("every payoff must be finite")
+    return table

@@ -1,0 +1,170 @@
+"""Whom a policy-space response oracle plays: a distribution over the players of the league.
+
+Sources: Lanctot et al., "A unified game-theoretic approach to multiagent reinforcement learning"
+(NeurIPS, 2017), section 3.1 and appendix F (PSRO, projected replicator dynamics); Balduzzi et al.,
+"Open-ended learning in symmetric zero-sum games" (ICML, 2019), section 4 (rectified responses);
+Muller et al., "A generalized training approach for multiagent learning" (ICLR, 2020) (alpha-rank).
+
+Everywhere ``payoff`` is the expected score of the row against the column minus 1/2: antisymmetric,
+[N, N], players in the order in which they joined the league.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from populations.ratings.alpha_rank import alpha_rank
+from populations.ratings.nash import FloatArray, antisymmetric, max_entropy_nash, normalized
+
+MetaStrategy = Literal["uniform", "uniform_biased", "nash", "prd", "alpha_rank", "latest"]
+
+PRD_ITERATIONS = 4000
+PRD_STEP = 0.05
+PRD_FLOOR = 1e-6
+TIE = 1e-12
+MASS = 1e-9
+"""Less mass than this is a rounding error."""
+
+
+def meta_strategy(kind: MetaStrategy, payoff: npt.ArrayLike) -> FloatArray:
+    """Weigh the players of a league, for new policies to respond to.
+
+    Args:
+        kind: ``uniform``; ``uniform_biased`` (favours recent players); ``nash`` (the equilibrium of
+            highest entropy); ``prd`` (projected replicator dynamics: near an equilibrium, everyone
+            keeps some mass); ``alpha_rank``; ``latest`` (the last player only: self-play).
+        payoff: See the module. N at least 1.
+
+    Returns:
+        Probabilities [N].
+
+    Raises:
+        ValueError: If ``kind`` is none of these, or ``payoff`` is not antisymmetric or not finite.
+    """
+    game = antisymmetric(payoff)
+    if kind == "uniform":
+        return uniform(len(game))
+    if kind == "uniform_biased":
+        return uniform_biased(len(game))
+    if kind == "latest":
+        return latest(len(game))
+    if kind == "nash":
+        return max_entropy_nash(game)
+    if kind == "prd":
+        return projected_replicator_dynamics(game)[0]
+    if kind == "alpha_rank":
+        return alpha_rank(game)
+    raise ValueError(
+        f"a meta-strategy must be one of {', '.join(get_args(MetaStrategy))}, got {kind!r}"
+    )
+
+
+def uniform(size: int) -> FloatArray:
+    """The same mass for everyone [size]."""
+    return np.full(size, 1.0 / size)
+
+
+def uniform_biased(size: int) -> FloatArray:
+    """Mass e times that of the player before: a softmax of the order of joining [size]."""
+    return normalized(np.exp(np.arange(size, dtype=np.float64) - (size - 1)))
+
+
+def latest(size: int) -> FloatArray:
+    """All mass on who joined last [size]."""
+    weights = np.zeros(size)
+    weights[-1] = 1.0
+    return weights
+
+
+def rectified_weights(payoff: npt.ArrayLike, *, mixture: FloatArray | None = None) -> FloatArray:
+    """Whom each player trains against if it only meets those it beats or ties with.
+
+    "Amplify strengths, ignore weaknesses": only players with mass in the equilibrium train.
+
+    Args:
+        payoff: See the module. N at least 1.
+        mixture: An equilibrium [N]; None: that of highest entropy.
+
+    Returns:
+        Row i: distribution of the opponents of player i, in proportion to their mass; all 0 if i
+        has none. Shape [N, N].
+
+    Raises:
+        ValueError: If ``payoff`` is not antisymmetric or not finite.
+    """
+    game = antisymmetric(payoff)
+    masses = max_entropy_nash(game) if mixture is None else mixture
+    masses = np.where(masses > MASS, masses, 0.0)
+    weights = np.where(game >= -TIE, masses[None, :], 0.0)
+    weights[masses == 0.0] = 0.0
+    # A player with mass ties with itself, so only rows of those without sum to 0.
+    totals = weights.sum(axis=1, keepdims=True)
+    return np.asarray(weights / np.where(totals > 0.0, totals, 1.0), dtype=np.float64)
+
+
+def projected_replicator_dynamics(
+    payoff: npt.ArrayLike,
+    *,
+    num_iterations: int = PRD_ITERATIONS,
+    step: float = PRD_STEP,
+    floor: float = PRD_FLOOR,
+) -> tuple[FloatArray, FloatArray]:
+    """Average two populations over their evolution from uniform, each with a least mass.
+
+    Args:
+        payoff: What rows get from columns in a zero-sum game. Shape [N, M], both at least 1.
+        num_iterations: Steps of the dynamics.
+        step: Its length; the paper's dt.
+        floor: The least mass of a strategy; the paper's gamma.
+
+    Returns:
+        Mean strategies of rows [N] and columns [M]; equal where ``payoff`` is antisymmetric.
+
+    Raises:
+        ValueError: If ``floor`` leaves no room: it must be at least 0 and at most 1 / max(N, M).
+    """
+    game = np.asarray(payoff, dtype=np.float64)
+    if not 0.0 <= floor * max(game.shape) <= 1.0:
+        raise ValueError(f"floor must be in [0, 1 / {max(game.shape)}], got {floor!r}")
+    row, column = uniform(game.shape[0]), uniform(game.shape[1])
+    row_sum, column_sum = row.copy(), column.copy()
+    for _ in range(num_iterations):
+        row_fitness, column_fitness = game @ column, -(row @ game)
+        row = project_to_simplex(row + step * row * (row_fitness - row @ row_fitness), floor=floor)
+        column = project_to_simplex(
+            column + step * column * (column_fitness - column @ column_fitness), floor=floor
+        )
+        row_sum += row
+        column_sum += column
+    return normalized(row_sum), normalized(column_sum)
+
+
+def project_to_simplex(values: FloatArray, *, floor: float = 0.0) -> FloatArray:
+    """The nearest distribution in which nobody has less than ``floor``.
+
+    Source: Wang and Carreira-Perpinan, "Projection onto the probability simplex" (2013).
+
+    Args:
+        values: Any numbers [N].
+        floor: At least 0, at most 1 / N.
+
+    Returns:
+        Probabilities [N].
+    """
+    size = len(values)
+    room = 1.0 - size * floor
+    if room <= 0.0:
+        return uniform(size)
+    # Subtract the floor: what remains is projected on a simplex of size ``room``.
+    above = values - floor
+    if above.min() >= 0.0:
+        shifted = above + (room - above.sum()) / size
+        if shifted.min() >= 0.0:
+            return np.asarray(shifted + floor, dtype=np.float64)
+    ordered = np.sort(above)[::-1]
+    surplus = (np.cumsum(ordered) - room) / np.arange(1, size + 1)
+    shift = surplus[np.flatnonzero(ordered > surplus)[-1]]
+    return np.asarray(np.maximum(above - shift, 0.0) + floor, dtype=np.float64)

@@ -1,0 +1,262 @@
+"""Equilibria of zero-sum games given as matrices, and skills measured against them.
+
+Sources: von Neumann's minimax theorem as a linear program; Balduzzi, Tuyls, Perolat and Graepel,
+"Re-evaluating evaluation" (NeurIPS, 2018), section 3 and appendix D (Nash averaging); Goldman and
+Tucker, "Theory of linear programming" (1956) (strict complementarity); Boyd and Vandenberghe,
+"Convex optimization" (2004), section 11.7 (the primal-dual method).
+
+Shapes: N players (strategies), M strategies of the other side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+RANK_TOLERANCE = 1e-10
+NEGLIGIBLE = 1e-9
+"""An advantage so much smaller than the largest one is none."""
+"""Singular values below this share of the largest one are 0."""
+
+MAX_NEWTON_STEPS = 300
+MAX_HALVINGS = 50
+SETTLED_GAP = 1e-18
+SETTLED_STEP = 1e-13
+
+
+def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]:
+    """Solve a zero-sum game by linear programming.
+
+    Args:
+        payoff: What the row player gets from the column player. Shape [N, M], both at least 1.
+
+    Returns:
+        One optimal strategy of the row player [N], one of the column player [M], and the value.
+
+    Raises:
+        ValueError: If ``payoff`` is no matrix, is empty, or holds a number that is not finite.
+    """
+    from scipy.optimize import linprog
+
+    game = _matrix(payoff)
+    num_rows, num_columns = game.shape
+    centre, scale = float(game.mean()), _scale(game - game.mean())
+    scaled = (game - centre) / scale
+    # Maximize v such that every column gives the row player at least v.
+    solution = linprog(
+        np.append(np.zeros(num_rows), -1.0),
+        A_ub=np.hstack([-scaled.T, np.ones((num_columns, 1))]),
+        b_ub=np.zeros(num_columns),
+        A_eq=np.append(np.ones(num_rows), 0.0)[None, :],
+        b_eq=[1.0],
+        bounds=[(0.0, None)] * num_rows + [(None, None)],
+        method="highs",
+    )
+    if solution.status != 0:
+        raise RuntimeError(f"the linear program has a solution, but got {solution.message!r}")
+    row = _distribution(solution.x[:num_rows])
+    column = _distribution(-solution.ineqlin.marginals)
+    return row, column, float(row @ game @ column)
+
+
+def max_entropy_nash(advantages: npt.ArrayLike) -> FloatArray:
+    """Find the equilibrium of highest entropy of a symmetric zero-sum game.
+
+    It is unique, does not depend on the order of players, and shares out the mass of a player among
+    its copies. A linear program tells who has mass in some equilibrium; among the equilibria, which
+    then have a relative interior, Newton's method finds the highest entropy.
+
+    Args:
+        advantages: By how much i is ahead of j; antisymmetric. Shape [N, N], N at least 1.
+
+    Returns:
+        Probabilities [N]. Where players are so near to having mass that float64 cannot tell,
+        another equilibrium than the one of highest entropy.
+
+    Raises:
+        ValueError: If ``advantages`` is not antisymmetric, is empty or not finite.
+    """
+    game = antisymmetric(advantages)
+    game = game / _scale(game)
+    # Advantages that matter less than the linear program's tolerance make it fail for nothing.
+    game[np.abs(game) < NEGLIGIBLE] = 0.0
+    found = _relative_interior(game)
+    if found is None:
+        return zero_sum_nash(game)[0]
+    inside, has_mass = found
+    outside_game = game[np.ix_(~has_mass, has_mass)]
+    inside_game = game[np.ix_(has_mass, has_mass)]
+    size = len(inside_game)
+    equations = np.vstack([inside_game, np.ones((1, size))])
+    left, singular, right = np.linalg.svd(equations, full_matrices=True)
+    rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
+    # The linear program solves the equations to 1e-7 or so; the projection, to the last bit.
+    error = equations @ inside[has_mass] - np.append(np.zeros(size), 1.0)
+    start = inside[has_mass] - right[:rank].T @ ((left[:, :rank].T @ error) / singular[:rank])
+    slack = -outside_game @ start
+    if np.any(start <= 0.0) or np.any(slack <= 0.0) or np.abs(inside_game @ start).max() > 1e-9:
+        return zero_sum_nash(game)[0]
+    mixture = np.zeros(len(game))
+    mixture[has_mass] = _max_entropy(start, directions=right[rank:].T, outside=outside_game)
+    return normalized(mixture)
+
+
+def nash_averaging(advantages: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Measure everyone against the equilibrium of highest entropy.
+
+    Copies of a player change nobody's skill, so a league full of similar players does not decide
+    who is good.
+
+    Args:
+        advantages: By how much i is ahead of j (log-odds, Elo, or score minus 1/2); antisymmetric.
+            Shape [N, N], N at least 1.
+
+    Returns:
+        Skills [N] in the units of ``advantages``: 0 for those with mass, at most 0 for all; and the
+        equilibrium [N].
+
+    Raises:
+        ValueError: As `max_entropy_nash`.
+    """
+    game = antisymmetric(advantages)
+    mixture = max_entropy_nash(game)
+    return game @ mixture, mixture
+
+
+def antisymmetric(advantages: npt.ArrayLike) -> FloatArray:
+    """Check a symmetric zero-sum game, and make it antisymmetric to the bit.
+
+    Raises:
+        ValueError: If it is not antisymmetric, is empty or not finite.
+    """
+    game = _matrix(advantages)
+    if game.shape[0] != game.shape[1] or not np.allclose(
+        game, -game.T, rtol=1e-9, atol=1e-12 * max(1.0, float(np.abs(game).max()))
+    ):
+        raise ValueError(f"the matrix must be antisymmetric, got shape {game.shape}")
+    return 0.5 * (game - game.T)
+
+
+def normalized(masses: FloatArray) -> FloatArray:
+    """Divide by the sum, which must be positive. Any shape."""
+    return np.asarray(masses / masses.sum(), dtype=np.float64)
+
+
+def _matrix(values: npt.ArrayLike) -> FloatArray:
+    matrix = np.asarray(values, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise ValueError(f"must be a matrix with at least one entry, got shape {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise ValueError("every entry of the matrix must be finite")
+    return matrix
+
+
+def _scale(game: FloatArray) -> float:
+    return float(np.abs(game).max()) or 1.0
+
+
+def _distribution(values: FloatArray) -> FloatArray:
+    return normalized(np.maximum(values, 0.0))
+
+
+def _relative_interior(game: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]] | None:
+    """An equilibrium with all mass that is possible, and strict losses for all the others.
+
+    By strict complementarity every player either has mass in some equilibrium or loses to some
+    equilibrium, and one equilibrium shows it for all. Without the normalization it is a linear
+    program with optimum N: maximize the sum of z + w with p >= z, A p + w <= 0 and z, w in [0, 1].
+
+    Returns:
+        Probabilities [N], and who has mass [N]; None if the solver gives up.
+    """
+    from scipy.optimize import linprog
+
+    size = len(game)
+    # Variables: z, w and r = p - z.
+    solution = linprog(
+        np.concatenate([-np.ones(2 * size), np.zeros(size)]),
+        A_ub=np.hstack([game, np.eye(size), game]),
+        b_ub=np.zeros(size),
+        bounds=[(0.0, 1.0)] * (2 * size) + [(0.0, None)] * size,
+        method="highs",
+    )
+    if solution.status != 0 or solution.x is None:
+        return None
+    z, w, r = solution.x.reshape(3, size)
+    has_mass = z > w
+    mass = np.where(has_mass, z + r, 0.0)
+    return normalized(mass), has_mass
+
+
+def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArray) -> FloatArray:
+    """Maximize entropy over ``start + directions @ y`` as far as ``outside @ p <= 0`` allows.
+
+    Args:
+        start: Positive, with ``outside @ start < 0``. Shape [S].
+        directions: Orthonormal columns. Shape [S, D]; D may be 0.
+        outside: Shape [T, S]; T may be 0.
+
+    Returns:
+        Probabilities [S].
+    """
+    if directions.shape[1] == 0:
+        return start
+    bounds = outside @ directions
+    slack = -outside @ start
+    is_felt = np.abs(bounds).max(axis=1) > RANK_TOLERANCE
+    bounds, slack = bounds[is_felt], slack[is_felt]
+    p, multipliers = start.copy(), np.full(len(slack), 1.0)
+    for _ in range(MAX_NEWTON_STEPS):
+        gap = float(slack @ multipliers)
+        target = 0.1 * gap / max(len(slack), 1)
+        # The Hessian is root.T @ root; its factor from root itself keeps twice the digits, which
+        # the bounds that hold with equality need in the end.
+        root = np.vstack(
+            [directions / np.sqrt(p)[:, None], bounds * np.sqrt(multipliers / slack)[:, None]]
+        )
+        factor: FloatArray = np.asarray(np.linalg.qr(root, mode="r"), dtype=np.float64)
+        pull = directions.T @ np.log(p) + bounds.T @ (target / slack)
+        step = -np.linalg.solve(factor, np.linalg.solve(factor.T, pull))
+        change, slack_change = directions @ step, -bounds @ step
+        multiplier_change = (target - multipliers * slack_change) / slack - multipliers
+        length = _step_length((p, slack, multipliers), (change, slack_change, multiplier_change))
+        before = _residual(p, slack, multipliers, directions, bounds, target)
+        for _ in range(MAX_HALVINGS):
+            candidate = (
+                p + length * change,
+                slack + length * slack_change,
+                multipliers + length * multiplier_change,
+            )
+            if _residual(*candidate, directions, bounds, target) <= (1 - 0.01 * length) * before:
+                break
+            length *= 0.5
+        p, slack, multipliers = candidate
+        if gap <= SETTLED_GAP and np.abs(change).max() <= SETTLED_STEP:
+            break
+    return p
+
+
+def _step_length(values: tuple[FloatArray, ...], changes: tuple[FloatArray, ...]) -> float:
+    """The longest step, at most 1, that leaves a hundredth of every positive value."""
+    length = 1.0
+    for value, change in zip(values, changes, strict=True):
+        falls = change < 0.0
+        if falls.any():
+            length = min(length, 0.99 * float((-value[falls] / change[falls]).min()))
+    return length
+
+
+def _residual(
+    p: FloatArray,
+    slack: FloatArray,
+    multipliers: FloatArray,
+    directions: FloatArray,
+    bounds: FloatArray,
+    target: float,
+) -> float:
+    stationarity = directions.T @ np.log(p) + bounds.T @ multipliers
+    return float(
+        np.hypot(np.linalg.norm(stationarity), np.linalg.norm(multipliers * slack - target))
+    )

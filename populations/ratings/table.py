@@ -1,0 +1,321 @@
+"""Every rating model on one table of matches between two players.
+
+Shapes: N players, M matches, C kinds of matches (home, away, score), B resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from populations.core import Result
+from populations.ratings.alpha_rank import alpha_rank
+from populations.ratings.bootstrap import bootstrap
+from populations.ratings.bradley_terry import ELO_PER_UNIT, Z95, BradleyTerry
+from populations.ratings.elo import K_FACTOR, elo_of_many
+from populations.ratings.games import TeamGame
+from populations.ratings.nash import nash_averaging, normalized
+from populations.ratings.ranks import cyclicity, rank_intervals
+from populations.ratings.resampling import Intervals, intervals
+from populations.ratings.weng_lin import ELO_PER_MU, weng_lin_ratings
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_rank"]
+Progress = Callable[[int, int], None]
+"""Told how much is done, and of how much."""
+
+SEATS = (0, 1)
+NUM_RESAMPLES = 200
+MAX_ORDERS = 20_000_000
+"""Entries of the resampled orders that are in memory at once."""
+
+MASS = 1e-6
+"""A share of the mixture below this is not shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchTable:
+    """Matches of two, in the order in which they were played.
+
+    Attributes:
+        players: Everyone who played, sorted.
+        homes: Index of the player in the first seat [M].
+        aways: Index of the other [M].
+        scores: Of the player in the first seat, in [0, 1] [M].
+    """
+
+    players: tuple[str, ...]
+    homes: IntArray
+    aways: IntArray
+    scores: FloatArray
+
+    @classmethod
+    def of(cls, matches: Sequence[tuple[str, str, float]]) -> MatchTable:
+        """From (home, away, score of home), at least one."""
+        players = tuple(sorted({name for home, away, _ in matches for name in (home, away)}))
+        index = {player: i for i, player in enumerate(players)}
+        return cls(
+            players=players,
+            homes=np.array([index[home] for home, _, _ in matches]),
+            aways=np.array([index[away] for _, away, _ in matches]),
+            scores=np.array([score for _, _, score in matches], dtype=np.float64),
+        )
+
+    def num_matches(self) -> IntArray:
+        """How many each player has played [N]."""
+        size = len(self.players)
+        return np.bincount(self.homes, minlength=size) + np.bincount(self.aways, minlength=size)
+
+    def kinds(self) -> tuple[FloatArray, IntArray]:
+        """Equal matches put together: home, away and score [C, 3]; how many of each [C]."""
+        rows = np.stack([self.homes, self.aways, self.scores], axis=1)
+        kinds, counts = np.unique(rows, axis=0, return_counts=True)
+        return kinds, counts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatedTable:
+    """A table's ratings.
+
+    Attributes:
+        players: As in the table.
+        ratings: What they mean depends on the model. Shape [N].
+        intervals: None without resamples, where the model needs them.
+        cyclicity: Share of the pairs' log-odds that no rating can express.
+        mixture: Nash averaging's equilibrium [N]; None for the other models.
+    """
+
+    players: tuple[str, ...]
+    ratings: FloatArray
+    intervals: Intervals | None
+    cyclicity: float
+    mixture: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to rate.
+
+    Attributes:
+        anchor: The player at 0. None: the mean is at 0, for Nash averaging that of the mixture.
+            Alpha-rank's shares have no zero to choose.
+        k_factor: Of Elo.
+        num_resamples: For the intervals; 0: Wald's for Bradley-Terry, none for Elo, Nash averaging
+            and alpha-rank. None: the default of the model. Weng-Lin has its own sigma.
+        seed: Of the resamples.
+    """
+
+    anchor: str | None = None
+    k_factor: float = K_FACTOR
+    num_resamples: int | None = None
+    seed: int = 0
+
+    def resamples(self, model: Model) -> int:
+        """How many a model draws."""
+        if self.num_resamples is not None:
+            return self.num_resamples
+        return 0 if model == "bradley_terry" else NUM_RESAMPLES
+
+
+def rate_table(
+    table: MatchTable,
+    *,
+    model: Model,
+    settings: Settings | None = None,
+    progress: Progress = lambda done, total: None,
+) -> RatedTable:
+    """Rate everyone in a table of matches.
+
+    Elo and Weng-Lin follow the order of the matches, the others do not. Weng-Lin only sees who was
+    ahead; for the others a score s counts as s of a win and 1 - s of a loss.
+
+    Raises:
+        ValueError: If the anchor is none of the players.
+    """
+    chosen = settings or Settings()
+    if chosen.anchor is not None and chosen.anchor not in table.players:
+        raise ValueError(f"anchor must be one of the players, got {chosen.anchor!r}")
+    totals = _score_totals(table)
+    advantages = _log_odds(totals)
+    mixture: FloatArray | None = None
+    found: Intervals | None
+    if model == "bradley_terry":
+        ratings, found = _bradley_terry(table, settings=chosen)
+    elif model == "weng_lin":
+        ratings, found = _weng_lin(table, anchor=chosen.anchor, progress=progress)
+    else:
+        ratings = _estimate(table, totals, model=model, settings=chosen)
+        rows = _resampled(table, model=model, settings=chosen, progress=progress)
+        # Elo points differ by more than rounding errors from 1e-6 on, shares from 1e-9 on.
+        tie = 1e-9 if model == "alpha_rank" else 1e-6
+        found = intervals(ratings, rows, tie=tie) if chosen.resamples(model) else None
+        if model == "nash_averaging":
+            mixture = nash_mixture(table)
+    return RatedTable(
+        players=table.players,
+        ratings=ratings,
+        intervals=found,
+        cyclicity=cyclicity(advantages, weights=totals + totals.T),
+        mixture=mixture,
+    )
+
+
+def nash_mixture(table: MatchTable) -> FloatArray:
+    """The equilibrium of highest entropy of the pairs' log-odds [N]: champion of a cyclic game."""
+    mixture = nash_averaging(_log_odds(_score_totals(table)))[1]
+    return normalized(np.where(mixture > MASS, mixture, 0.0))
+
+
+def share_of_pairs_met(table: MatchTable) -> float:
+    """How many of the pairs of players have met."""
+    totals = _score_totals(table)
+    size = len(totals)
+    met = int(((totals + totals.T) > 0.0).sum())
+    return met / (size * (size - 1))
+
+
+def _bradley_terry(table: MatchTable, *, settings: Settings) -> tuple[FloatArray, Intervals]:
+    kinds, counts = table.kinds()
+    results = [
+        _result(table.players[int(home)], table.players[int(away)], score, count=int(count))
+        for (home, away, score), count in zip(kinds, counts, strict=True)
+    ]
+    anchors = () if settings.anchor is None else (settings.anchor,)
+    fit = BradleyTerry().fit(results, anchors=anchors)
+    index = [fit.index(player) for player in table.players]
+    ratings: FloatArray = fit.ratings[index]
+    num_resamples = settings.resamples("bradley_terry")
+    if num_resamples == 0:
+        return _normal(ratings, fit.covariance[np.ix_(index, index)])
+    rng = np.random.default_rng(settings.seed)
+    drawn = bootstrap(
+        BradleyTerry(), results, anchors=anchors, num_resamples=num_resamples, rng=rng
+    )
+    index = [drawn.entrants.index(player) for player in table.players]
+    return ratings, intervals(ratings, drawn.ratings[:, index])
+
+
+def _result(home: str, away: str, score: float, *, count: int) -> Result[str]:
+    is_draw = score == 0.5
+    return Result(
+        first=home,
+        second=away,
+        seats=SEATS,
+        wins=0.0 if is_draw else count * float(score),
+        draws=count * float(is_draw),
+        losses=0.0 if is_draw else count * (1.0 - float(score)),
+    )
+
+
+def _weng_lin(
+    table: MatchTable, *, anchor: str | None, progress: Progress
+) -> tuple[FloatArray, Intervals]:
+    def games() -> Iterator[TeamGame[int]]:
+        matches = zip(table.homes, table.aways, table.scores, strict=True)
+        for done, (home, away, score) in enumerate(matches):
+            progress(done, len(table.scores))
+            sides = ((int(home),), (int(away),))
+            yield TeamGame(sides=sides, results=(float(score), 1.0 - float(score)))
+
+    rated = weng_lin_ratings(games())
+    players = range(len(table.players))
+    mu = ELO_PER_MU * np.array([rated[player].mu for player in players])
+    sigma = ELO_PER_MU * np.array([rated[player].sigma for player in players])
+    # Beliefs are independent of each other; what is reported is relative to the zero.
+    zero = np.full(len(players), 1.0 / len(players))
+    if anchor is not None:
+        zero = (np.array(table.players) == anchor).astype(np.float64)
+    relative = np.eye(len(players)) - zero[None, :]
+    return _normal(relative @ mu, (relative * sigma**2) @ relative.T)
+
+
+def _normal(ratings: FloatArray, covariance: FloatArray) -> tuple[FloatArray, Intervals]:
+    half = Z95 * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    ranks = tuple(rank_intervals(ratings, covariance=covariance))
+    return ratings, Intervals(lows=ratings - half, highs=ratings + half, ranks=ranks)
+
+
+def _estimate(
+    table: MatchTable, totals: FloatArray, *, model: Model, settings: Settings
+) -> FloatArray:
+    if model == "elo":
+        order = np.arange(len(table.scores))[None, :]
+        ratings: FloatArray = _elo(table, order, settings=settings)[0]
+        return ratings
+    return _of_totals(totals, model=model, settings=settings, players=table.players)
+
+
+def _resampled(
+    table: MatchTable, *, model: Model, settings: Settings, progress: Progress
+) -> Iterator[FloatArray]:
+    """Ratings of ``settings.num_resamples`` tables, each of M matches drawn with replacement."""
+    rng = np.random.default_rng(settings.seed)
+    total = settings.resamples(model)
+    if model == "elo":
+        size = len(table.scores)
+        chunk = max(1, min(total, MAX_ORDERS // size))
+        for done in range(0, total, chunk):
+            progress(done, total)
+            shape = (min(chunk, total - done), size)
+            # Sorted: matches are drawn, but the order in which they were played stays.
+            orders = np.sort(rng.integers(size, size=shape, dtype=np.int32), axis=1)
+            yield from _elo(table, orders, settings=settings)
+        return
+    kinds, counts = table.kinds()
+    shares = counts / counts.sum()
+    for done in range(total):
+        progress(done, total)
+        drawn = rng.multinomial(int(counts.sum()), shares)
+        totals = _totals(kinds, drawn, size=len(table.players))
+        yield _of_totals(totals, model=model, settings=settings, players=table.players)
+
+
+def _elo(table: MatchTable, orders: npt.NDArray[np.integer], *, settings: Settings) -> FloatArray:
+    ratings = elo_of_many(
+        table.homes,
+        table.aways,
+        table.scores,
+        orders=orders,
+        num_players=len(table.players),
+        k_factor=settings.k_factor,
+    )
+    if settings.anchor is None:
+        zeros = ratings.mean(axis=1, keepdims=True)
+    else:
+        zeros = ratings[:, [table.players.index(settings.anchor)]]
+    return np.asarray(ratings - zeros, dtype=np.float64)
+
+
+def _of_totals(
+    totals: FloatArray, *, model: Model, settings: Settings, players: tuple[str, ...]
+) -> FloatArray:
+    if model == "alpha_rank":
+        return alpha_rank((totals + 0.5) / (totals + totals.T + 1.0) - 0.5)
+    skills = ELO_PER_UNIT * nash_averaging(_log_odds(totals))[0]
+    if settings.anchor is not None:
+        skills = skills - skills[players.index(settings.anchor)]
+    return np.where(np.abs(skills) < 1e-9, 0.0, skills)
+
+
+def _score_totals(table: MatchTable) -> FloatArray:
+    kinds, counts = table.kinds()
+    return _totals(kinds, counts, size=len(table.players))
+
+
+def _totals(kinds: FloatArray, counts: IntArray, *, size: int) -> FloatArray:
+    """Sum of the scores of the row against the column [N, N]."""
+    homes, aways = kinds[:, 0].astype(np.int64), kinds[:, 1].astype(np.int64)
+    totals = np.zeros((size, size))
+    np.add.at(totals, (homes, aways), counts * kinds[:, 2])
+    np.add.at(totals, (aways, homes), counts * (1.0 - kinds[:, 2]))
+    return totals
+
+
+def _log_odds(totals: FloatArray) -> FloatArray:
+    """Of the posterior mean score (Jeffreys prior), antisymmetric; 0 where nobody met [N, N]."""
+    return np.asarray(np.log((totals + 0.5) / (totals.T + 0.5)))

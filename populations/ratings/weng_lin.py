@@ -1,0 +1,73 @@
+"""Weng-Lin ratings (Plackett-Luce), game after game: any number of sides, and teams.
+
+Source: Weng and Lin, "A Bayesian approximation method for online ranking" (Journal of Machine
+Learning Research, 2011), algorithm 4; computed by the library ``openskill``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from populations.core import E
+from populations.ratings.bradley_terry import ELO_PER_UNIT
+from populations.ratings.games import TeamGame
+
+MU = 25.0
+SIGMA = 25.0 / 3.0
+BETA = 25.0 / 6.0
+
+ELO_PER_MU = ELO_PER_UNIT / (math.sqrt(2.0) * BETA)
+"""Elo points of one unit of mu: between two players whose skills are known, the model's log-odds
+are the difference of their mu over sqrt(2) beta."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WengLinRating:
+    """What is believed about a player: a normal distribution of skill, in the model's own unit."""
+
+    mu: float = MU
+    sigma: float = SIGMA
+
+
+def weng_lin_ratings(
+    games: Iterable[TeamGame[E]],
+    *,
+    start: Mapping[E, WengLinRating] | None = None,
+    frozen: Collection[E] = (),
+    tau: float = 0.0,
+) -> dict[E, WengLinRating]:
+    """Rate players by their games, in the order given.
+
+    Args:
+        games: In the order in which they were played.
+        start: Ratings of those who already have one.
+        frozen: Players whose rating never moves; their opponents' ratings do.
+        tau: How much a skill may drift from game to game, as a standard deviation; 0 for players
+            that do not change, 25 / 300 in the library.
+
+    Raises:
+        ValueError: If a game is not as `TeamGame` says, or ``tau`` is negative or not finite.
+    """
+    from openskill.models import PlackettLuce
+
+    if not (math.isfinite(tau) and tau >= 0.0):
+        raise ValueError(f"tau must be finite and at least 0, got {tau!r}")
+    model = PlackettLuce(mu=MU, sigma=SIGMA, beta=BETA, tau=tau)
+    ratings = dict(start or {})
+    for game in games:
+        game.check()
+        before = [
+            [ratings.setdefault(player, WengLinRating()) for player in side] for side in game.sides
+        ]
+        after = model.rate(
+            [[model.create_rating([r.mu, r.sigma]) for r in side] for side in before],
+            # The library ranks the lowest number first.
+            ranks=[-result for result in game.results],
+        )
+        for side, rated in zip(game.sides, after, strict=True):
+            for player, rating in zip(side, rated, strict=True):
+                if player not in frozen:
+                    ratings[player] = WengLinRating(mu=rating.mu, sigma=rating.sigma)
+    return ratings

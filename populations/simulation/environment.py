@@ -1,0 +1,92 @@
+"""An environment that needs no inspection: agents without observations, for simulated learners.
+
+Who plays whom is all that a simulated league knows of its environment, so a configuration is tried
+without starting the environment or importing what it is made of.
+"""
+
+from __future__ import annotations
+
+from arena.envs.spec import AgentSpec, EnvironmentSpec
+from populations.config import RunConfig, resolve_config
+from populations.run_file import RunFile
+from populations.sections import PopulationConfig
+
+NUM_LEARNERS = 4
+"""Where the configuration does not say: a number of this machine would change the results."""
+
+INTERVALS = 10
+"""Ready marks of PBT that a run without a limit in agent steps goes through."""
+
+
+def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> RunConfig:
+    """The same league without its environment: a game for two players, or one per population.
+
+    One population has both seats. Of several, each has one, and everybody plays against everybody.
+    Cooperation becomes such a game too: rating, copying and exploring are the same there.
+    ``stop.duration_s`` is left out, because simulated seconds are not those of any machine; without
+    a limit in agent steps, every policy goes through ``INTERVALS`` ready marks of PBT.
+
+    Args:
+        config: As loaded.
+        num_policies: Size of every population; None: as configured.
+
+    Raises:
+        ConfigError: If the configuration contradicts itself.
+    """
+    populations = dict(config.populations) or {"player": PopulationConfig()}
+    updates: dict[str, object] = {} if num_policies is None else {"size": num_policies}
+    agents = _agents(populations)
+    simulated = {
+        name: population.model_copy(update={**updates, "agents": agents[name]})
+        for name, population in populations.items()
+    }
+    environment = config.environment.model_copy(
+        update={"sides": None, "outcome": "return", "kwargs": {}}
+    )
+    stop = config.stop.model_copy(update={"duration_s": None})
+    if stop.agent_steps_per_policy is None and stop.agent_steps is None:
+        pbt = config.pbt
+        limit = pbt.warm_up_agent_steps + INTERVALS * pbt.ready_agent_steps
+        stop = stop.model_copy(update={"agent_steps_per_policy": limit})
+    changed = config.model_copy(
+        update={"populations": simulated, "environment": environment, "stop": stop}
+    )
+    return resolve_config(changed, simulated_spec(changed), num_cores=NUM_LEARNERS)
+
+
+def simulated_spec(config: RunConfig) -> EnvironmentSpec:
+    """Facts about an environment whose agents are those that the populations name."""
+    agents = tuple(
+        agent for population in config.populations.values() for agent in population.agents or ()
+    )
+    box = {"type": "Box", "shape": [1], "dtype": "float32", "low": None, "high": None}
+    discrete = {"type": "Discrete", "n": 2, "start": 0}
+    agent_spec = AgentSpec(observation=box, action=discrete, mask=None)
+    return EnvironmentSpec(
+        id=config.environment.id,
+        kwargs={},
+        api="aec",
+        agents=agents,
+        agent_specs=dict.fromkeys(agents, agent_spec),
+    )
+
+
+def simulated_run(config: RunConfig) -> RunFile:
+    """The run file of a simulated run; nothing is written."""
+    return RunFile(
+        run="simulated",
+        name="simulated",
+        created="2000-01-01T00:00:00+00:00",
+        launch_directory="",
+        init_from=None,
+        versions={},
+        config=config,
+        spec=simulated_spec(config),
+    )
+
+
+def _agents(populations: dict[str, PopulationConfig]) -> dict[str, tuple[str, ...]]:
+    if len(populations) == 1:
+        (name,) = populations
+        return {name: (f"{name}_0", f"{name}_1")}
+    return {name: (f"{name}_0",) for name in populations}

@@ -1,0 +1,277 @@
+"""Simulate a league from its configuration, and compare what it believes with what is true."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.types import Digest, Entrant, PolicyId
+from populations.config import RunConfig
+from populations.simulation.environment import simulated_run
+from populations.simulation.planted import PlantedModel
+from populations.simulation.world import World, make_world, start
+from populations.types import CheckpointRow, EventRow, Row, TallyRow
+
+FloatArray = npt.NDArray[np.float64]
+
+NUM_MARKS = 100
+"""Points of the curve of the best skill."""
+
+DECISIONS = frozenset(
+    ("start_assigned", "train_assigned", "evaluation_assigned", "exploited", "explored", "kept")
+)
+"""Kinds of events that are decisions."""
+
+Progress = Callable[[float], None]
+"""Told which share of training is done, in [0, 1]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exploited:
+    """A copy, with the truth about it.
+
+    Attributes:
+        agent_steps: Of the run.
+        gap: Elo by which the donor was rated better.
+        true_gap: Elo by which it was better.
+    """
+
+    agent_steps: int
+    gap: float | None
+    true_gap: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a simulated league came to.
+
+    Attributes:
+        num_policies: Of all populations.
+        num_matches: Evaluation matches, all of them.
+        num_final_matches: Those of them that the final policies' last weights played.
+        num_round_robin_matches: One for each ordered pair of a population's final policies.
+        num_training_matches: They move no rating.
+        num_ghosts: Frozen.
+        spearman: Rank correlation of the final policies' ratings and planted skills, the mean over
+            populations; None where fewer than two are rated.
+        exploits: All copies.
+        best_skill: Agent steps of the run, and the best planted skill of a policy then.
+        mean_skill: Of the final policies.
+        skill_deviation: Of the final policies.
+        simulated_s: How long the run took, in simulated time.
+        num_decisions: Assignments, and decisions of PBT.
+        decisions_per_s: Of the controller's own time, so without learners and rating fits; 0
+            without a clock.
+    """
+
+    num_policies: int
+    num_matches: int
+    num_final_matches: int
+    num_round_robin_matches: int
+    num_training_matches: int
+    num_ghosts: int
+    spearman: float | None
+    exploits: tuple[Exploited, ...]
+    best_skill: tuple[tuple[int, float], ...]
+    mean_skill: float
+    skill_deviation: float
+    simulated_s: float
+    num_decisions: int
+    decisions_per_s: float
+
+    @property
+    def num_wrong_exploits(self) -> int:
+        """Copies of a donor whose planted skill was lower."""
+        return sum(exploit.true_gap < 0.0 for exploit in self.exploits)
+
+
+@dataclass(slots=True)
+class Observer:
+    """Follows a world's committed rows, and knows the truth about them.
+
+    Attributes:
+        world: Watched.
+        current: Weights digest that each policy goes on from.
+        exploits: So far.
+        best_skill: So far.
+        matches: Evaluation matches so far, by who played.
+        num_decisions: So far.
+    """
+
+    world: World
+    mark_agent_steps: int
+    current: dict[str, Digest] = field(default_factory=dict)
+    exploits: list[Exploited] = field(default_factory=list)
+    best_skill: list[tuple[int, float]] = field(default_factory=list)
+    matches: Counter[tuple[Entrant, ...]] = field(default_factory=Counter)
+    num_decisions: int = 0
+    _next_mark: int = 0
+
+    def watch(self, rows: Sequence[Row]) -> None:
+        """Take in what a transaction commits."""
+        for row in rows:
+            match row:
+                case CheckpointRow(state="present"):
+                    self.current[row.policy] = row.weights_digest
+                case TallyRow(kind="evaluate"):
+                    self.matches[row.tally.entrants] += row.tally.matches
+                case EventRow():
+                    self.num_decisions += row.kind in DECISIONS
+                    if row.kind == "exploited":
+                        self._note_exploit(row)
+        if self.current and self.world.state.tables.run.agent_steps >= self._next_mark:
+            self.note_best()
+
+    def skill(self, policy: str) -> float:
+        """Planted skill of a policy."""
+        return self.world.learner.weights[self.current[policy]].skill
+
+    def note_best(self) -> None:
+        """Add a point to the curve of the best skill."""
+        agent_steps = self.world.state.tables.run.agent_steps
+        self.best_skill.append((agent_steps, max(self.skill(policy) for policy in self.current)))
+        self._next_mark = agent_steps + self.mark_agent_steps
+
+    def _note_exploit(self, row: EventRow) -> None:
+        donor = Digest(str(row.data["weights"]))
+        gap = row.data.get("gap")
+        true_gap = self.world.learner.weights[donor].skill - self.skill(row.subject)
+        self.exploits.append(
+            Exploited(
+                agent_steps=self.world.state.tables.run.agent_steps,
+                gap=float(gap) if isinstance(gap, (int, float)) else None,
+                true_gap=true_gap,
+            )
+        )
+        self.current[row.subject] = donor
+
+
+def simulate(
+    config: RunConfig,
+    *,
+    model: PlantedModel | None = None,
+    agent_steps_per_s: float = 100_000.0,
+    matches_per_s: float = 1000.0,
+    clock: Callable[[], float] = lambda: 0.0,
+    progress: Progress = lambda share: None,
+) -> Outcome:
+    """Run a league of simulated learners to its end.
+
+    Args:
+        config: As `populations.simulation.environment.simulated_config` makes it.
+        model: The truth; None: the default one.
+        agent_steps_per_s: Of a learner that trains.
+        matches_per_s: Of a learner that evaluates.
+        clock: For ``decisions_per_s`` alone.
+        progress: Told how far it is, now and then.
+    """
+    total = total_agent_steps(config)
+    world = make_world(
+        simulated_run(config),
+        model or default_model(config),
+        agent_steps_per_s=agent_steps_per_s,
+        matches_per_s=matches_per_s,
+    )
+    world.clock = clock
+    observer = Observer(world, max(total // NUM_MARKS, 1))
+    world.watch = observer.watch
+    start(world)
+    run = world.state.tables.run
+    while world.advance():
+        if world.state.tables.run.agent_steps != run.agent_steps:
+            run = world.state.tables.run
+            progress(min(run.agent_steps / total, 1.0))
+    return _outcome(world, observer)
+
+
+def default_model(config: RunConfig) -> PlantedModel:
+    """The truth for a run: a policy has time to learn most of what it can."""
+    num_policies = sum(population.size for population in config.populations.values())
+    return PlantedModel(learning_agent_steps=total_agent_steps(config) / num_policies / 5.0)
+
+
+def total_agent_steps(config: RunConfig) -> int:
+    """Agent steps after which a run ends."""
+    stop = config.stop
+    num_policies = sum(population.size for population in config.populations.values())
+    limits = [] if stop.agent_steps is None else [stop.agent_steps]
+    if stop.agent_steps_per_policy is not None:
+        limits.append(stop.agent_steps_per_policy * num_policies)
+    return min(limits)
+
+
+def _outcome(world: World, observer: Observer) -> Outcome:
+    observer.note_best()
+    tables = world.state.tables
+    active = [row for row in tables.policies.values() if row.state == "active"]
+    by_population: dict[str, list[str]] = {}
+    for row in active:
+        by_population.setdefault(row.population, []).append(row.policy)
+    skills = np.array([observer.skill(row.policy) for row in active])
+    correlations = [
+        correlation
+        for population, policies in by_population.items()
+        if (correlation := _correlation(world, observer, population, policies)) is not None
+    ]
+    finals = {Entrant(observer.current[row.policy]) for row in active}
+    num_matches = observer.matches.total()
+    return Outcome(
+        num_policies=len(tables.policies),
+        num_matches=num_matches,
+        num_final_matches=sum(
+            matches
+            for entrants, matches in observer.matches.items()
+            if not finals.isdisjoint(entrants)
+        ),
+        num_round_robin_matches=sum(len(p) * (len(p) - 1) for p in by_population.values()),
+        num_training_matches=tables.run.matches - num_matches,
+        num_ghosts=len(tables.ghosts),
+        spearman=float(np.mean(correlations)) if correlations else None,
+        exploits=tuple(observer.exploits),
+        best_skill=tuple(observer.best_skill),
+        mean_skill=float(skills.mean()),
+        skill_deviation=float(skills.std()),
+        simulated_s=world.now_s,
+        num_decisions=observer.num_decisions,
+        decisions_per_s=(
+            observer.num_decisions / world.handling_s if world.handling_s > 0.0 else 0.0
+        ),
+    )
+
+
+def _correlation(
+    world: World, observer: Observer, population: str, policies: Sequence[str]
+) -> float | None:
+    """Rank correlation of ratings and planted skills of those policies that are rated."""
+    tables = world.state.tables
+    row = tables.ratings.get(population)
+    ratings = dict(zip(row.entrants, row.ratings, strict=True)) if row is not None else {}
+    rated = []
+    for policy in policies:
+        standing = world.state.league.standing_weights(tables.policies[PolicyId(policy)], tables)
+        if standing is not None and Entrant(standing) in ratings:
+            rated.append((ratings[Entrant(standing)], observer.skill(policy)))
+    return spearman(*np.array(rated).T) if len(rated) > 1 else None
+
+
+def spearman(first: FloatArray, second: FloatArray) -> float | None:
+    """Spearman's rank correlation; equal values share their mean rank. None if all are equal.
+
+    Args:
+        first: Shape [N].
+        second: Shape [N].
+    """
+    ranks = [_ranks(first), _ranks(second)]
+    deviations = [rank - rank.mean() for rank in ranks]
+    norm = float(np.sqrt((deviations[0] ** 2).sum() * (deviations[1] ** 2).sum()))
+    return float((deviations[0] * deviations[1]).sum()) / norm if norm > 0.0 else None
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2.0)[inverse], dtype=np.float64)

@@ -1,0 +1,242 @@
+"""A learner without a network: what an assignment leads to, according to the planted truth."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+
+import numpy as np
+
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, FileRecord, Manifest, checkpoint_key
+from arena.config import LearnerSetup
+from arena.types import (
+    CheckpointRef,
+    Digest,
+    Entrant,
+    PairScore,
+    Player,
+    PlayerId,
+    Seating,
+    Tally,
+    is_bot,
+    population_of,
+    trainee_entrant,
+)
+from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
+from populations.simulation.planted import Landscape, PlantedModel, Weights
+
+UTC = "2000-01-01T00:00:00+00:00"
+"""The date of everything: simulated time has none."""
+
+UPDATE_AGENT_STEPS = 10
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedLearner:
+    """Carries assignments out; all learners of a simulated run are this one.
+
+    Attributes:
+        setup: What learners were set up with.
+        model: The truth.
+        landscapes: By population: which hyperparameters learn fast.
+        agent_steps_per_s: Of training, simulated.
+        matches_per_s: Of evaluation, simulated.
+        episode_length: Calls of ``step``.
+        matches_per_seating: In a training assignment; None: as many as its steps make.
+        weights: What every weights digest can do.
+        origins: Weights digest of every checkpoint digest.
+    """
+
+    setup: LearnerSetup
+    model: PlantedModel
+    landscapes: Mapping[str, Landscape]
+    agent_steps_per_s: float = 100_000.0
+    matches_per_s: float = 1000.0
+    episode_length: int = 20
+    matches_per_seating: int | None = None
+    weights: dict[Digest, Weights] = field(default_factory=dict)
+    origins: dict[Digest, Digest] = field(default_factory=dict)
+    _environment_digest: Digest = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._environment_digest = self.setup.spec.digest
+
+    def carry_out(self, message: Train | Evaluate) -> tuple[Finished, dict[str, Manifest]]:
+        """A function of the message and of the weights that it names."""
+        rng = np.random.default_rng(message.seed)
+        if isinstance(message, Train):
+            return self._train(message, rng)
+        tallies = [
+            self._tally(pairing.seating, pairing.num_matches, rng, before={}, trainees={})
+            for pairing in message.pairings
+        ]
+        matches = sum(tally.matches for tally in tallies)
+        finished = Finished(
+            assignment_id=message.assignment_id,
+            attempt=message.attempt,
+            checkpoints=(),
+            tallies=tuple(tallies),
+            metrics={},
+            duration_s=matches / self.matches_per_s,
+        )
+        return finished, {}
+
+    def _train(
+        self, message: Train, rng: np.random.Generator
+    ) -> tuple[Finished, dict[str, Manifest]]:
+        manifests: dict[str, Manifest] = {}
+        published = []
+        before: dict[str, Weights] = {
+            trainee.policy: self._start(trainee, rng) for trainee in message.trainees
+        }
+        for trainee in message.trainees:
+            weights = self.improved(message, trainee, before, rng)
+            manifest = self._publish(message, trainee, weights)
+            digest, steps = manifest.digest, manifest.agent_steps
+            key = checkpoint_key(trainee.policy, agent_steps=steps, digest=digest)
+            manifests[key] = manifest
+            ref = CheckpointRef(digest=digest, key=key)
+            published.append(Published(policy=trainee.policy, checkpoint=ref))
+        tallies = self._training_tallies(message, before, rng)
+        metrics = {
+            "throughput/agent_steps_per_s": self.agent_steps_per_s,
+            "episode/length_mean": float(self.episode_length),
+        }
+        finished = Finished(
+            assignment_id=message.assignment_id,
+            attempt=message.attempt,
+            checkpoints=tuple(published),
+            tallies=tuple(tallies),
+            metrics=metrics if message.agent_steps else {},
+            duration_s=message.agent_steps / self.agent_steps_per_s,
+        )
+        return finished, manifests
+
+    def _start(self, trainee: Trainee, rng: np.random.Generator) -> Weights:
+        """What a trainee begins the assignment with."""
+        if trainee.checkpoint is not None:
+            weights = self.weights[self.origins[trainee.checkpoint.digest]]
+            return self.model.copied(weights, rng) if trainee.donor is not None else weights
+        fresh = self.model.fresh(rng)
+        if trainee.initial_weights is None:
+            return fresh
+        digest = trainee.initial_weights.digest
+        imported = self.weights.get(digest) or self.model.bot(digest)
+        return replace(fresh, skill=imported.skill)
+
+    def improved(
+        self,
+        message: Train,
+        trainee: Trainee,
+        before: Mapping[str, Weights],
+        rng: np.random.Generator,
+    ) -> Weights:
+        """What a trainee ends the assignment with."""
+        weights = before[trainee.policy]
+        if not message.agent_steps:
+            return weights
+        population = population_of(trainee.policy)
+        opponents = []
+        for seating in message.opponents:
+            rivals = [
+                player for player in seating.players if player.player != PlayerId(trainee.policy)
+            ]
+            seated = [self._weights(player, before) for player in rivals]
+            opponents.append(seated[0] if seated else weights)
+        return self.model.trained(
+            weights,
+            agent_steps=message.agent_steps,
+            speed=self.landscapes[population].speed(trainee.hyperparameters),
+            opponents=opponents,
+            rng=rng,
+        )
+
+    def _publish(self, message: Train, trainee: Trainee, weights: Weights) -> Manifest:
+        """A checkpoint with these weights."""
+        steps = trainee.agent_steps + message.agent_steps
+        text = f"{message.seed} {trainee.policy} {trainee.agent_steps}"
+        digest = Digest(hashlib.sha256(text.encode()).hexdigest())
+        record = FileRecord(sha256=digest, size_bytes=1)
+        population = self.setup.populations[population_of(trainee.policy)]
+        manifest = Manifest(
+            policy=trainee.policy,
+            generation=trainee.generation,
+            agent_steps=steps,
+            learner_updates=trainee.learner_updates + message.agent_steps // UPDATE_AGENT_STEPS,
+            hyperparameters=dict(trainee.hyperparameters),
+            parent=trainee.checkpoint.digest if trainee.checkpoint is not None else None,
+            donor=trainee.donor,
+            environment_digest=self._environment_digest,
+            population_agents=population.agents,
+            network=population.network,
+            files={WEIGHTS: record, OPTIMIZER: record},
+            arena_version="simulated",
+            created=UTC,
+        )
+        self.weights[digest] = weights
+        self.origins[manifest.digest] = digest
+        return manifest
+
+    def _training_tallies(
+        self, message: Train, before: Mapping[str, Weights], rng: np.random.Generator
+    ) -> list[Tally]:
+        entrants: dict[str, Entrant] = {
+            trainee.policy: trainee_entrant(trainee.policy, generation=trainee.generation)
+            for trainee in message.trainees
+        }
+        matches = self.matches_per_seating
+        if matches is None and message.opponents:
+            matches = message.agent_steps // (self.episode_length * len(message.opponents))
+        return [
+            self._tally(seating, max(matches or 0, 1), rng, before=before, trainees=entrants)
+            for seating in dict.fromkeys(message.opponents)
+        ]
+
+    def _tally(
+        self,
+        seating: Seating,
+        num_matches: int,
+        rng: np.random.Generator,
+        *,
+        before: Mapping[str, Weights],
+        trainees: Mapping[str, Entrant],
+    ) -> Tally:
+        """Play matches. A seat's return is the points of its side, so a sum over pairs of seats."""
+        seats, players = self.setup.seats, seating.players
+        skills = [self._weights(player, before) for player in players]
+        # In cooperation two players are compared, unless a trainee has all agents.
+        is_comparison = len({seat.side for seat in seats}) == 1 and not trainees
+        pairs, returns = [], [0.0] * len(seats)
+        for first, second in combinations(range(len(seats)), 2):
+            if seats[first].side == seats[second].side and not is_comparison:
+                continue
+            wins, draws, losses = self.model.play(
+                skills[first], skills[second], num_matches=num_matches, rng=rng
+            )
+            score = PairScore(first=first, second=second, wins=wins, draws=draws, losses=losses)
+            pairs.append(score)
+            returns[first] += wins
+            returns[second] += losses
+        return Tally(
+            entrants=tuple(_entrant(player, trainees) for player in players),
+            matches=num_matches,
+            pairs=tuple(pairs),
+            return_sum=tuple(returns),
+            return_sum_of_squares=tuple(returns),
+            length_sum=num_matches * self.episode_length,
+        )
+
+    def _weights(self, player: Player, before: Mapping[str, Weights]) -> Weights:
+        if player.weights is not None:
+            return self.weights[player.weights.digest]
+        if is_bot(player.player):
+            return self.model.bot(player.player)
+        return before[player.player]
+
+
+def _entrant(player: Player, trainees: Mapping[str, Entrant]) -> Entrant:
+    if player.weights is not None:
+        return Entrant(player.weights.digest)
+    return trainees.get(player.player, Entrant(player.player))

@@ -1,0 +1,209 @@
+"""The planted truth: how strong weights are, how they learn, and who wins. README.md explains it.
+
+Skills and advantages are in Elo (400 points: odds of 10:1 between win and loss); ``bot:random`` has
+skill 0. What this module says is known exactly, so decisions made from matches can be judged by it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from arena.types import RANDOM_BOT
+from populations.core import SearchSpace
+from populations.pbt.search_space import Dimension, parse_search_space
+
+ELO_PER_UNIT = 400.0 / math.log(10.0)
+NUM_KINDS = 3
+"""Rock, paper and scissors."""
+
+BEST_LEARNING_RATE = 0.7
+"""Where in its range the best learning rate is; others have a place that their name decides."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weights:
+    """What weights can do, as long as nobody trains them.
+
+    Attributes:
+        skill: Elo.
+        potential: Elo by which the skill that they end at is above ``PlantedModel.ceiling``.
+        kind: 0, 1 or 2; each has an advantage over the one before it (in a circle).
+    """
+
+    skill: float
+    potential: float
+    kind: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantedModel:
+    """The constants of the truth. Pure: randomness comes in.
+
+    Attributes:
+        spread: Standard deviation of potentials, Elo.
+        ceiling: Skill at which weights of mean potential end, Elo.
+        learning_agent_steps: Steps in which the distance to the ceiling falls to 1/e, with the
+            best hyperparameters and opponents.
+        width: How far from its best value, as a share of its range, a hyperparameter slows learning
+            to 0.61 of its speed.
+        opponents_matter: Share of the speed that is lost against opponents without a chance (or
+            who leave none).
+        noise: Standard deviation of what ``learning_agent_steps`` of training add to skill by
+            chance, Elo.
+        inheritance: Correlation of a copy's potential with its donor's: what a copy still becomes
+            is partly its own luck.
+        cyclic_share: Variance of the rock-paper-scissors part of a match over that of the
+            difference of two skills; 0: none, 1/3: as the interface says.
+        draw_rate: Share of draws between equals, in [0, 1).
+        seat_advantage: Elo of the seat with the lower index.
+    """
+
+    spread: float = 200.0
+    ceiling: float = 1000.0
+    learning_agent_steps: float = 1_000_000.0
+    width: float = 0.25
+    opponents_matter: float = 0.5
+    noise: float = 20.0
+    inheritance: float = 0.7
+    cyclic_share: float = 0.0
+    draw_rate: float = 0.0
+    seat_advantage: float = 0.0
+
+    def fresh(self, rng: np.random.Generator) -> Weights:
+        """Random weights: they play like ``bot:random``, whatever they may become."""
+        potential = self.spread * float(rng.normal())
+        return Weights(skill=0.0, potential=potential, kind=int(rng.integers(NUM_KINDS)))
+
+    def bot(self, name: str) -> Weights:
+        """A scripted player; those other than ``bot:random`` are good by their name."""
+        share = 0.0 if name == RANDOM_BOT else place(name)
+        return Weights(skill=share * self.ceiling, potential=0.0, kind=0)
+
+    def copied(self, donor: Weights, rng: np.random.Generator) -> Weights:
+        """Weights of a donor in another policy: its skill, and part of its potential."""
+        own = math.sqrt(1.0 - self.inheritance**2) * self.spread * float(rng.normal())
+        return replace(donor, potential=self.inheritance * donor.potential + own)
+
+    def trained(
+        self,
+        weights: Weights,
+        *,
+        agent_steps: int,
+        speed: float,
+        opponents: Sequence[Weights],
+        rng: np.random.Generator,
+    ) -> Weights:
+        """Weights after training.
+
+        Args:
+            weights: Before.
+            agent_steps: At least 0.
+            speed: Of the hyperparameters, in [0, 1]; see `hyperparameter_speed`.
+            opponents: One per block of environments; the weights themselves in self-play.
+            rng: What happens by chance.
+        """
+        rounds = agent_steps / self.learning_agent_steps
+        rate = speed * self._lesson(weights, opponents)
+        distance = self.ceiling + weights.potential - weights.skill
+        gain = distance * -math.expm1(-rate * rounds)
+        chance = self.noise * math.sqrt(rounds) * float(rng.normal())
+        return replace(weights, skill=weights.skill + gain + chance)
+
+    def _lesson(self, weights: Weights, opponents: Sequence[Weights]) -> float:
+        """How fast one learns from opponents: 4 p (1 - p) is 1 for equals, 0 for a sure win."""
+        if not opponents:
+            return 1.0
+        total = 0.0
+        for opponent in opponents:
+            p = expected_score(self.advantage(weights, opponent))
+            total += 4.0 * p * (1.0 - p)
+        return 1.0 - self.opponents_matter * (1.0 - total / len(opponents))
+
+    def advantage(self, first: Weights, second: Weights) -> float:
+        """Elo by which the first is ahead in a match, whoever sits where.
+
+        Between random kinds the circle's part has the variance 2/3 a^2, and the difference of two
+        potentials 2 spread^2: a = spread * sqrt(3 * cyclic_share) makes the one ``cyclic_share`` of
+        the other.
+        """
+        ahead = first.skill - second.skill
+        turn = (first.kind - second.kind) % NUM_KINDS
+        if self.cyclic_share > 0.0 and turn:
+            height = self.spread * math.sqrt(3.0 * self.cyclic_share)
+            ahead += height if turn == 1 else -height
+        return ahead
+
+    def play(
+        self, first: Weights, second: Weights, *, num_matches: int, rng: np.random.Generator
+    ) -> tuple[int, int, int]:
+        """Wins, draws and losses of the first, who has the lower seat.
+
+        Drawn from Davidson's model: win, draw and loss are as exp(d / 2), exp(eta), exp(-d / 2).
+        """
+        half = 0.5 * (self.advantage(first, second) + self.seat_advantage) / ELO_PER_UNIT
+        half = min(max(half, -300.0), 300.0)
+        win, loss = math.exp(half), math.exp(-half)
+        draw = 2.0 * self.draw_rate / (1.0 - self.draw_rate)
+        total = win + draw + loss
+        if draw == 0.0:
+            wins = int(rng.binomial(num_matches, win / total))
+            return wins, 0, num_matches - wins
+        shares = [win / total, draw / total, loss / total]
+        wins, draws, losses = (int(count) for count in rng.multinomial(num_matches, shares))
+        return wins, draws, losses
+
+
+def expected_score(advantage: float) -> float:
+    """Share of points of a player who is ahead by so many Elo, draws half."""
+    return 1.0 / (1.0 + math.pow(10.0, -max(min(advantage, 4000.0), -4000.0) / 400.0))
+
+
+def place(name: str) -> float:
+    """A number in [0.2, 0.8) that a name always gives."""
+    return 0.2 + 0.6 * int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """Which hyperparameters learn fast: one hill in the search space of a population."""
+
+    dimensions: Mapping[str, Dimension]
+    width: float
+
+    def speed(self, hyperparameters: Mapping[str, float]) -> float:
+        """Of learning, in (0, 1]: exp(-mean(((u - best) / width)^2) / 2), u from 0 to 1."""
+        if not self.dimensions:
+            return 1.0
+        total = 0.0
+        for name, dimension in self.dimensions.items():
+            best = BEST_LEARNING_RATE if name == "learning_rate" else place(name)
+            total += (
+                (unit(dimension, hyperparameters.get(name, math.nan)) - best) / self.width
+            ) ** 2
+        return math.exp(-0.5 * total / len(self.dimensions))
+
+
+def make_landscape(
+    search_space: SearchSpace, *, start: Mapping[str, float], width: float
+) -> Landscape:
+    """The landscape of a population's search space.
+
+    Raises:
+        ConfigError: If the search space is not valid.
+    """
+    return Landscape(parse_search_space(search_space, start=start), width)
+
+
+def unit(dimension: Dimension, value: float) -> float:
+    """Where a value lies in its range, from 0 to 1, in the scale in which it is drawn.
+
+    0.5 for a value that is unknown.
+    """
+    if not math.isfinite(value):
+        return 0.5
+    return min(max(dimension.to_unit(value), 0.0), 1.0)

@@ -1,0 +1,274 @@
+"""A whole run in one process and in simulated time: the real controller, simulated learners.
+
+No socket, clock, file or process: the controller's state machine takes its events from a queue in
+simulated time, and its commands put new ones there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from arena.config import LearnerSetup
+from arena.types import LearnerId
+from arena.wire.messages import PROTOCOL_VERSION, Evaluate, Hello, Stop, Train
+from populations.config import RunConfig
+from populations.controller.commands import (
+    Command,
+    EndRun,
+    ExploreHyperparameters,
+    FitRatings,
+    LinkGhosts,
+    RemoveCheckpoints,
+    SendMessage,
+    StartLearner,
+)
+from populations.controller.events import (
+    AssignmentFinished,
+    CheckpointsRemoved,
+    ControllerStarted,
+    Event,
+    GhostsLinked,
+    LearnerJoined,
+    LearnerLeft,
+    Now,
+    RatingsFitted,
+)
+from populations.controller.exploring import answer
+from populations.controller.generations import first_generations
+from populations.controller.machine import handle
+from populations.controller.run import initial_policies
+from populations.controller.state import ControllerState, make_state
+from populations.controller.transaction import Transaction
+from populations.ratings.fit import FitInput, fit_input, fit_ratings
+from populations.run_file import RunFile, learner_setup
+from populations.simulation.learner import UTC, SimulatedLearner
+from populations.simulation.planted import PlantedModel, make_landscape
+from populations.storage.tables import Tables
+from populations.types import Row, RunRow
+
+START_S = 0.1
+"""From starting a learner to its Hello."""
+
+FITS_PER_ROUND = 8
+"""Ratings are fitted so often while every policy is evaluated once."""
+
+Watcher = Callable[[Sequence[Row]], None]
+
+
+@dataclass(slots=True)
+class World:
+    """A controller, its simulated learners, and simulated time. Owned by one thread.
+
+    Attributes:
+        state: The controller.
+        setup: What learners were set up with.
+        learner: Carries assignments out.
+        watch: Told of the rows of each transaction.
+        clock: A stopwatch for ``handling_s``; without one it stays 0.
+        now_s: Simulated.
+        handling_s: How long the controller took for all events, by ``clock``.
+        given: What each learner has been given and has not done, oldest first.
+        over: Whether the run has ended.
+        num_learners: How many have said Hello.
+        fits: What the worker thread is to fit.
+    """
+
+    state: ControllerState
+    setup: LearnerSetup
+    learner: SimulatedLearner
+    watch: Watcher = lambda rows: None
+    clock: Callable[[], float] = lambda: 0.0
+    now_s: float = 0.0
+    handling_s: float = 0.0
+    given: dict[LearnerId, list[Train | Evaluate]] = field(default_factory=dict)
+    over: bool = False
+    num_learners: int = 0
+    _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    _num_planned: int = 0
+    fits: list[FitInput] = field(default_factory=list)
+    _evaluations: int = 0
+
+    def handle(self, event: Event) -> Transaction:
+        """Let the controller take an event in, and carry its commands out."""
+        started_s = self.clock()
+        tx = handle(self.state, event, Now(monotonic_s=self.now_s, utc=UTC))
+        self.handling_s += self.clock() - started_s
+        self.watch(tx.rows)
+        for command in tx.commands:
+            self.carry_out(command)
+        return tx
+
+    def carry_out(self, command: Command) -> None:
+        """What the server, the launcher and the worker thread would do."""
+        match command:
+            case SendMessage(learner=learner, message=Train() | Evaluate() as message):
+                queue = self.given[learner]
+                queue.append(message)
+                if len(queue) == 1:
+                    self._begin(learner)
+            case SendMessage(learner=learner, message=Stop()):
+                self._plan(0.0, lambda: self._leave(learner))
+            case StartLearner(slot=slot, populations=populations):
+                self._plan(START_S, lambda: self._join(slot, populations))
+            case FitRatings(fit=fit):
+                self.fits.append(fit)
+                self._evaluations = 0
+            case ExploreHyperparameters():
+                self.handle(answer(command))
+            case LinkGhosts(ghosts=ghosts):
+                self.handle(GhostsLinked(players=tuple(ghost.player for ghost in ghosts)))
+            case RemoveCheckpoints(keys=keys):
+                self.handle(CheckpointsRemoved(keys=keys))
+            case EndRun():
+                self.over = True
+            case _:
+                pass
+
+    def advance(self) -> bool:
+        """Let the next thing happen; False if the run is over.
+
+        Raises:
+            RuntimeError: If nothing will ever happen any more, and the run is not over.
+        """
+        if self.over:
+            return False
+        if self.fits and self._fit_is_due():
+            self.fits = [fit_input(self.state.league, self.state.tables)]  # what is known by now
+            self.fit()
+        elif self._agenda:
+            self.now_s, _, happen = heapq.heappop(self._agenda)
+            happen()
+        else:
+            raise RuntimeError(f"nothing happens any more in the phase {self.state.phase!r}")
+        return not self.over
+
+    def _fit_is_due(self) -> bool:
+        """Whether the worker thread is done.
+
+        As an approximation it takes as long as a share of all policies' evaluations. A run that
+        waits for ratings gets them at once.
+        """
+        num_policies = len(self.state.tables.policies)
+        waits = self.state.config.deterministic or not any(self.given.values())
+        return waits or self._evaluations * FITS_PER_ROUND >= num_policies
+
+    def fit(self) -> None:
+        """Fit what the worker thread was asked to, and tell the controller."""
+        while self.fits:
+            fitted = fit_ratings(self.fits.pop(0))
+            self.handle(RatingsFitted(rows=fitted.rows, spreads=fitted.spreads))
+
+    def hello(self, learner: LearnerId, populations: tuple[str, ...] = ()) -> Hello:
+        """A Hello that fits the run."""
+        return Hello(
+            learner=learner,
+            pid=1000 + self.num_learners,
+            host="simulated",
+            protocol=PROTOCOL_VERSION,
+            arena_version="simulated",
+            environment_digest=self.setup.spec.digest,
+            config_digest=self.setup.digest,
+            device="cpu",
+            slots=1,
+            populations=populations,
+        )
+
+    def join(self, *, slot: int | None = None, populations: tuple[str, ...] = ()) -> LearnerId:
+        """A learner says Hello."""
+        self.num_learners += 1
+        learner = LearnerId(f"learner-{self.num_learners}")
+        self.given.setdefault(learner, [])
+        hello = self.hello(learner, populations)
+        self.handle(LearnerJoined(learner=learner, hello=hello, slot=slot))
+        return learner
+
+    def _join(self, slot: int, populations: tuple[str, ...]) -> None:
+        self.join(slot=slot, populations=populations)
+
+    def work(self, learner: LearnerId) -> AssignmentFinished | None:
+        """What a learner's oldest assignment leads to, without telling the controller."""
+        queue = self.given.get(learner)
+        if not queue:
+            return None
+        finished, manifests = self.learner.carry_out(queue.pop(0))
+        return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
+
+    def _begin(self, learner: LearnerId) -> None:
+        """Start on the oldest assignment: its end is in the agenda from now on."""
+        message = self.given[learner][0]
+        finished, manifests = self.learner.carry_out(message)
+        event = AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
+        self._plan(finished.duration_s, lambda: self._finish(event))
+
+    def _finish(self, event: AssignmentFinished) -> None:
+        queue = self.given[event.learner]
+        message = queue.pop(0)
+        self._evaluations += isinstance(message, Evaluate)
+        if queue:
+            self._begin(event.learner)
+        self.handle(event)
+
+    def _leave(self, learner: LearnerId) -> None:
+        """A learner that is told to stop ends at once what it does."""
+        self.given[learner].clear()
+        self.handle(LearnerLeft(learner=learner, reason="stopped"))
+
+    def _plan(self, after_s: float, happen: Callable[[], None]) -> None:
+        self._num_planned += 1
+        heapq.heappush(self._agenda, (self.now_s + after_s, self._num_planned, happen))
+
+
+def make_tables(run_file: RunFile) -> Tables:
+    """The rows of a new run."""
+    policies = initial_policies(run_file.config)
+    return Tables(
+        run=RunRow(run=run_file.run),
+        policies={row.policy: row for row in policies},
+        checkpoints={},
+        ghosts={},
+        generations={row.entrant: row for row in first_generations(policies)},
+        assignments={},
+        ratings={},
+        num_events=0,
+    )
+
+
+class Speeds(TypedDict, total=False):
+    """How fast simulated learners are; see `SimulatedLearner`."""
+
+    agent_steps_per_s: float
+    matches_per_s: float
+
+
+def make_learner(
+    setup: LearnerSetup, config: RunConfig, model: PlantedModel, **speeds: Unpack[Speeds]
+) -> SimulatedLearner:
+    """The learner of a run.
+
+    Raises:
+        ConfigError: If a search space is not valid.
+    """
+    landscapes = {
+        name: make_landscape(
+            population.search_space, start=population.hyperparameters, width=model.width
+        )
+        for name, population in config.populations.items()
+    }
+    return SimulatedLearner(setup=setup, model=model, landscapes=landscapes, **speeds)
+
+
+def make_world(run_file: RunFile, model: PlantedModel, **speeds: Unpack[Speeds]) -> World:
+    """A controller of a new run, not yet started."""
+    setup = learner_setup(run_file, root=Path("simulated"))
+    state = make_state(run_file.config, setup, make_tables(run_file))
+    learner = make_learner(setup, run_file.config, model, **speeds)
+    return World(state=state, setup=setup, learner=learner)
+
+
+def start(world: World) -> None:
+    """Tell the controller that it has started."""
+    world.handle(ControllerStarted())

@@ -1,0 +1,87 @@
+"""Reading rows out of an open journal."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from populations.errors import JournalCorrupt
+from populations.garbage import collector_paused
+from populations.storage.tables import (
+    ASSIGNMENTS,
+    CHECKPOINTS,
+    GENERATIONS,
+    GHOSTS,
+    PAIRS,
+    POLICIES,
+    RATINGS,
+    RECORDS,
+    RUN,
+    RowT,
+    Table,
+    Tables,
+    Value,
+)
+
+
+@collector_paused()
+def load_tables(connection: sqlite3.Connection, path: Path, *, pairs: bool = True) -> Tables:
+    """All rows that the controller's state consists of, in one transaction of the caller.
+
+    Args:
+        connection: To the journal.
+        path: Of the journal, for messages.
+        pairs: Whether to read the results of pairs.
+
+    Raises:
+        JournalCorrupt: If a row is damaged.
+    """
+
+    def rows(table: Table[RowT], where: str = "") -> list[RowT]:
+        return read_rows(connection, path, table, f"{where} ORDER BY rowid")
+
+    def last(table: str, where: str = "") -> int:
+        # Read from the end: an aggregate would read all of the table where there is a filter.
+        query = f"SELECT sequence FROM {table} {where} ORDER BY sequence DESC LIMIT 1"
+        found = connection.execute(query).fetchone()
+        return 0 if found is None else int(found[0])
+
+    runs = rows(RUN)
+    if len(runs) != 1:
+        raise JournalCorrupt(f"{path}: {len(runs)} rows for the run instead of 1")
+    return Tables(
+        run=runs[0],
+        policies={row.policy: row for row in rows(POLICIES)},
+        checkpoints={row.key: row for row in rows(CHECKPOINTS)},
+        ghosts={row.player: row for row in rows(GHOSTS)},
+        generations={row.entrant: row for row in rows(GENERATIONS)},
+        assignments={
+            row.assignment_id: row for row in rows(ASSIGNMENTS, "WHERE status = 'queued'")
+        },
+        records={row.key: row for row in rows(RECORDS)},
+        pairs={row.key: row for row in rows(PAIRS)} if pairs else {},
+        ratings={row.population: row for row in rows(RATINGS)},
+        num_events=last("events"),
+        num_tallies=last("tallies"),
+        last_evaluation_sequence=last("tallies", "WHERE kind = 'evaluate'"),
+    )
+
+
+def read_rows(
+    connection: sqlite3.Connection,
+    path: Path,
+    table: Table[RowT],
+    suffix: str,
+    parameters: Sequence[Value] = (),
+) -> list[RowT]:
+    """Rows of one table; ``suffix`` is what follows ``SELECT ... FROM table``.
+
+    Raises:
+        JournalCorrupt: If a row is damaged.
+    """
+    cursor = connection.execute(f"{table.select} {suffix}", parameters)
+    try:
+        return [table.decode(values) for values in cursor]
+    except (ValueError, TypeError, RecursionError) as error:
+        raise JournalCorrupt(f"{path}: a row of {table.name} is damaged: {error}") from error

@@ -1,0 +1,140 @@
+"""`populations.storage.store.retained`, kept up to date row by row.
+
+Deciding from all rows takes longer with every checkpoint that a run has ever made. Here a decision
+looks only at policies of which something has become unneeded since the last one: a checkpoint is
+new, or is named by one row less.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from arena.types import PolicyId
+from populations.folded import RecordRow
+from populations.storage.store import milestones, named_by, newest_last
+from populations.storage.tables import Tables
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    GhostRow,
+    PolicyRow,
+    Row,
+)
+
+Standing = Callable[[PolicyRow], str | None]
+"""Key of the checkpoint that a policy's standing is about."""
+
+Holder = tuple[str, str | int]
+"""What needs checkpoints: a kind of row and its key."""
+
+
+class Retention:
+    """Which checkpoints are present and what needs them. Owned by one thread.
+
+    Every row that is committed must be taken in, in any order within a transaction's limits; taking
+    one in twice does nothing.
+    """
+
+    def __init__(
+        self, tables: Tables, *, keep: int | None, milestones_every_agent_steps: int | None
+    ) -> None:
+        """Take in the rows of a journal.
+
+        Args:
+            tables: The rows.
+            keep: As in `retained`.
+            milestones_every_agent_steps: As in `retained`.
+
+        Raises:
+            ValueError: If ``keep`` is below 1.
+        """
+        if keep is not None and keep < 1:
+            raise ValueError(f"keep must be at least 1, got {keep}")
+        self._keep = keep
+        self._milestones_every_agent_steps = milestones_every_agent_steps
+        self._present: dict[PolicyId, dict[str, CheckpointRow]] = {}
+        self._owners: dict[str, PolicyId] = {}
+        self._needs: dict[Holder, tuple[str, ...]] = {}
+        self._needed: Counter[str] = Counter()
+        self._to_look_at: set[PolicyId] = set()
+        self._moved: set[PolicyId] = set()
+        """Policies whose standing may be about other weights than at the last decision."""
+        self._evaluated = True
+        """Whether that may be so of any policy."""
+        self.take(tables.checkpoints.values())
+        self.take(tables.policies.values())
+        self.take(tables.ghosts.values())
+        self.take(tables.assignments.values())
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """Take in rows that were put."""
+        if self._keep is None:
+            return
+        for row in rows:
+            match row:
+                case CheckpointRow():
+                    self._place(row)
+                case PolicyRow():
+                    self._moved.add(row.policy)
+                    self._hold(("policy", row.policy), tuple(named_by(row)))
+                case GhostRow():
+                    self._hold(("ghost", row.player), tuple(named_by(row)))
+                case AssignmentRow():
+                    self._hold(("assignment", row.assignment_id), tuple(named_by(row)))
+                case RecordRow():
+                    self._evaluated = True
+                case _:
+                    pass
+
+    def unneeded(self, tables: Tables, *, standing: Standing) -> list[str]:
+        """The keys that `retained` would name, if every one is put as doomed each time.
+
+        Args:
+            tables: All rows; those put since the last decision were taken in.
+            standing: Says what is pinned of each policy.
+
+        Returns:
+            Sorted keys.
+        """
+        if self._keep is None:
+            return []
+        for policy in tables.policies if self._evaluated else self._moved:
+            key = standing(tables.policies[policy])
+            self._hold(("standing", policy), () if key is None else (key,))
+        self._evaluated = False
+        self._moved.clear()
+        keys = [key for policy in self._to_look_at for key in self._unneeded_of(policy)]
+        self._to_look_at.clear()
+        return sorted(keys)
+
+    def _unneeded_of(self, policy: PolicyId) -> list[str]:
+        rows = sorted(self._present.get(policy, {}).values(), key=newest_last)
+        kept = {row.key for row in rows[-self._keep :]} if self._keep is not None else set()
+        if self._milestones_every_agent_steps is not None:
+            kept.update(milestones(rows, every_agent_steps=self._milestones_every_agent_steps))
+        return [row.key for row in rows if row.key not in kept and row.key not in self._needed]
+
+    def _place(self, row: CheckpointRow) -> None:
+        own = self._present.setdefault(row.policy, {})
+        if row.state == "present":
+            own[row.key] = row
+            self._owners[row.key] = row.policy
+        else:
+            own.pop(row.key, None)
+            self._owners.pop(row.key, None)
+        self._to_look_at.add(row.policy)
+
+    def _hold(self, holder: Holder, keys: tuple[str, ...]) -> None:
+        if self._needs.get(holder, ()) == keys:
+            return
+        old = self._needs.pop(holder, ())
+        if keys:
+            self._needs[holder] = keys
+            self._needed.update(keys)
+        for key in old:
+            self._needed[key] -= 1
+            if self._needed[key] == 0:
+                del self._needed[key]
+                if key in self._owners:
+                    self._to_look_at.add(self._owners[key])

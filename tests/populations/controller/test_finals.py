@@ -1,0 +1,120 @@
+"""After training: until everybody is known, then the championship."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from arena.types import Entrant
+from arena.wire.messages import Evaluate
+from populations.controller.field import known_field
+from populations.controller.finals import (
+    CONTENDER_PROBABILITY,
+    FINAL_DEVIATION,
+    FINAL_MATCHES,
+    TOURNAMENT_MATCHES,
+    is_decided,
+)
+from populations.league.standings import champion, standings
+from populations.ratings.bradley_terry import probability_positive
+from populations.types import AssignmentRow
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+
+def finished(document: dict[str, object] | None = None) -> World:
+    world = make_world({**DUEL, **(document or {})})
+    world.join()
+    world.join()
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    return world
+
+
+def test_at_the_end_every_last_checkpoint_is_known() -> None:
+    world = finished()
+    known = known_field(world.state, None)
+    deviations = known.deviations()
+    policies = [i for i, player in enumerate(known.players) if player.kind == "policy"]
+    assert len(policies) >= 3
+    for index in policies:
+        player = known.players[index]
+        played = world.state.league.record("player", player.entrant).matches
+        assert deviations[index] <= FINAL_DEVIATION or played >= FINAL_MATCHES
+    assert is_decided(world.state)
+
+
+def met(world: World, first: Entrant, second: Entrant) -> int:
+    """Matches of two by going through all results."""
+    return sum(
+        int(sum(outcome))
+        for (home, away, _), outcome in world.state.league.results.items()
+        if {home[1], away[1]} == {first, second}
+    )
+
+
+def test_the_champion_has_met_everybody_who_may_be_better() -> None:
+    world = finished()
+    lines = standings(world.state.tables, world.state.league)["player"]
+    best = champion(lines)
+    assert best is not None
+    ratings = world.state.ratings("player")
+    rivals = 0
+    for line in lines:
+        if line.kind == "bot" or line.weights in (None, best.weights) or line.rating is None:
+            continue
+        difference = ratings.difference(str(line.weights), str(best.weights))
+        assert difference is not None
+        if probability_positive(*difference) >= CONTENDER_PROBABILITY:
+            rivals += 1
+            if rivals < 6:
+                assert met(world, Entrant(str(line.weights)), Entrant(str(best.weights))) >= (
+                    TOURNAMENT_MATCHES - 8
+                )
+
+
+def test_the_tournament_is_said_with_its_contenders() -> None:
+    """Skills that hardly differ: several may be the best."""
+    world = make_world(DUEL)
+    world.learning = lambda trainee: 1.0
+    world.join()
+    world.run()
+    said = world.events("tournament_assigned")
+    assert said
+    contenders = said[0].data["contenders"]
+    assert isinstance(contenders, list)
+    assert len(contenders) >= 2
+    assert said[0].data["matches_per_pair"] == TOURNAMENT_MATCHES
+
+
+def test_who_stands_alone_plays_no_tournament() -> None:
+    """One policy far ahead of its own past needs no confirmation against nobody."""
+    world = make_world({**DUEL, "populations": {"player": {"size": 1}}})
+    world.learning = lambda trainee: 400.0
+    world.join()
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    known = known_field(world.state, None)
+    assert np.isfinite(known.deviations()).all()
+
+
+def test_two_populations_come_to_an_end() -> None:
+    world = make_world(TAG, tag_spec())
+    world.join(populations=("predator",))
+    world.join(populations=("prey",))
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    assert is_decided(world.state)
+
+
+def test_a_resumed_run_plays_what_is_missing_and_no_more() -> None:
+    """Whether all is played follows from the rows alone."""
+    world = finished()
+    evaluations = [
+        row
+        for row in world.committed
+        if isinstance(row, AssignmentRow)
+        and isinstance(row.message, Evaluate)
+        and row.status == "finished"
+    ]
+    in_all = sum(row.matches for row in evaluations)
+    # Four policies and their ghosts: far from everybody against everybody.
+    assert in_all < 8000

@@ -1,0 +1,343 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import pytest
+
+from arena.errors import ConfigError
+from arena.types import (
+    Digest,
+    Entrant,
+    PairScore,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    Tally,
+    WeightsRef,
+    trainee_entrant,
+)
+from arena.wire.messages import Train
+from populations.controller.candidates import CandidateCache
+from populations.controller.events import Now
+from populations.controller.opponents import draw_seatings, lower_qualities, make_request
+from populations.controller.results import set_aside
+from populations.controller.state import make_state
+from populations.controller.transaction import Transaction
+from populations.core import OpponentRequest, Opponents
+from populations.league.scores import PRIOR_MATCHES
+from populations.matchmaking.candidates import Candidates
+from populations.matchmaking.outsiders import Outsider, outsider_id
+from populations.matchmaking.quality import lowered_quality
+from populations.sections import MATCHMAKING_KINDS
+from populations.storage.tables import Tables
+from populations.types import AssignmentRow, EventRow, GhostRow, PolicyRow, TallyRow
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+ROLES = ("main", "main", "main_exploiter", "league_exploiter")
+SHORT: dict[str, object] = {**DUEL, "stop": {"agent_steps_per_policy": 3000}}
+
+
+def played(document: dict[str, object], *, steps: int = 40) -> World:
+    """A world in the middle of its run, with every role."""
+    world = make_world(document, tag_spec() if "predator" in str(document) else None)
+    for row in list(world.state.tables.policies.values()):
+        changed = replace(row, role=ROLES[row.index % 4])
+        world.state.tables.policies[row.policy] = changed
+        world.committed.append(changed)
+    world.join()
+    world.join()
+    for _ in range(steps):
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        world.step()
+    return world
+
+
+def rows(candidates: Candidates) -> list[object]:
+    return [candidates[index] for index in range(len(candidates))]
+
+
+def transaction(world: World) -> Transaction:
+    return Transaction(tables=world.state.tables, now=Now(monotonic_s=0.0, utc=""))
+
+
+def any_policy(tables: Tables) -> PolicyRow:
+    return max(tables.policies.values(), key=lambda row: (row.agent_steps, row.policy))
+
+
+@pytest.mark.parametrize("kind", MATCHMAKING_KINDS)
+def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) -> None:
+    world = played({**SHORT, "matchmaking": {"kind": kind, "opponents": 4}})
+    resumed = make_state(world.state.config, world.setup, world.state.tables)
+    assert len(world.state.tables.ghosts) > 4
+    for policy in world.state.tables.policies.values():
+        if policy.checkpoint is None or policy.state != "active":
+            continue
+        first = draw_seatings(world.state, transaction(world), policy)
+        world.state.tables.run = replace(
+            world.state.tables.run, decisions=world.state.tables.run.decisions - 1
+        )
+        assert draw_seatings(resumed, transaction(world), policy) == first
+        # Two seats, four opponents, each in both seats.
+        assert len(first) == 8
+
+
+@pytest.mark.parametrize("document", [SHORT, {**TAG, "stop": {"agent_steps_per_policy": 3000}}])
+def test_candidates_follow_the_tables(document: dict[str, object]) -> None:
+    world = played(document)
+    tables = world.state.tables
+    for population in world.state.config.populations:
+        kept = world.state.candidates.pool(population, tables)
+        fresh = CandidateCache().pool(population, tables)
+        assert rows(kept.ghosts.candidates) == rows(fresh.ghosts.candidates)
+        nobody = PolicyId("nobody")
+        assert rows(kept.latest(without=nobody)) == rows(fresh.latest(without=nobody))
+        ghosts = [g for g in tables.ghosts.values() if g.population == population]
+        assert [g.player for g in ghosts] == list(kept.ghosts.candidates.players)
+        assert [g.role for g in ghosts] == [tables.policies[g.policy].role for g in ghosts]
+        assert {c.player for c in map(kept.latest(without=nobody).__getitem__, range(3))} <= {
+            PlayerId(policy) for policy in tables.policies
+        }
+
+
+def test_a_corrupt_ghost_and_a_quarantined_policy_are_no_candidates() -> None:
+    world = played(SHORT)
+    tables = world.state.tables
+    pool = world.state.candidates.pool("player", tables)
+    ghost = next(iter(tables.ghosts.values()))
+    policy = any_policy(tables)
+    tx = transaction(world)
+    set_aside(world.state, tx, ghost.key, reason="bytes do not match")
+    tx.put(replace(tables.policies[policy.policy], state="quarantined"))
+    world.state.candidates.take(tx.rows, tables)
+    pool = world.state.candidates.pool("player", tables)
+    assert ghost.player not in pool.ghosts.candidates.players
+    assert len(pool.ghosts.candidates) == len(tables.ghosts) - 1
+    assert policy.policy not in pool.latest(without=PolicyId("nobody")).policies
+    trainee = next(row for row in tables.policies.values() if row.policy != policy.policy)
+    request = make_request(world.state, trainee, "player")
+    assert trainee.policy not in request.latest.policies
+    assert policy.policy not in request.latest.policies
+
+
+def test_results_are_those_of_the_payoffs() -> None:
+    world = played(SHORT)
+    state = world.state
+    met = 0
+    for policy in state.tables.policies.values():
+        request = make_request(state, policy, "player")
+        expected = [
+            state.league.payoff.win_rate(request.entrant, entrant)
+            for entrant in request.ghosts.entrants
+        ]
+        assert request.win_rates(request.ghosts) == pytest.approx(expected, abs=1e-12)
+        turned = request.ghosts.take(np.arange(len(expected))[::-1])
+        assert request.win_rates(turned) == pytest.approx(expected[::-1], abs=1e-12)
+        some = request.ghosts.take(np.array([2, 0]))
+        assert request.win_rates(some) == pytest.approx([expected[2], expected[0]])
+        met += sum(rate != 0.5 for rate in expected)
+    assert met > 0
+
+
+def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() -> None:
+    world = played(SHORT)
+    state = world.state
+    trainee, rival = list(state.tables.policies.values())[:2]
+    rival = replace(rival, generation=5, agent_steps=10_000)
+    state.tables.policies[rival.policy] = rival
+    some = next(iter(state.tables.checkpoints.values()))
+    own = trainee_entrant(trainee.policy, generation=9)
+    # A ghost every 1000 steps: from 9000 on it is recent.
+    for name, agent_steps, generation, wins, losses in (
+        ("newest", 10_000, 5, 3, 1),
+        ("recent", 9_000, 5, 2, 0),
+        ("old", 8_999, 5, 7, 0),
+        ("of another generation", 9_500, 4, 11, 0),
+    ):
+        state.league.checkpoints[Digest(name)] = replace(
+            some,
+            weights_digest=Digest(name),
+            policy=rival.policy,
+            agent_steps=agent_steps,
+            generation=generation,
+        )
+        state.league.payoff.add(_tally(own, name, wins=wins, losses=losses))
+    request = make_request(state, replace(trainee, generation=9), "player")
+    wins_of, losses_of = request.record(request.latest)
+    found = dict(zip(request.latest.policies, zip(wins_of, losses_of, strict=True), strict=True))
+    assert found.pop(rival.policy) == (5.0, 1.0)
+    assert set(found.values()) == {(0.0, 0.0)}
+
+
+def test_ratings_and_scores_are_those_of_the_last_fit_and_the_evaluations() -> None:
+    world = played(DUEL, steps=120)
+    state = world.state
+    policy = any_policy(state.tables)
+    request = make_request(state, policy, "player")
+    ratings = state.ratings("player")
+    for number, found in zip(request.ghosts.entrants, request.ratings(request.ghosts), strict=True):
+        index = ratings.index(number)
+        if index is None or ratings.row is None:
+            assert np.isnan(found)
+        else:
+            assert found == ratings.row.ratings[index]
+    assert np.isfinite(request.ratings(request.ghosts)).any()
+    standing = state.league.standing_weights(policy, state.tables)
+    index = ratings.index(standing)
+    assert index is not None
+    assert ratings.row is not None
+    assert request.trainee_rating == ratings.row.ratings[index]
+
+    scores = request.scores(request.ghosts)
+    assert scores == pytest.approx(1.0 - scores.T)
+    played_pairs = 0
+    entrants = list(request.ghosts.entrants)
+    rated = request.ratings(request.ghosts)
+    for i, first in enumerate(entrants):
+        for j, second in enumerate(entrants):
+            if i == j or first == second:
+                continue
+            gap = rated[j] - rated[i]
+            predicted = 0.5 if np.isnan(gap) else 1.0 / (1.0 + 10.0 ** (gap / 400.0))
+            wins = matches = 0.0
+            for (a, b, _), (won, drawn, lost) in state.league.results.items():
+                if (a[1], b[1]) == (first, second):
+                    wins, matches = wins + won + drawn / 2, matches + won + drawn + lost
+                elif (b[1], a[1]) == (first, second):
+                    wins, matches = wins + lost + drawn / 2, matches + won + drawn + lost
+            expected = (wins + PRIOR_MATCHES * predicted) / (matches + PRIOR_MATCHES)
+            assert scores[i, j] == pytest.approx(expected, abs=1e-12)
+            played_pairs += matches > 0
+    assert played_pairs > 0
+
+
+def test_a_beaten_ghost_loses_quality_and_a_new_one_enters_with_the_highest() -> None:
+    world = played({**DUEL, "matchmaking": {"kind": "quality", "quality_step": 0.2}}, steps=60)
+    assert world.state.config.matchmaking.latest_ratio == 0.8
+    qualities: dict[str, float] = {}
+    num_lowered = 0
+    for row in world.committed:
+        if not isinstance(row, GhostRow):
+            continue
+        old = qualities.get(row.player)
+        if old is None:
+            assert row.quality == max(qualities.values(), default=0.0)
+        else:
+            assert row.quality <= old
+            num_lowered += row.quality < old
+        qualities[row.player] = row.quality
+    assert num_lowered > 10
+
+
+def test_qualities_fall_by_the_formula_once_for_each_win() -> None:
+    world = played({**SHORT, "matchmaking": {"kind": "quality"}})
+    state = world.state
+    before = {row.player: row.quality for row in state.tables.ghosts.values()}
+    ghosts = list(state.tables.ghosts.values())[:2]
+    given = next(
+        row.message
+        for row in reversed(world.committed)
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
+    )
+    own = trainee_entrant(given.trainees[0].policy, generation=given.trainees[0].generation)
+    live = Player(player=PlayerId(given.trainees[0].policy))
+    seatings = tuple(
+        Seating(players=(live, Player(player=ghost.player, weights=ghost.weights)))
+        for ghost in ghosts
+    )
+    message = replace(given, opponents=seatings)
+    tallies = [
+        _tally(own, ghosts[0].weights_digest, wins=3, losses=2),
+        _tally(own, ghosts[1].weights_digest, wins=0, losses=4),
+    ]
+    expected = lowered_quality(np.array(list(before.values())), 0, num_wins=3, quality_step=0.01)
+    tx = transaction(world)
+    lower_qualities(state, tx, message, tallies)
+    assert state.tables.ghosts[ghosts[0].player].quality == expected
+    after = {row.player: row.quality for row in state.tables.ghosts.values()}
+    assert {p for p in after if after[p] != before[p]} == {ghosts[0].player}
+
+
+def _tally(own: str, digest: str, *, wins: int, losses: int) -> Tally:
+    return Tally(
+        entrants=(Entrant(own), Entrant(digest)),
+        matches=wins + losses,
+        pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
+        return_sum=(0.0, 0.0),
+        return_sum_of_squares=(0.0, 0.0),
+        length_sum=1,
+    )
+
+
+def test_bots_have_their_share_of_training() -> None:
+    bots = {"bot:random": 0.25, "bot:arena.bots.connect_four:Tactical": 0.25}
+    world = played({**SHORT, "matchmaking": {"bots": bots, "opponents": 4}})
+    counts: Counter[str] = Counter()
+    trained = 0
+    for event in world.events("train_assigned"):
+        trained += 1
+        seatings = cast("list[list[str]]", event.data["opponents"])
+        counts.update(player for players in seatings for player in players if "bot:" in player)
+    assert trained > 5
+    # One opponent of four each, in both seats.
+    assert counts == {bot: 2 * trained for bot in bots}
+    entrants = {
+        entrant
+        for row in world.committed
+        if isinstance(row, TallyRow) and row.kind == "train"
+        for entrant in row.tally.entrants
+    }
+    assert set(bots) <= entrants
+
+
+def test_an_imported_player_plays_with_its_weights_until_they_are_corrupt() -> None:
+    world = played({**SHORT, "matchmaking": {"kind": "uniform", "opponents": 4}})
+    state = world.state
+    weights = WeightsRef(digest=Digest("f" * 64), key="outsiders/000/player")
+    outsider = Outsider(player=outsider_id(0, "my exports/champion"), share=0.5, weights=weights)
+    assert outsider.player == "outsider:0:my_exports/champion"
+    state.outsiders = {"player": (outsider,)}
+    policy = any_policy(state.tables)
+    champion = Player(player=outsider.player, weights=weights)
+    seatings = draw_seatings(state, transaction(world), policy)
+    assert sum(champion in seating.players for seating in seatings) == 4
+    tx = transaction(world)
+    set_aside(state, tx, weights.key, reason="bytes do not match")
+    assert [row.kind for row in tx.rows if isinstance(row, EventRow)] == ["outsider_corrupt"]
+    seatings = draw_seatings(state, transaction(world), policy)
+    assert len(seatings) == 8
+    assert not any(champion in seating.players for seating in seatings)
+
+
+class Wrong:
+    """A user's own matchmaker that answers whatever it was told to."""
+
+    def __init__(self, answer: Opponents) -> None:
+        self.answer = answer
+
+    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
+        del request, rng
+        return self.answer
+
+
+def test_a_users_own_matchmaker_must_draw_what_was_asked() -> None:
+    world = played({**SHORT, "matchmaking": {"opponents": 4}})
+    policy = any_policy(world.state.tables)
+    request = make_request(world.state, policy, "player")
+    stranger = replace(request.ghosts[0], player=PlayerId("player/p777@000000000001"))
+    for answer, message in (
+        (Opponents(num_mirrors=1, players=()), "must draw 4 opponents, got 1"),
+        (Opponents(num_mirrors=-1, players=(request.ghosts[0],) * 5), "must draw 4 opponents"),
+        (Opponents(num_mirrors=3, players=(stranger,)), "ghosts and latest, got 'player/p777@"),
+    ):
+        world.state.matchmaker = Wrong(answer)
+        with pytest.raises(ConfigError, match=message):
+            draw_seatings(world.state, transaction(world), policy)
+    tag = played({**TAG, "matchmaking": {"opponents": 2}})
+    tag.state.matchmaker = Wrong(Opponents(num_mirrors=2, players=()))
+    with pytest.raises(ConfigError, match="which is not its own"):
+        draw_seatings(tag.state, transaction(tag), any_policy(tag.state.tables))

@@ -1,0 +1,118 @@
+"""Lineage by hand: whose training is in some weights, and the schedule that follows from it."""
+
+from __future__ import annotations
+
+import pytest
+
+from arena.errors import ConfigError
+from arena.types import Entrant, PolicyId
+from populations.league.lineage import lineage, schedule_of
+from populations.storage.tables import Tables
+from populations.types import GenerationRow, PolicyRow, RunRow
+
+
+def row(
+    entrant: str,
+    cause: str,
+    *,
+    rate: float,
+    begin: int,
+    end: int | None = None,
+    parent: str | None = None,
+    parent_agent_steps: int | None = None,
+) -> GenerationRow:
+    policy, generation = entrant.split("#")
+    return GenerationRow(
+        entrant=Entrant(entrant),
+        policy=PolicyId(policy),
+        population="player",
+        generation=int(generation),
+        cause=cause,  # type: ignore[arg-type]
+        parent=Entrant(parent) if parent is not None else None,
+        parent_agent_steps=parent_agent_steps,
+        hyperparameters={"learning_rate": rate},
+        agent_steps_begin=begin,
+        agent_steps_end=end,
+    )
+
+
+# p000 trains 1000 steps, explores, trains to 2400. p001 trains to 1500, copies p000 when that has
+# done 1800, trains from its own 1500 to 1900, explores, and is at 2500.
+ROWS = [
+    row("player/p000#0", "start", rate=1.0, begin=0, end=1000),
+    row("player/p001#0", "start", rate=2.0, begin=0, end=1500),
+    row("player/p000#1", "explore", rate=3.0, begin=1000, parent="player/p000#0",
+        parent_agent_steps=1000),
+    row("player/p001#1", "exploit", rate=4.0, begin=1500, end=1900, parent="player/p000#1",
+        parent_agent_steps=1800),
+    row("player/p001#2", "explore", rate=5.0, begin=1900, parent="player/p001#1",
+        parent_agent_steps=1900),
+    # Explored at once again: nothing was trained in between.
+    row("player/p002#0", "start", rate=6.0, begin=0, end=700),
+    row("player/p002#1", "immigrate", rate=7.0, begin=700, end=700, parent="runs/other"),
+    row("player/p002#2", "explore", rate=8.0, begin=700, parent="player/p002#1",
+        parent_agent_steps=700),
+]  # fmt: skip
+GENERATIONS = {entry.entrant: entry for entry in ROWS}
+
+
+def tables(**agent_steps: int) -> Tables:
+    last = {entry.policy: entry.generation for entry in ROWS}
+    return Tables(
+        run=RunRow(run="a run"),
+        policies={
+            policy: PolicyRow(
+                policy=policy,
+                population="player",
+                index=index,
+                generation=generation,
+                agent_steps=agent_steps.get(policy.split("/")[1], 0),
+                hyperparameters={},
+            )
+            for index, (policy, generation) in enumerate(last.items())
+        },
+        checkpoints={},
+        ghosts={},
+        generations=GENERATIONS,
+        assignments={},
+        ratings={},
+        num_events=0,
+    )
+
+
+def test_a_copy_goes_on_from_its_donor_as_it_was_then() -> None:
+    found = lineage(GENERATIONS, Entrant("player/p001#2"), agent_steps=2500)
+    assert [(part.generation.entrant, part.begin, part.agent_steps) for part in found] == [
+        ("player/p000#0", 0, 1000),
+        ("player/p000#1", 1000, 800),
+        ("player/p001#1", 1800, 400),
+        ("player/p001#2", 2200, 600),
+    ]
+
+
+def test_a_schedule_has_the_hyperparameters_of_each_part() -> None:
+    schedule = schedule_of(tables(p001=2500), "player/p001")
+    assert [(entry.agent_steps, entry.hyperparameters["learning_rate"]) for entry in schedule] == [
+        (0, 1.0),
+        (1000, 3.0),
+        (1800, 4.0),
+        (2200, 5.0),
+    ]
+
+
+def test_what_was_not_trained_and_what_came_from_outside_is_left_out() -> None:
+    schedule = schedule_of(tables(p002=900), "player/p002")
+    assert [(entry.agent_steps, entry.hyperparameters["learning_rate"]) for entry in schedule] == [
+        (0, 8.0)
+    ]
+
+
+def test_a_schedule_needs_a_policy_that_has_trained() -> None:
+    with pytest.raises(ConfigError, match=r"no policy 'player/p01'; did you mean 'player/p001'"):
+        schedule_of(tables(), "player/p01")
+    with pytest.raises(ConfigError, match="has not trained yet"):
+        schedule_of(tables(p002=700), "player/p002")
+    unrecorded = tables(p002=900)
+    unrecorded.generations = {}
+    with pytest.raises(ConfigError, match="has not recorded its generations"):
+        schedule_of(unrecorded, "player/p002")

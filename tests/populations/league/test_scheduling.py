@@ -1,0 +1,170 @@
+"""Which evaluation matches are chosen, against dense covariances and enumeration."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from populations.league.scheduling import BASE_IMPORTANCE, Field, choose_pairs, importance
+from populations.ratings.bradley_terry import ELO_PER_UNIT
+
+FloatArray = npt.NDArray[np.float64]
+
+
+def make_field(
+    ratings: list[float] | FloatArray,
+    *,
+    spread: FloatArray | None = None,
+    own: list[float] | FloatArray | None = None,
+    population: list[int] | None = None,
+) -> Field:
+    size = len(ratings)
+    return Field(
+        ratings=np.array(ratings, dtype=np.float64),
+        spread=np.zeros((size, 1)) if spread is None else spread,
+        own_variance=np.zeros(size) if own is None else np.array(own, dtype=np.float64),
+        is_eligible=np.ones(size, dtype=bool),
+        is_ranked=np.ones(size, dtype=bool),
+        population=np.array(population or [0] * size, dtype=np.int64),
+    )
+
+
+def test_only_open_questions_count() -> None:
+    """Far apart and well known: nothing is open. By hand for two who cannot be told apart."""
+    known = importance(make_field([0.0, 500.0, 1000.0, 1500.0], own=[1.0] * 4), fraction=0.25)
+    np.testing.assert_allclose(known, BASE_IMPORTANCE, atol=1e-9)
+
+    # The two best are equals: p is 1/2, each counts 4/4; the bottom one is far from them.
+    close = importance(make_field([0.0, 500.0, 1500.0, 1500.0], own=[1.0] * 4), fraction=0.25)
+    np.testing.assert_allclose(close - BASE_IMPORTANCE, [0.0, 0.0, 1.0, 1.0], atol=1e-9)
+
+
+def test_the_boundary_of_the_bottom_is_the_best_in_it() -> None:
+    """Of five, a fraction of 0.4 is two: the second worst against the others, by hand."""
+    field = make_field([0.0, 100.0, 200.0, 5000.0, 9000.0], own=[5000.0] * 5)
+    weights = importance(field, fraction=0.4) - BASE_IMPORTANCE
+    # Differences of 100 with a deviation of 100: one standard deviation.
+    ahead = 0.5 * math.erfc(1.0 / math.sqrt(2.0))
+    openness = 4.0 * ahead * (1.0 - ahead)
+    np.testing.assert_allclose(weights, [openness, openness, openness, 0.0, 0.0], atol=1e-6)
+
+
+def test_common_uncertainty_decides_nothing() -> None:
+    """Everybody shares one error, one player has an error of its own: that one is chosen."""
+    spread = np.full((4, 1), 300.0)
+    field = make_field([0.0, 0.0, 0.0, 0.0], spread=spread, own=[0.0, 0.0, 50.0**2, 0.0])
+    pairs = choose_pairs(
+        field, weights=np.ones(4), may_play=np.ones(4, dtype=bool), num_pairs=1, matches_per_pair=8
+    )
+    assert pairs[0][0] == 2
+
+
+def dense_update(covariance: FloatArray, i: int, j: int, *, noise: float) -> FloatArray:
+    """The covariance after the difference of two was observed: conditioning a Gaussian."""
+    contrast = np.zeros(len(covariance))
+    contrast[i], contrast[j] = 1.0, -1.0
+    column = covariance @ contrast
+    return covariance - np.outer(column, column) / (contrast @ column + noise)
+
+
+def match_noise(ratings: FloatArray, i: int, j: int, *, num_matches: int) -> float:
+    chance = 1.0 / (1.0 + math.exp(-(ratings[i] - ratings[j]) / ELO_PER_UNIT))
+    return float(ELO_PER_UNIT**2 / (num_matches * chance * (1.0 - chance)))
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 2**32 - 1), size=st.integers(2, 7), num_pairs=st.integers(1, 8))
+def test_pairs_are_those_of_dense_covariances(seed: int, size: int, num_pairs: int) -> None:
+    rng = np.random.default_rng(seed)
+    ratings = rng.normal(0.0, 200.0, size)
+    spread = rng.normal(0.0, 80.0, (size, 3))
+    own = rng.uniform(1.0, 10_000.0, size)
+    weights = rng.uniform(0.1, 2.0, size)
+    field = make_field(ratings, spread=spread, own=own)
+
+    centred = spread - spread.mean(axis=0)
+    covariance = centred @ centred.T + np.diag(own)
+    expected = []
+    for _ in range(num_pairs):
+        focus = int(np.argmax(weights * np.diag(covariance)))
+        gains = {}
+        for rival in set(range(size)) - {focus}:
+            noise = match_noise(ratings, focus, rival, num_matches=16)
+            after = dense_update(covariance, focus, rival, noise=noise)
+            lost = np.diag(covariance - after)
+            gains[rival] = weights[focus] * lost[focus] + weights[rival] * lost[rival]
+        rival = max(gains, key=lambda player: gains[player])
+        noise = match_noise(ratings, focus, rival, num_matches=16)
+        covariance = dense_update(covariance, focus, rival, noise=noise)
+        expected.append((focus, rival))
+
+    pairs = choose_pairs(
+        field,
+        weights=weights,
+        may_play=np.ones(size, dtype=bool),
+        num_pairs=num_pairs,
+        matches_per_pair=16,
+    )
+    assert pairs == expected
+
+
+def test_the_only_player_that_matters_is_the_one_that_plays() -> None:
+    """Centred on itself it would seem to be known."""
+    rng = np.random.default_rng(0)
+    field = make_field([0.0] * 6, spread=rng.normal(0.0, 50.0, (6, 4)))
+    weights = np.zeros(6)
+    weights[3] = 1.0
+    pairs = choose_pairs(
+        field, weights=weights, may_play=np.ones(6, dtype=bool), num_pairs=4, matches_per_pair=8
+    )
+    assert [first for first, _ in pairs] == [3] * 4
+
+
+def test_matches_are_spread_over_those_who_are_alike() -> None:
+    """Thirty players of whom nothing is known: everybody plays, nobody more than a few times."""
+    field = make_field([0.0] * 30, own=[400.0**2] * 30)
+    pairs = choose_pairs(
+        field,
+        weights=np.ones(30),
+        may_play=np.ones(30, dtype=bool),
+        num_pairs=60,
+        matches_per_pair=8,
+    )
+    played = np.bincount(np.array(pairs).ravel(), minlength=30)
+    assert played.min() >= 2
+    assert played.max() <= 10
+
+
+def test_in_a_game_of_several_populations_nobody_meets_its_own() -> None:
+    field = make_field([0.0] * 6, own=[100.0**2] * 6, population=[0, 0, 0, 1, 1, 1])
+    pairs = choose_pairs(
+        field,
+        weights=np.ones(6),
+        may_play=np.ones(6, dtype=bool),
+        num_pairs=12,
+        matches_per_pair=8,
+    )
+    assert all((first < 3) != (second < 3) for first, second in pairs)
+
+
+@pytest.mark.parametrize("may_play", [[True, False, False], [False, False, False]])
+def test_without_two_who_may_play_there_is_no_pair(may_play: list[bool]) -> None:
+    field = make_field([0.0, 1.0, 2.0], own=[1.0] * 3)
+    pairs = choose_pairs(
+        field, weights=np.ones(3), may_play=np.array(may_play), num_pairs=3, matches_per_pair=8
+    )
+    assert pairs == []
+
+
+def test_who_may_not_play_is_not_chosen() -> None:
+    field = make_field([0.0, 1.0, 2.0], own=[1.0, 1e6, 1.0])
+    may_play = np.array([True, False, True])
+    pairs = choose_pairs(
+        field, weights=np.ones(3), may_play=may_play, num_pairs=4, matches_per_pair=8
+    )
+    assert {player for pair in pairs for player in pair} == {0, 2}

@@ -1,0 +1,35 @@
+"""Generations for tests of rules that learn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from arena.types import Entrant, PolicyId
+from populations.types import GenerationRow
+
+
+def generation(
+    hyperparameters: Mapping[str, float],
+    *,
+    rate: float | None,
+    index: int = 0,
+    number: int = 0,
+    begin: int = 0,
+    num_steps: int = 100_000,
+    rating: float = 0.0,
+) -> GenerationRow:
+    """One that gained ``rate`` Elo per million steps; None: it still lasts."""
+    policy = PolicyId(f"player/p{index:03d}")
+    return GenerationRow(
+        entrant=Entrant(f"{policy}#{number}"),
+        policy=policy,
+        population="player",
+        generation=number,
+        cause="explore",
+        parent=None,
+        hyperparameters=dict(hyperparameters),
+        agent_steps_begin=begin,
+        agent_steps_end=None if rate is None else begin + num_steps,
+        rating_begin=rating,
+        rating_end=None if rate is None else rating + rate * num_steps / 1e6,
+    )

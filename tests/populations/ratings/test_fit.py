@@ -1,0 +1,104 @@
+"""From the league to the rows of ratings, on a run of simulated learners."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from arena.types import Digest
+from populations.controller.events import ControllerStarted
+from populations.controller.state import make_state
+from populations.ratings.fit import fit_input, fit_ratings, wanted_entrants
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+
+@pytest.fixture(scope="module")
+def finished() -> World:
+    world = make_world({**DUEL, "evaluation": {"share": 0.3}})
+    world.join()
+    world.run()
+    return world
+
+
+def test_a_fit_says_of_each_population_what_was_wanted(finished: World) -> None:
+    league, tables = finished.state.league, finished.state.tables
+    fit = fit_input(league, tables)
+    fitted = fit_ratings(fit)
+    assert fit.wanted == tuple(wanted_entrants(league, tables))
+    for row in fitted.rows:
+        assert [(row.population, e) for e in row.entrants] == [
+            rated for rated in fit.wanted if rated[0] == row.population
+        ]
+        assert row.num_tallies == league.last_evaluation_sequence
+        spread = fitted.spreads[row.population]
+        assert len(spread) == len(row.entrants)
+        assert np.linalg.norm(spread, axis=1) == pytest.approx(np.array(row.deviations))
+        # Skill alone decides simulated matches: nothing is left for cycles.
+        assert row.cyclicity < 0.02
+
+
+def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
+    league = finished.state.league
+    fit = fit_input(league, finished.state.tables)
+    chosen = (
+        set(fit.wanted) | set(fit.parents) | {e for r in fit.results for e in (r.first, r.second)}
+    )
+    assert fit.parents
+    for rated in chosen:
+        named = {entrant for population, entrant in chosen if population == rated[0]}
+        ancestor = league.rated_ancestor(Digest(rated[1]), named)
+        expected = None if ancestor is None else (rated[0], ancestor)
+        assert fit.parents.get(rated) == expected
+
+
+def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
+    league = finished.state.league
+    fit = fit_input(league, finished.state.tables)
+    taken = {(r.first, r.second, r.seats): (r.wins, r.draws, r.losses) for r in fit.results}
+    named = set(fit.results.entrants)
+    assert taken == {
+        key: counts for key, counts in league.results.items() if named >= {key[0], key[1]}
+    }
+
+
+@pytest.mark.parametrize("document", [DUEL, TAG])
+def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -> None:
+    world = make_world(document, tag_spec()) if document is TAG else make_world(document)
+    world.join()
+    for _ in range(2000):
+        world.step()
+        state = world.state
+        if state.tables.ratings and not state.fitting and not state.ratings_are_stale():
+            break
+    before = dict(state.tables.ratings)
+    # Since then somebody was quarantined, and somebody else has no checkpoint: the wanted changed.
+    policy = next(iter(state.tables.policies.values()))
+    state.tables.policies[policy.policy] = replace(policy, checkpoint=None)
+    spreads = dict(state.spreads)
+    assert spreads
+
+    world.state = make_state(state.config, world.setup, state.tables)
+    world.given.clear()
+    world.fits.clear()
+    population = policy.population
+    first, second = before[population].entrants[:2]
+    assert world.state.ratings(population).spread is None
+    unsure = world.state.ratings(population).difference(first, second)
+    world.handle(ControllerStarted())
+    world.fit()
+    assert world.state.tables.ratings == before
+    assert world.state.spreads.keys() == spreads.keys()
+    for name, spread in spreads.items():
+        assert np.array_equal(world.state.spreads[name], spread)
+    known = world.state.ratings(population).difference(first, second)
+    assert unsure is not None
+    assert known is not None
+    assert known[0] == unsure[0]
+
+
+def test_no_evaluation_is_no_fit_to_speak_of() -> None:
+    world = make_world()
+    fitted = fit_ratings(fit_input(world.state.league, world.state.tables))
+    assert [(row.entrants, row.ratings, row.cyclicity) for row in fitted.rows] == [((), (), 0.0)]

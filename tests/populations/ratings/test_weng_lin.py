@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from populations.ratings.games import TeamGame
+from populations.ratings.weng_lin import BETA, ELO_PER_MU, WengLinRating, weng_lin_ratings
+
+KAPPA = 1e-4
+Belief = tuple[float, float]
+
+
+def plackett_luce(
+    sides: Sequence[Sequence[Belief]], *, results: Sequence[float], tau: float = 0.0
+) -> list[list[Belief]]:
+    """Algorithm 4 of Weng and Lin, written out."""
+    widened = [[(mu, math.hypot(sigma, tau)) for mu, sigma in side] for side in sides]
+    mus = [sum(mu for mu, _ in side) for side in widened]
+    variances = [sum(sigma**2 for _, sigma in side) for side in widened]
+    everyone = range(len(sides))
+    c = math.sqrt(sum(variance + BETA**2 for variance in variances))
+    # Lower ranks are better; a higher result is.
+    strength = [
+        sum(math.exp(mus[s] / c) for s in everyone if results[s] <= results[q]) for q in everyone
+    ]
+    tied = [sum(results[s] == results[q] for s in everyone) for q in everyone]
+    after = []
+    for i in everyone:
+        omega = delta = 0.0
+        for q in everyone:
+            if results[q] >= results[i]:
+                p = math.exp(mus[i] / c) / strength[q]
+                omega += ((q == i) - p) / tied[q]
+                delta += p * (1.0 - p) / tied[q]
+        omega *= variances[i] / c
+        delta *= math.sqrt(variances[i]) / c * variances[i] / c**2
+        after.append(
+            [
+                (
+                    mu + sigma**2 / variances[i] * omega,
+                    sigma * math.sqrt(max(1.0 - sigma**2 / variances[i] * delta, KAPPA)),
+                )
+                for mu, sigma in widened[i]
+            ]
+        )
+    return after
+
+
+def rated(
+    sides: Sequence[Sequence[Belief]], *, results: Sequence[float], tau: float = 0.0
+) -> list[list[Belief]]:
+    names = [[f"{i}.{j}" for j in range(len(side))] for i, side in enumerate(sides)]
+    start = {
+        name: WengLinRating(mu=mu, sigma=sigma)
+        for side, beliefs in zip(names, sides, strict=True)
+        for name, (mu, sigma) in zip(side, beliefs, strict=True)
+    }
+    game = TeamGame(sides=tuple(map(tuple, names)), results=tuple(results))
+    after = weng_lin_ratings([game], start=start, tau=tau)
+    return [[(after[name].mu, after[name].sigma) for name in side] for side in names]
+
+
+GOLDEN = [[(25.0, 25.0 / 3.0), (32.444, 5.123)], [(43.381, 2.421), (25.188, 6.211)]]
+
+
+def test_the_published_example_of_two_teams() -> None:
+    after = rated(GOLDEN, results=[1.0, 0.0])
+    expected = [
+        (28.669648436582808, 8.071520788025197),
+        (33.83086971107981, 5.062772998705765),
+        (43.071274808241974, 2.4166900452721256),
+        (23.149503312339064, 6.1378606973362135),
+    ]
+    for belief, (mu, sigma) in zip([b for side in after for b in side], expected, strict=True):
+        assert belief[0] == pytest.approx(mu, abs=1e-12)
+        assert belief[1] == pytest.approx(sigma, abs=1e-12)
+
+
+BELIEF = st.tuples(st.floats(0.0, 50.0), st.floats(0.5, 10.0))
+SIDES = st.lists(st.lists(BELIEF, min_size=1, max_size=3), min_size=2, max_size=4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_any_game_is_rated_as_the_paper_says(data: st.DataObject) -> None:
+    sides = data.draw(SIDES)
+    results = data.draw(st.lists(st.integers(0, 3), min_size=len(sides), max_size=len(sides)))
+    tau = data.draw(st.sampled_from([0.0, 25.0 / 300.0]))
+    found = rated(sides, results=results, tau=tau)
+    expected = plackett_luce(sides, results=results, tau=tau)
+    for side, beliefs in zip(found, expected, strict=True):
+        assert np.array(side) == pytest.approx(np.array(beliefs), rel=1e-9)
+        assert all(sigma > 0.0 for _, sigma in side)
+
+
+def test_games_follow_one_another_and_frozen_players_stay() -> None:
+    games = [TeamGame(sides=(("a",), ("ghost",)), results=(1.0, 0.0))] * 10
+    ratings = weng_lin_ratings(games, frozen={"ghost"})
+    assert ratings["ghost"] == WengLinRating()
+    belief = (25.0, 25.0 / 3.0)
+    for _ in games:
+        belief = plackett_luce([[belief], [(25.0, 25.0 / 3.0)]], results=[1.0, 0.0])[0][0]
+    assert (ratings["a"].mu, ratings["a"].sigma) == pytest.approx(belief, rel=1e-12)
+
+
+def test_a_known_difference_of_skill_is_that_many_elo_points() -> None:
+    # P(a beats b) = 1 / (1 + exp((mu_b - mu_a) / c)), c = sqrt(2) beta where nothing is uncertain;
+    # 400 points are odds of 10:1.
+    difference = math.log(10.0) * math.sqrt(2.0) * BETA
+    assert difference * ELO_PER_MU == pytest.approx(400.0)
+
+
+@pytest.mark.parametrize(
+    ("game", "rule"),
+    [
+        (TeamGame(sides=(("a",),), results=(1.0,)), "two or more sides"),
+        (TeamGame(sides=(("a",), ()), results=(1.0, 0.0)), "at least one"),
+        (TeamGame(sides=(("a",), ("b", "a")), results=(1.0, 0.0)), "different players"),
+        (TeamGame(sides=(("a",), ("b",)), results=(1.0,)), "one finite result for each of its 2"),
+        (TeamGame(sides=(("a",), ("b",)), results=(1.0, math.nan)), "one finite result"),
+    ],
+)
+def test_games_are_checked(game: TeamGame[str], rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        weng_lin_ratings([game])
+
+
+def test_a_drift_must_be_a_number() -> None:
+    with pytest.raises(ValueError, match="tau must be finite and at least 0"):
+        weng_lin_ratings([], tau=-1.0)

@@ -1,0 +1,208 @@
+"""Deciding row by row, against deciding from all rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.types import (
+    AssignmentId,
+    Digest,
+    Entrant,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    WeightsRef,
+)
+from arena.wire.messages import Evaluate, Pairing
+from populations.folded import RecordRow
+from populations.storage.retention import Retention
+from populations.storage.store import retained
+from populations.storage.tables import Tables
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    GhostRow,
+    PolicyRow,
+    Row,
+    RunRow,
+)
+
+DIGEST = Digest("0" * 64)
+KINDS = ("train", "corrupt", "exploit", "pend", "ghost", "link", "open", "close", "evaluate")
+POLICIES = [PolicyId("a"), PolicyId("b"), PolicyId("c")]
+
+
+def empty() -> Tables:
+    return Tables(
+        run=RunRow(run="r"),
+        policies={
+            name: PolicyRow(policy=name, population="player", index=index, hyperparameters={})
+            for index, name in enumerate(POLICIES)
+        },
+        checkpoints={},
+        ghosts={},
+        generations={},
+        assignments={},
+        ratings={},
+        num_events=0,
+    )
+
+
+def checkpoint(policy: PolicyId, number: int) -> CheckpointRow:
+    return CheckpointRow(
+        key=f"{policy}-{number}",
+        digest=DIGEST,
+        weights_digest=DIGEST,
+        policy=policy,
+        generation=0,
+        agent_steps=number * 7,
+        learner_updates=number,
+        parent=None,
+        assignment_id=AssignmentId(number),
+    )
+
+
+def evaluation(number: int, keys: list[str], status: str) -> AssignmentRow:
+    players = tuple(
+        Player(player=PlayerId(key), weights=WeightsRef(digest=DIGEST, key=key)) for key in keys
+    )
+    message = Evaluate(
+        assignment_id=AssignmentId(number),
+        attempt=1,
+        pairings=(Pairing(seating=Seating(players=players), num_matches=4),),
+        deadline_s=1.0,
+        seed=1,
+    )
+    return AssignmentRow(
+        assignment_id=AssignmentId(number),
+        kind="evaluate",
+        status=status,  # type: ignore[arg-type]
+        message=message,
+        metrics={},
+    )
+
+
+def put(tables: Tables, row: Row) -> None:
+    match row:
+        case CheckpointRow():
+            tables.checkpoints[row.key] = row
+        case PolicyRow():
+            tables.policies[row.policy] = row
+        case GhostRow():
+            tables.ghosts[row.player] = row
+        case AssignmentRow() if row.status == "queued":
+            tables.assignments[row.assignment_id] = row
+        case AssignmentRow():
+            tables.assignments.pop(row.assignment_id, None)
+        case _:
+            pass
+
+
+class Run:
+    """Random rows, and what both ways decide."""
+
+    def __init__(self, *, keep: int | None, every: int | None) -> None:
+        self.tables = empty()
+        self.keep, self.every = keep, every
+        self.standing: dict[PolicyId, str] = {}
+        self.retention = self.made()
+        self.count = 0
+
+    def made(self) -> Retention:
+        return Retention(self.tables, keep=self.keep, milestones_every_agent_steps=self.every)
+
+    def change(self, data: st.DataObject) -> list[Row]:
+        """Rows of one transaction."""
+        keys = [*self.tables.checkpoints, "elsewhere"]
+        some_key = st.sampled_from(keys)
+        policy = self.tables.policies[data.draw(st.sampled_from(POLICIES))]
+        what = data.draw(st.sampled_from(KINDS))
+        self.count += 1
+        match what:
+            case "train":
+                row = checkpoint(policy.policy, self.count)
+                return [row, replace(policy, checkpoint=row.key)]
+            case "corrupt":
+                found = self.tables.checkpoints.get(data.draw(some_key))
+                return [] if found is None else [replace(found, state="corrupt")]
+            case "exploit":
+                return [replace(policy, checkpoint=data.draw(some_key), pending={})]
+            case "pend":
+                return [replace(policy, pending={"checkpoint": data.draw(some_key)})]
+            case "ghost":
+                return [self.ghost(policy.policy, data.draw(some_key))]
+            case "link":
+                ghosts = self.tables.ghosts.values()
+                return [*[replace(ghost, linked=True) for ghost in ghosts][:1]]
+            case "open":
+                return [evaluation(self.count, data.draw(st.lists(some_key, max_size=3)), "queued")]
+            case "close":
+                numbers = [*self.tables.assignments]
+                return [evaluation(number, [], "finished") for number in numbers[:1]]
+            case _:
+                self.standing[policy.policy] = data.draw(some_key)
+                return [RecordRow(population="player", entrant=Entrant(DIGEST))]
+
+    def ghost(self, policy: PolicyId, key: str) -> GhostRow:
+        return GhostRow(
+            player=PlayerId(f"{policy}@{self.count}"),
+            policy=policy,
+            population="player",
+            agent_steps=self.count,
+            generation=0,
+            weights_digest=DIGEST,
+            key=f"ghost-{self.count}",
+            checkpoint=key,
+        )
+
+    def decide(self) -> None:
+        """Both ways name the same keys; they are doomed."""
+        expected = retained(
+            policies=self.tables.policies,
+            checkpoints=self.tables.checkpoints,
+            ghosts=self.tables.ghosts,
+            assignments=self.tables.assignments,
+            keep=self.keep,
+            milestones_every_agent_steps=self.every,
+            pinned=self.standing.values(),
+        )
+        keys = self.retention.unneeded(
+            self.tables, standing=lambda policy: self.standing.get(policy.policy)
+        )
+        assert keys == expected
+        for key in keys:
+            doomed = replace(self.tables.checkpoints[key], state="doomed")
+            put(self.tables, doomed)
+            self.retention.take([doomed])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.none() | st.integers(1, 3), st.none() | st.integers(5, 60))
+def test_deciding_row_by_row_is_deciding_from_all_rows(
+    data: st.DataObject, keep: int | None, every: int | None
+) -> None:
+    run = Run(keep=keep, every=every)
+    for _ in range(data.draw(st.integers(1, 60))):
+        rows = run.change(data)
+        for row in rows:
+            put(run.tables, row)
+        for _ in range(data.draw(st.integers(1, 2))):  # twice is as good as once
+            run.retention.take(rows)
+        match data.draw(st.sampled_from(["go on", "decide", "decide", "resume"])):
+            case "decide":
+                run.decide()
+            case "resume":
+                run.retention = run.made()
+            case _:
+                pass
+    run.decide()
+
+
+def test_keep_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="keep must be at least 1, got 0"):
+        Retention(empty(), keep=0, milestones_every_agent_steps=None)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from arena.errors import ConfigError
+from tools.main import main
+from tools.simulate import simulate
+
+app = typer.Typer()
+app.command()(simulate)
+
+SHORT = ("connect_four", "stop.agent_steps_per_policy=2000000", "--policies", "6")
+KEYS = {
+    "schema",
+    "policies",
+    "matches",
+    "round_robin_matches",
+    "spearman",
+    "exploits",
+    "wrong_exploits",
+    "best_skill",
+    "decisions_per_s",
+}
+
+
+def test_the_document_has_what_the_interface_says() -> None:
+    outcome = CliRunner().invoke(app, [*SHORT, "--json"], catch_exceptions=False)
+    assert outcome.exit_code == 0
+    document = json.loads(outcome.stdout)
+    assert set(document) >= KEYS
+    assert document["schema"] == 1
+    assert document["policies"] == 6
+    assert document["round_robin_matches"] == 30
+    assert document["matches"] >= document["final_matches"] > 0
+    assert -1.0 <= document["spearman"] <= 1.0
+    assert 0 <= document["wrong_exploits"] <= document["exploits"]
+    assert document["decisions_per_s"] > 0.0
+    assert all(len(point) == 2 for point in document["best_skill"])
+
+
+def test_a_person_reads_a_summary() -> None:
+    arguments = [*SHORT, "--cyclic", "--draw-rate", "0.2", "--seed", "3"]
+    outcome = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert outcome.exit_code == 0
+    for words in ("spearman", "wrong exploits", "agent steps"):
+        assert words in outcome.stdout
+
+
+def test_the_seed_is_the_only_randomness() -> None:
+    def document(seed: str) -> dict[str, object]:
+        arguments = [*SHORT, "--json", "--seed", seed]
+        text = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+        return {k: v for k, v in json.loads(text).items() if k != "decisions_per_s"}
+
+    assert document("5") == document("5") != document("6")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["no_such_preset"],
+        ["connect_four", "matchmakin.kind=latest"],
+        ["connect_four", "pbt.fraction=2"],
+        ["connect_four", "--policies", "1"],
+        ["connect_four", "--draw-rate", "1"],
+        [],
+    ],
+)
+def test_bad_input_is_exit_code_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        main(["simulate", *arguments])
+    assert exit_.value.code == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_an_unknown_key_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="matchmaking"):
+        CliRunner().invoke(app, ["connect_four", "matchmakin.kind=latest"], catch_exceptions=False)
+
+
+def test_it_needs_no_torch() -> None:
+    text = (
+        "import sys; from populations.config import load_config;"
+        "from populations.simulation.environment import simulated_config;"
+        "from populations.simulation.league import simulate;"
+        "simulate(simulated_config(load_config('tictactoe', "
+        "['stop.agent_steps_per_policy=100000']), num_policies=2));"
+        "assert 'torch' not in sys.modules and 'pettingzoo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", text], check=True, cwd=Path(__file__).parents[2])

@@ -1,0 +1,151 @@
+"""`arena simulate`: try matchmaking and PBT settings on simulated learners, in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ._output import console, log_console, print_json
+from ._tables import print_table
+
+if TYPE_CHECKING:
+    from populations.simulation.league import Outcome
+
+CYCLIC_SHARE = 1.0 / 3.0
+NUM_LINES = 10
+
+
+def simulate(
+    config: Annotated[str, typer.Argument(help="A preset's name (connect_four) or a YAML file.")],
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Override any key.")
+    ] = None,
+    policies: Annotated[
+        int | None, typer.Option(min=2, max=10_000, help="Size of every population.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same as seed=N.")] = None,
+    cyclic: Annotated[
+        bool, typer.Option("--cyclic", help="Plant a rock-paper-scissors part as well.")
+    ] = False,
+    draw_rate: Annotated[
+        float, typer.Option(min=0.0, max=0.99, help="Share of draws between equals.")
+    ] = 0.0,
+    seat_advantage: Annotated[
+        float, typer.Option(min=-2000.0, max=2000.0, help="Elo that the first seat is worth.")
+    ] = 0.0,
+    agent_steps_per_second: Annotated[
+        float, typer.Option(min=1.0, max=1e12, help="Of a learner that trains.")
+    ] = 100_000.0,
+    matches_per_second: Annotated[
+        float, typer.Option(min=1e-3, max=1e9, help="Of a learner that evaluates.")
+    ] = 1000.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """Run the same league with simulated learners.
+
+    Policies have a planted skill, so it can be said whether ratings are right and copies were good.
+    The environment is not started: one population plays a game for two, several play each other.
+    """
+    from dataclasses import replace
+    from time import thread_time
+
+    from populations.config import load_config
+    from populations.simulation import league
+    from populations.simulation.environment import simulated_config
+
+    changes = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
+    resolved = simulated_config(load_config(config, changes), num_policies=policies)
+    model = replace(
+        league.default_model(resolved),
+        cyclic_share=CYCLIC_SHARE if cyclic else 0.0,
+        draw_rate=draw_rate,
+        seat_advantage=seat_advantage,
+    )
+    with progress_bar("simulated training") as progress:
+        outcome = league.simulate(
+            resolved,
+            model=model,
+            agent_steps_per_s=agent_steps_per_second,
+            matches_per_s=matches_per_second,
+            clock=thread_time,
+            progress=progress,
+        )
+    if as_json:
+        print_json(document(outcome))
+    else:
+        _print_summary(outcome)
+
+
+def document(outcome: Outcome) -> dict[str, object]:
+    """The document of ``arena simulate --json``; ``matches`` are evaluation matches."""
+    return {
+        "policies": outcome.num_policies,
+        "matches": outcome.num_matches,
+        "round_robin_matches": outcome.num_round_robin_matches,
+        "spearman": outcome.spearman,
+        "exploits": len(outcome.exploits),
+        "wrong_exploits": outcome.num_wrong_exploits,
+        "best_skill": [[steps, skill] for steps, skill in outcome.best_skill],
+        "decisions_per_s": outcome.decisions_per_s,
+        "final_matches": outcome.num_final_matches,
+        "training_matches": outcome.num_training_matches,
+        "ghosts": outcome.num_ghosts,
+        "mean_skill": outcome.mean_skill,
+        "skill_deviation": outcome.skill_deviation,
+        "decisions": outcome.num_decisions,
+        "simulated_s": outcome.simulated_s,
+    }
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
+    """A bar on standard error if that is a terminal; it disappears at the end."""
+    screen = log_console()
+    if not screen.is_terminal:
+        yield lambda share: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=screen, transient=True) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
+
+
+def _print_summary(outcome: Outcome) -> None:
+    from rich.table import Table
+
+    screen = console()
+    table = Table("figure", show_header=False)
+    table.add_column("value", justify="right")
+    table.add_column("meaning")
+    for name, value, meaning in _lines(outcome):
+        table.add_row(name, value, meaning)
+    print_table(screen, table)
+    curve = Table("agent steps", title="best planted skill, Elo above bot:random")
+    curve.add_column("skill", justify="right")
+    every = max(len(outcome.best_skill) // NUM_LINES, 1)
+    for steps, skill in outcome.best_skill[::-1][::every][::-1]:
+        curve.add_row(f"{steps:,}", f"{skill:.0f}")
+    print_table(screen, curve)
+
+
+def _lines(outcome: Outcome) -> list[tuple[str, str, str]]:
+    share = outcome.num_matches / max(outcome.num_round_robin_matches, 1)
+    num_exploits, num_wrong = len(outcome.exploits), outcome.num_wrong_exploits
+    wrong = f"{num_wrong:,} ({num_wrong / num_exploits:.0%})" if num_exploits else "0"
+    known = outcome.spearman is not None
+    return [
+        ("policies", f"{outcome.num_policies:,}", "of all populations"),
+        ("ghosts", f"{outcome.num_ghosts:,}", "frozen in the run"),
+        ("evaluation matches", f"{outcome.num_matches:,}", f"{share:.2f} of a round robin's"),
+        ("spearman", f"{outcome.spearman:.4f}" if known else "-", "ratings against planted skill"),
+        ("exploits", f"{num_exploits:,}", "a policy took over a donor's weights"),
+        ("wrong exploits", wrong, "the donor's planted skill was lower"),
+        ("mean skill", f"{outcome.mean_skill:.0f}", "of the final policies, Elo"),
+        ("spread of skill", f"{outcome.skill_deviation:.0f}", "of the final policies, Elo"),
+        ("simulated time", f"{outcome.simulated_s:,.0f} s", "with the learners as configured"),
+        ("decisions per second", f"{outcome.decisions_per_s:,.0f}", "of the controller"),
+    ]
