@@ -34,7 +34,7 @@ FINAL_DEVIATION = 32.0
 FINAL_MATCHES = 384
 """With so many nobody plays on, however unsure its rating is."""
 
-MAX_CONTENDERS = 6
+MAX_CONTENDERS = 4
 CONTENDER_PROBABILITY = 0.05
 """Of being better than the best: less is no contender."""
 

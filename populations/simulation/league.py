@@ -156,6 +156,7 @@ def simulate(
     model: PlantedModel | None = None,
     agent_steps_per_s: float = 100_000.0,
     matches_per_s: float = 1000.0,
+    has_finals: bool = True,
     clock: Callable[[], float] = lambda: 0.0,
     progress: Progress = lambda share: None,
 ) -> Outcome:
@@ -166,6 +167,7 @@ def simulate(
         model: The truth; None: the default one.
         agent_steps_per_s: Of a learner that trains.
         matches_per_s: Of a learner that evaluates.
+        has_finals: Whether the final matches are played; else it ends with training.
         clock: For ``decisions_per_s`` alone.
         progress: Told how far it is, now and then.
     """
@@ -185,6 +187,8 @@ def simulate(
         if world.state.tables.run.agent_steps != run.agent_steps:
             run = world.state.tables.run
             progress(min(run.agent_steps / total, 1.0))
+        if world.state.phase == "evaluating" and not has_finals:
+            break
     return _outcome(world, observer)
 
 

@@ -61,6 +61,7 @@ class Task:
     overrides: tuple[str, ...]
     matches_per_s: float = 1000.0
     draw_rate: float = 0.0
+    has_finals: bool = True
 
 
 def say(line: str) -> None:
@@ -77,6 +78,7 @@ def run(task: Task) -> Outcome:
         config,
         model=replace(default_model(config), draw_rate=task.draw_rate),
         matches_per_s=task.matches_per_s,
+        has_finals=task.has_finals,
         clock=time.thread_time,
     )
 
@@ -147,7 +149,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE, after those of the check")
     options = parser.parse_args(argv)
 
-    def tasks(*overrides: str, matches_per_s: float, draw_rate: float = 0.0) -> list[Task]:
+    def tasks(
+        *overrides: str, matches_per_s: float, draw_rate: float = 0.0, has_finals: bool = True
+    ) -> list[Task]:
         return [
             Task(
                 num_policies=options.policies,
@@ -155,6 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 overrides=(*overrides, *options.overrides),
                 matches_per_s=matches_per_s,
                 draw_rate=draw_rate,
+                has_finals=has_finals,
             )
             for seed in options.seeds
         ]
@@ -167,7 +172,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             holds &= check_ratings(outcomes, seeds=options.seeds)
         if options.part != "ratings":
             gated, plain = (
-                list(pool.map(run, tasks(*EXPLOITS, gate, matches_per_s=1e3, draw_rate=DRAW_RATE)))
+                list(
+                    pool.map(
+                        run,
+                        tasks(
+                            *EXPLOITS,
+                            gate,
+                            matches_per_s=1000.0,
+                            draw_rate=DRAW_RATE,
+                            has_finals=False,
+                        ),
+                    )
+                )
                 for gate in (GATED, PLAIN)
             )
             holds &= check_exploits(gated, plain, seeds=options.seeds)

@@ -290,6 +290,7 @@ def decisions(arena_json: Callable[..., dict[str, Any]], run: Path) -> list[dict
     ]
 
 
+@pytest.mark.timeout(300)
 def test_deterministic_runs_are_equal_also_with_kills_and_resumes(
     arena: Command,
     arena_json: Callable[..., dict[str, Any]],

@@ -72,6 +72,7 @@ def test_exploiters_start_again_in_a_league_that_verifies(
     assert "main_exploiter" in arena("league", league_run).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reset", ["nearest_even", "{run}:player/p000"])
 def test_exploiters_start_again_from_weights_alone(
     arena: Command,

@@ -11,6 +11,7 @@ from populations.controller.finals import (
     CONTENDER_PROBABILITY,
     FINAL_DEVIATION,
     FINAL_MATCHES,
+    MAX_CONTENDERS,
     TOURNAMENT_MATCHES,
     is_decided,
 )
@@ -65,7 +66,7 @@ def test_the_champion_has_met_everybody_who_may_be_better() -> None:
         assert difference is not None
         if probability_positive(*difference) >= CONTENDER_PROBABILITY:
             rivals += 1
-            if rivals < 6:
+            if rivals < MAX_CONTENDERS:
                 assert met(world, Entrant(str(line.weights)), Entrant(str(best.weights))) >= (
                     TOURNAMENT_MATCHES - 8
                 )

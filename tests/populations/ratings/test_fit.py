@@ -70,7 +70,9 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
     for _ in range(2000):
         world.step()
         state = world.state
-        if state.tables.ratings and not state.fitting and not state.ratings_are_stale():
+        is_rated = all(len(row.entrants) > 1 for row in state.tables.ratings.values())
+        is_known = bool(state.tables.ratings) and is_rated
+        if is_known and not state.fitting and not state.ratings_are_stale():
             break
     before = dict(state.tables.ratings)
     # Since then somebody was quarantined, and somebody else has no checkpoint: the wanted changed.
