@@ -102,8 +102,7 @@ def test_a_foreign_immigrant_brings_another_runs_weights(
     assert {event["from"] for event in events} == {foreign}
     # All of that run's: its policy may have ended on a donor's weights.
     theirs = {
-        row["weights_digest"]
-        for row in arena_json("league", evolved, "checkpoints")["checkpoints"]
+        row["weights_digest"] for row in arena_json("league", evolved, "checkpoints")["checkpoints"]
     }
     ours = arena_json("league", run, "checkpoints")["checkpoints"]
     came = [row for row in ours if row["weights_digest"] in theirs]
