@@ -36,6 +36,7 @@ from arena.types import WeightsRef
 from populations.config import RunConfig, validate_config
 from populations.controller.run import create_run
 from populations.league.views import Inspection
+from populations.overrides import apply_overrides
 from populations.ratings.nash import max_entropy_nash
 from populations.run_file import RunFile
 from tests.checks.commands import arena
@@ -89,7 +90,6 @@ def main() -> None:
     parser.add_argument("game", choices=sorted(GAMES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--kinds", nargs="+", default=["latest", "pfsp"])
-    parser.add_argument("--policies", type=int, default=1)
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -97,7 +97,7 @@ def main() -> None:
             for kind in options.kinds:
                 run = Path(scratch) / f"{kind}-{seed}"
                 config = configuration(
-                    options.game, kind=kind, seed=seed, num_policies=options.policies
+                    options.game, kind=kind, seed=seed, overrides=options.overrides
                 )
                 train(config, run, is_biased=options.game == "rock_paper_scissors")
                 line = {
@@ -110,7 +110,7 @@ def main() -> None:
                 sys.stdout.flush()
 
 
-def configuration(game: str, *, kind: str, seed: int, num_policies: int) -> RunConfig:
+def configuration(game: str, *, kind: str, seed: int, overrides: Sequence[str]) -> RunConfig:
     """One way of training in one game."""
     facts = GAMES[game]
     steps = facts["agent_steps"]
@@ -122,30 +122,29 @@ def configuration(game: str, *, kind: str, seed: int, num_policies: int) -> RunC
         "entropy_coef": facts["entropy_coef"],
         "rollout_length": facts["rollout_length"],
     }
-    return validate_config(
-        {
-            "environment": {
-                "id": facts["id"],
-                "kwargs": facts.get("kwargs", {}),
-                "num_envs": facts["num_envs"],
-            },
-            "populations": {
-                "player": {
-                    "size": num_policies,
-                    "network": {"hidden_sizes": [64, 64], "normalize_observations": False},
-                    "hyperparameters": recipe,
-                    "search_space": {},
-                }
-            },
-            "matchmaking": {"kind": kind, "latest_ratio": 0.5},
-            "ghosts": {"every_agent_steps": steps // ghosts},
-            "pbt": {"exploit": "none", "explore": "none"},
-            "evaluation": {"share": 0.05},
-            "learners": 1,
-            "stop": {"agent_steps_per_policy": steps},
-            "seed": seed,
-        }
-    )
+    document: dict[str, object] = {
+        "environment": {
+            "id": facts["id"],
+            "kwargs": facts.get("kwargs", {}),
+            "num_envs": facts["num_envs"],
+        },
+        "populations": {
+            "player": {
+                "size": 1,
+                "network": {"hidden_sizes": [64, 64], "normalize_observations": False},
+                "hyperparameters": recipe,
+                "search_space": {},
+            }
+        },
+        "matchmaking": {"kind": kind, "latest_ratio": 0.5, "opponents": 32},
+        "ghosts": {"every_agent_steps": steps // ghosts},
+        "pbt": {"exploit": "none", "explore": "none"},
+        "evaluation": {"share": 0.05},
+        "learners": 1,
+        "stop": {"agent_steps_per_policy": steps},
+        "seed": seed,
+    }
+    return validate_config(apply_overrides(document, overrides))
 
 
 def train(config: RunConfig, run: Path, *, is_biased: bool) -> None:
