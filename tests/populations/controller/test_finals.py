@@ -96,6 +96,7 @@ def test_who_stands_alone_plays_no_tournament() -> None:
     assert world.state.tables.run.state == "finished"
     known = known_field(world.state, None)
     assert np.isfinite(known.deviations()).all()
+    assert not world.events("tournament_assigned")
 
 
 def test_two_populations_come_to_an_end() -> None:
