@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT, Z95
 
@@ -117,6 +116,8 @@ def importance(field: Field, *, fraction: float) -> FloatArray:
 
 def _openness(field: Field, players: npt.NDArray[np.intp], *, against: int) -> FloatArray:
     """4 p (1 - p) of each player being ahead of one; that one gets the largest of the others'."""
+    from scipy.special import ndtr  # only once somebody is rated: the controller starts without
+
     covariances = field.covariances(against)
     variances = field.variances()
     spread = variances[players] + variances[against] - 2.0 * covariances[players]
