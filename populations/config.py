@@ -20,6 +20,7 @@ from arena.errors import ConfigError
 from arena.learning.hyperparameters import (
     coerce_hyperparameters,
     hyperparameter_model,
+    make_settings,
     with_reward_weights,
 )
 from arena.matches.seating import make_seats
@@ -33,9 +34,11 @@ from populations.own_settings import check_reward_weights, resolve_pbt, resolve_
 from populations.pbt.search_space import Choices, parse_search_space, validate_search_space
 from populations.resolution import (
     POPULATION_NAME,
+    check_encoder,
     check_equal_spaces,
     check_outcome,
     check_partition,
+    check_teams,
     expand_agents,
     group_agents,
     resolve_sides,
@@ -243,6 +246,7 @@ def resolve_config(
         for name, population in _assign_agents(config.populations, spec).items()
     }
     check_roles(config.roles, populations, num_sides=len(sides))
+    check_teams({n: p.size for n, p in populations.items()}, config.learners, num_sides=len(sides))
     make_seats(
         agents=spec.agents,
         sides={side: tuple(agents) for side, agents in sides.items()},
@@ -296,6 +300,7 @@ def _assign_agents(
     check_partition(groups, agents=spec.agents, key="populations")
     for name, agents in groups.items():
         check_equal_spaces(name, agents=agents, spec=spec)
+        check_encoder(name, network=resolved[name].network, facts=spec.agent_specs[agents[0]])
     return resolved
 
 
@@ -317,13 +322,21 @@ def _resolve_population(
         space = {key: value for key, value in space.items() if key in model.model_fields}
     try:
         start = coerce_hyperparameters(model, population.hyperparameters)
+        settings = make_settings(
+            population.algorithm, population.algorithm_settings, launch_directory=launch_directory
+        ).model_dump(mode="json")
     except ConfigError as error:
         raise ConfigError(f"{key}.{error}") from error
     schedule = resolve_schedule(population, model=model, start=start, key=key)
     validate_search_space(space, names=model.model_fields, start=start, key=f"{key}.search_space")
     _check_bounds(model, space, start=start, key=f"{key}.search_space")
     return population.model_copy(
-        update={"hyperparameters": start, "search_space": space, "schedule": schedule}
+        update={
+            "algorithm_settings": settings,
+            "hyperparameters": start,
+            "search_space": space,
+            "schedule": schedule,
+        }
     )
 
 

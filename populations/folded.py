@@ -51,9 +51,10 @@ class RecordRow:
 class PairRow:
     """Results of two entrants in two seats: the fold of the tallies in which they met.
 
-    Evaluation matches are counted exactly, and ``first_seat`` is the lower seat. Training matches
-    fade with the later ones of the same two entrants in any seats (`populations.league.payoff`),
-    and ``first`` is the entrant that sorts lower.
+    With n sides the result of one pair of seats counts 1/(n - 1) of a match, so that nobody's
+    matches are counted more than once. Evaluation matches do not fade, and ``first_seat`` is the
+    lower seat. Training matches fade with the later ones of the same two entrants in any seats
+    (`populations.league.payoff`), and ``first`` is the entrant that sorts lower.
 
     Attributes:
         kind: Of the assignments.

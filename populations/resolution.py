@@ -10,9 +10,11 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from arena.config import InfoOutcome, Outcome, ThresholdOutcome
-from arena.envs.spec import EnvironmentSpec
+from arena.config import CONVOLUTIONAL, InfoOutcome, NetworkConfig, Outcome, ThresholdOutcome
+from arena.envs.spaces import ObservationLayout
+from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
+from arena.networks.planes import convolved_parts
 from arena.types import canonical_digest
 from populations.documents import nearest
 
@@ -99,6 +101,33 @@ def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> No
         raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
 
 
+def check_teams(
+    sizes: Mapping[str, int], learners: int | Mapping[str, int] | None, *, num_sides: int
+) -> None:
+    """Check that populations that cooperate can be divided into teams that learn together.
+
+    Args:
+        sizes: Policies by population.
+        learners: As configured.
+        num_sides: With more than one nobody has a team.
+
+    Raises:
+        ConfigError: If populations differ in size, or learners are bound to populations.
+    """
+    if num_sides > 1:
+        return
+    if len(set(sizes.values())) > 1:
+        raise ConfigError(
+            "populations: must have equal sizes where the environment has one side (policies of "
+            f"equal index are a team), got {dict(sizes)}"
+        )
+    if isinstance(learners, Mapping) and len(sizes) > 1:
+        raise ConfigError(
+            "learners must be a number where the environment has one side (a team learns on one "
+            f"learner), got {dict(learners)}"
+        )
+
+
 def group_agents(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
     """Put agents with equal spaces into one population, named by their common prefix."""
     groups: dict[str, list[str]] = {}
@@ -124,6 +153,20 @@ def check_equal_spaces(name: str, *, agents: Sequence[str], spec: EnvironmentSpe
                 f"populations.{name}.agents: must have equal observation and action spaces, but "
                 f"{agents[0]!r} and {agent!r} differ"
             )
+
+
+def check_encoder(name: str, *, network: NetworkConfig, facts: AgentSpec) -> None:
+    """Check that there is something to convolve where convolutions are asked for.
+
+    Raises:
+        ConfigError: If there is not.
+    """
+    if network.encoder not in CONVOLUTIONAL:
+        return
+    try:
+        convolved_parts(network, ObservationLayout.from_json(facts.observation))
+    except ConfigError as error:
+        raise ConfigError(f"populations.{name}.{error}") from error
 
 
 def _spaces(spec: EnvironmentSpec, agent: str) -> str:

@@ -185,6 +185,7 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
             agents=population.agents or (),
             network=population.network,
             algorithm=population.algorithm,
+            algorithm_settings=population.algorithm_settings,
         )
         for name, population in config.populations.items()
     }

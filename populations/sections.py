@@ -100,7 +100,8 @@ class MatchmakingConfig(Model):
     """Opponents in one assignment; its environments are split among them equally."""
 
     teammates: Literal["same"] = "same"
-    """Who shares a side: copies of the same policy."""
+    """Who shares a side: copies of the same policy; in cooperation of several populations the
+    policies of equal index, who learn together."""
 
     options: dict[str, object] = Field(default_factory=dict)
     """Keyword arguments of a user's own class."""
@@ -281,6 +282,10 @@ class PopulationConfig(Model):
     algorithm: str = "ppo"
     """How its policies learn: ``ppo``, or ``package.module:Name``."""
 
+    algorithm_settings: dict[str, object] = Field(default_factory=dict)
+    """Settings of the algorithm, the same for all policies and for good; what is left out has the
+    algorithm's default."""
+
     hyperparameters: Annotated[dict[str, int | float], BeforeValidator(_without_nulls)] = Field(
         default_factory=dict
     )
@@ -332,7 +337,7 @@ class AssignmentConfig(Model):
     """Seconds that a training assignment should take, at the measured speed."""
 
     agent_steps: Count | None = None
-    """A fixed budget instead; a deterministic run has one in any case."""
+    """A fixed budget for each policy instead; a deterministic run has one in any case."""
 
 
 class CheckpointsConfig(Model):

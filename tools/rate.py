@@ -262,7 +262,7 @@ def _print_mixture(table: MatchTable, rated: RatedTable) -> None:
     if is_cyclic:
         console().print(
             f"Warning: cyclicity is {rated.cyclicity:.2f}, {CYCLIC} or more: who beats whom "
-            "matters more than any rating says (or there are few matches: chance counts too)."
+            "matters more than any rating says."
         )
     if is_cyclic or rated.mixture is not None:
         masses = nash_mixture(table) if rated.mixture is None else rated.mixture

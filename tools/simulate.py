@@ -1,4 +1,4 @@
-"""`arena simulate`: try matchmaking and PBT settings on simulated learners, in seconds."""
+"""`arena simulate`: try matchmaking and PBT settings on simulated learners."""
 
 from __future__ import annotations
 

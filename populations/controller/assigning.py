@@ -8,13 +8,14 @@ import numpy as np
 
 from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
-from populations.controller.budgets import budget
+from populations.controller.budgets import team_budget
 from populations.controller.commands import SendMessage
 from populations.controller.evaluating import draw_pairings
 from populations.controller.finals import final_pairings
 from populations.controller.learners import Held, Learner
 from populations.controller.opponents import draw_seatings
 from populations.controller.state import ControllerState
+from populations.controller.teams import held_up, team_of
 from populations.controller.transaction import Transaction
 from populations.types import AssignmentRow, PolicyRow
 
@@ -153,7 +154,7 @@ def _due_policy(state: ControllerState, tx: Transaction, learner: Learner) -> Po
 
     Every policy gets its initial checkpoint before any is trained, so that there is always a frozen
     player for each population. Nobody waits for those who begin anew later. Whom PBT has decided
-    about is not trained before that is carried out.
+    about is not trained before that is carried out. Nor is who has a mate that cannot be.
     """
     leased = {
         trainee.policy
@@ -163,7 +164,14 @@ def _due_policy(state: ControllerState, tx: Transaction, learner: Learner) -> Po
     }
     state.due.take(tx.rows, state.tables)
     limit = state.config.stop.agent_steps_per_policy
-    return state.due.next(state.tables, leased=leased, limit=limit, may_train=learner.may_train)
+
+    def may_train(population: str) -> bool:
+        # A team has a policy of every population.
+        return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
+
+    return state.due.next(
+        state.tables, leased=leased | held_up(state), limit=limit, may_train=may_train
+    )
 
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:
@@ -186,9 +194,27 @@ def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate)
 
 
 def _train(state: ControllerState, tx: Transaction, policy: PolicyRow) -> AssignmentRow:
+    """Let a policy and its mates learn; if somebody has no checkpoint yet, let it be made first."""
+    team = team_of(state, policy)
+    starting = tuple(row for row in team if row.checkpoint is None)
+    assignment_id = AssignmentId(state.tables.run.next_assignment)
+    message = Train(
+        assignment_id=assignment_id,
+        attempt=0,
+        trainees=tuple(_trainee(state, row) for row in starting or team),
+        opponents=() if starting else draw_seatings(state, tx, policy),
+        agent_steps=0 if starting else team_budget(state, tx, team),
+        deadline_s=DEADLINE_S,
+        seed=assignment_seed(state, assignment_id),
+        may_stop_early=not state.config.deterministic,
+    )
+    return _new_row(state, tx, message)
+
+
+def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
     tables = state.tables
     checkpoint = tables.checkpoints[policy.checkpoint] if policy.checkpoint is not None else None
-    trainee = Trainee(
+    return Trainee(
         policy=policy.policy,
         generation=policy.generation,
         agent_steps=policy.agent_steps,
@@ -202,19 +228,6 @@ def _train(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Assign
         initial_weights=_initial_weights(state, policy),
         hyperparameters=dict(policy.hyperparameters),
     )
-    assignment_id = AssignmentId(tables.run.next_assignment)
-    starting = checkpoint is None
-    message = Train(
-        assignment_id=assignment_id,
-        attempt=0,
-        trainees=(trainee,),
-        opponents=() if starting else draw_seatings(state, tx, policy),
-        agent_steps=0 if starting else budget(state, tx, policy),
-        deadline_s=DEADLINE_S,
-        seed=assignment_seed(state, assignment_id),
-        may_stop_early=not state.config.deterministic,
-    )
-    return _new_row(state, tx, message)
 
 
 def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from populations.controller.replaying import to_next_entry
 from populations.controller.snapshots import steps_to_next
 from populations.controller.state import ControllerState
@@ -11,6 +13,18 @@ from populations.types import PolicyRow
 
 FIXED_AGENT_STEPS = 16384
 MIN_EPISODES_PER_ENVIRONMENT = 2.0
+
+
+def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> int:
+    """For those who learn together: the most by which none of them passes its own budget.
+
+    Agents of all populations are taken to decide equally often.
+    """
+    agents = [len(state.setup.populations[row.population].agents) for row in team]
+    return min(
+        max(budget(state, tx, row) * sum(agents) // own, 1)
+        for row, own in zip(team, agents, strict=True)
+    )
 
 
 def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:

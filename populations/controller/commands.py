@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from arena.types import LearnerId, PolicyId
 from arena.wire.messages import FromController
 from populations.core import Explore, SearchSpace
-from populations.ratings.fit import FitInput
+from populations.ratings.fit import Snapshot
 from populations.types import GenerationRow, GhostRow
 
 
@@ -39,7 +39,7 @@ class KillLearner:
 class FitRatings:
     """Fit ratings on the worker thread; the answer is `RatingsFitted`."""
 
-    fit: FitInput
+    known: Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,13 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from arena.matches.seating import pair_seatings
+from arena.matches.seating import pair_seatings, team_seating
 from arena.types import RANDOM_BOT, Entrant, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Evaluate, Pairing
-from populations.controller.field import Known, KnownField, known_field
+from populations.controller.field import KnownField, entrant_of, known_field
+from populations.controller.known import Known
 from populations.controller.state import ControllerState
+from populations.controller.teams import frozen_team, is_whole, team_of
 from populations.controller.transaction import Transaction
 from populations.league.scheduling import choose_pairs, importance
 from populations.types import PolicyRow
@@ -99,6 +101,8 @@ def _num_seatings(state: ControllerState) -> int:
 def seatings_of(state: ControllerState, first: Known, second: Known) -> tuple[Seating, ...]:
     """Two players in every seat equally often; of other populations, random play fills the rest."""
     seats = state.setup.seats
+    if state.is_cooperation:
+        return (team_seating(first.team, second.team, seats=seats),)
     if len(state.setup.populations) == 1:
         return pair_seatings(first.player, second.player, seats=seats)
     players = {first.population: first.player, second.population: second.player}
@@ -115,7 +119,7 @@ def _open_pairs(state: ControllerState, known: KnownField) -> list[tuple[int, in
     for message in open_evaluations(state):
         for pairing in message.pairings:
             seated = dict.fromkeys(
-                (seat.population, _entrant(player))
+                (seat.population, entrant_of(player))
                 for seat, player in zip(state.setup.seats, pairing.seating.players, strict=True)
             )
             indices = [position[key] for key in seated if key in position]
@@ -131,10 +135,6 @@ def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
             yield row.message
 
 
-def _entrant(player: Player) -> Entrant:
-    return Entrant(player.weights.digest if player.weights is not None else player.player)
-
-
 def _anchoring(
     state: ControllerState, known: KnownField, chosen: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, int]]:
@@ -144,7 +144,7 @@ def _anchoring(
     distance, and the one whom this evaluation is about most, so that everybody meets it at times.
     """
     ratings, population = known.field.ratings, known.field.population
-    is_alone = len(state.setup.populations) == 1
+    is_alone = len(state.ranked_populations) == 1
     for index, player in enumerate(known.players):
         if player.kind != "bot":
             continue
@@ -167,7 +167,7 @@ def _anchors(state: ControllerState) -> list[Seating]:
     Without such matches the advantage of a side could not be told from the strength of those who
     play for it.
     """
-    if len(state.setup.populations) == 1:
+    if len(state.ranked_populations) == 1:
         return []
     entrants = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
     pairs = list(pairwise(entrants))
@@ -182,15 +182,15 @@ def _anchors(state: ControllerState) -> list[Seating]:
 
 
 def newcomers(state: ControllerState) -> list[PolicyRow]:
-    """Active policies of whose generation no checkpoint has played itself yet."""
+    """Active policies of whose generation no checkpoint has played itself yet; who lead teams."""
     validating = set(validated_by(state, open_evaluations(state)))
     return [
         row
         for row in state.tables.policies.values()
-        if row.state == "active"
-        and row.checkpoint is not None
-        and row.validated_generation != row.generation
+        if row.validated_generation != row.generation
+        and row.population in state.ranked_populations
         and row.policy not in validating
+        and is_whole(state, row)
     ]
 
 
@@ -207,17 +207,9 @@ def validation_pairings(state: ControllerState) -> tuple[Pairing, ...]:
 
 
 def _alone(state: ControllerState, row: PolicyRow) -> Seating:
-    """A policy in all seats of its population, random play in the others."""
-    assert row.checkpoint is not None, "only policies with a checkpoint are evaluated"
-    player = Player(
-        player=PlayerId(row.policy), weights=state.tables.checkpoints[row.checkpoint].weights
-    )
-    rest = Player(player=RANDOM_BOT)
-    return Seating(
-        players=tuple(
-            player if seat.population == row.population else rest for seat in state.setup.seats
-        )
-    )
+    """A policy and its mates in all seats of their populations, random play in the others."""
+    team, rest = frozen_team(state, row), Player(player=RANDOM_BOT)
+    return Seating(players=tuple(team.get(seat.population, rest) for seat in state.setup.seats))
 
 
 def validated_by(state: ControllerState, messages: Iterator[Evaluate]) -> Iterator[PolicyId]:
@@ -230,16 +222,20 @@ def validated_by(state: ControllerState, messages: Iterator[Evaluate]) -> Iterat
 
 
 def validated_policy(state: ControllerState, pairing: Pairing) -> PolicyId | None:
-    """The policy that a pairing validates: alone, but for random play in other populations."""
-    seated = list(zip(state.setup.seats, pairing.seating.players, strict=True))
-    named = {player.player for _, player in seated if player.weights is not None}
-    if len(named) != 1:
-        return None
-    row = state.tables.policies.get(PolicyId(named.pop()))
+    """The policy that a pairing validates, of a team the leader.
+
+    It and its mates are alone, but for random play in other populations.
+    """
+    players = pairing.seating.players
+    named = next((player.player for player in players if player.weights is not None), None)
+    row = state.tables.policies.get(PolicyId(named or ""))
     if row is None:
         return None
+    team: dict[str, str] = {mate.population: mate.policy for mate in team_of(state, row)}
     is_alone = all(
-        (player.weights is not None) == (seat.population == row.population)
-        for seat, player in seated
+        player.player == team[seat.population]
+        if seat.population in team
+        else player.weights is None
+        for seat, player in zip(state.setup.seats, players, strict=True)
     )
-    return row.policy if is_alone else None
+    return team_of(state, row)[0].policy if is_alone else None

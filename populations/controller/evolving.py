@@ -7,7 +7,7 @@ A decision that needs new hyperparameters waits for them in ``PolicyRow.pending`
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -27,8 +27,10 @@ from populations.controller.members import (
     standing_weights,
 )
 from populations.controller.state import ControllerState
+from populations.controller.teams import leader_of, team_of
 from populations.controller.transaction import Transaction
-from populations.core import Decision, ExploitDonor, Exploration, ExploreOwn, NotReady
+from populations.core import Exploration
+from populations.decisions import Decision, ExploitDonor, ExploreOwn, NotReady
 from populations.pbt.scheduler import is_ready
 from populations.types import Json, PolicyRow
 
@@ -38,16 +40,18 @@ LEARNING_RATE = "learning_rate"
 
 
 def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
-    """Let PBT decide about a policy if its own clock says that it is ready.
+    """Let PBT decide about a policy and its mates if its own clock says that it is ready.
 
     A policy that is ready but about which too little is known stays ready, trains on, and is asked
     about again when its next assignment ends. In the final matches nobody changes any more.
     """
     policy = state.tables.policies[policy.policy]
-    if state.phase == "evaluating" or policy.pending:
+    team = team_of(state, policy)
+    if state.phase == "evaluating" or any(row.pending for row in team):
         return
-    if state.config.populations[policy.population].schedule:
-        replaying.follow(state, tx, policy)
+    if any(state.config.populations[row.population].schedule for row in team):
+        for row in team:
+            replaying.follow(state, tx, row)
         return
     pbt = state.pbt(policy.population)
     ready = is_ready(
@@ -60,10 +64,10 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     decision = _decide(state, tx, policy)
     if isinstance(decision, NotReady):
         return
-    policy = replace(policy, ready_at=policy.agent_steps)
-    tx.put(policy)
+    for row in team:
+        tx.put(replace(row, ready_at=row.agent_steps))
     if decision is not None:
-        _carry_out(state, tx, policy, decision)
+        _carry_out(state, tx, team_of(state, policy), decision)
 
 
 def _decide(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Decision | None:
@@ -100,16 +104,19 @@ def _check_donor(state: ControllerState, policy: PolicyRow, donor_id: PolicyId) 
 
 
 def _carry_out(
-    state: ControllerState, tx: Transaction, policy: PolicyRow, decision: Decision
+    state: ControllerState, tx: Transaction, team: Sequence[PolicyRow], decision: Decision
 ) -> None:
+    """Do to each of a team what was decided about its leader."""
     data = _numbers_of(decision)
     if isinstance(decision, ExploitDonor):
-        if not try_immigrate(state, tx, policy, data=data):
-            _exploit(state, tx, policy, decision.donor, explore=decision.explore, data=data)
-    elif isinstance(decision, ExploreOwn) and state.pbt(policy.population).explore != "none":
-        _explore(state, tx, policy, data=data)
-    else:
-        tx.add_event("kept", policy.policy, **data)
+        if not try_immigrate(state, tx, team, data=data):
+            _exploit(state, tx, team, decision.donor, explore=decision.explore, data=data)
+        return
+    for policy in team:
+        if isinstance(decision, ExploreOwn) and state.pbt(policy.population).explore != "none":
+            _explore(state, tx, policy, data=data)
+        else:
+            tx.add_event("kept", policy.policy, **data)
 
 
 def _numbers_of(decision: Decision) -> dict[str, Json]:
@@ -136,14 +143,28 @@ def _plain(value: object) -> Json:
 def _exploit(
     state: ControllerState,
     tx: Transaction,
-    policy: PolicyRow,
+    team: Sequence[PolicyRow],
     donor_id: PolicyId,
     *,
     explore: bool,
     data: Mapping[str, Json],
 ) -> None:
+    """Put each of a team on the checkpoint of the one in its donor's team that plays its part."""
+    donors = team_of(state, state.tables.policies[donor_id])
+    for policy, donor in zip(team, donors, strict=True):
+        _copy(state, tx, policy, donor, explore=explore, data={**data, "donor": donor.policy})
+
+
+def _copy(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    donor: PolicyRow,
+    *,
+    explore: bool,
+    data: Mapping[str, Json],
+) -> None:
     """Put a policy on its donor's checkpoint, at once or when its hyperparameters are explored."""
-    donor = state.tables.policies[donor_id]
     pending: dict[str, Json] = {
         "kind": "exploit",
         "donor": donor.policy,
@@ -284,38 +305,51 @@ def _decision(pending: Mapping[str, Json]) -> dict[str, Json]:
 
 def _abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reason: str) -> None:
     """Give up a decision that waited: what it was about is gone."""
-    policy = replace(policy, pending={})
-    tx.put(policy)
+    was_quarantined = policy.state == "quarantined"
+    tx.put(replace(policy, pending={}))
     tx.add_event("exploit_abandoned", policy.policy, reason=reason)
-    if policy.state == "quarantined":
-        _rescue(state, tx, policy)
+    if was_quarantined:
+        for mate in team_of(state, policy):
+            tx.put(replace(mate, state="quarantined", pending={}))
+        _rescue(state, tx, leader_of(state, policy.policy))
 
 
 def quarantine(
     state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str
 ) -> None:
-    """Take a policy out of training, ranking, copying and snapshots, and try to bring it back.
+    """Take a policy and its mates out of training, ranking, copying and snapshots.
 
-    Its open assignments end. With PBT it exploits the best rated policy at once; without anybody to
-    copy from it goes on once with half its learning rate, and stays out the next time.
+    Their open assignments end. Then it is tried to bring them back: with PBT they exploit the best
+    rated policy at once; without anybody to copy from they go on once with half their learning
+    rate, and stay out the next time.
     """
+    leader = leader_of(state, policy_id)
+    team = team_of(state, leader)
+    names = {row.policy for row in team}
     for row in list(state.tables.assignments.values()):
         message = row.message
-        if isinstance(message, Train) and any(t.policy == policy_id for t in message.trainees):
+        if isinstance(message, Train) and any(t.policy in names for t in message.trainees):
             tx.put_assignment(replace(row, status="failed", reason=reason))
-    policy = replace(state.tables.policies[policy_id], state="quarantined", pending={})
-    tx.put(policy)
-    tx.add_event("quarantined", policy_id, reason=reason, checkpoint=policy.checkpoint)
-    _rescue(state, tx, policy)
+    for policy in team:
+        tx.put(replace(policy, state="quarantined", pending={}))
+        tx.add_event("quarantined", policy.policy, reason=reason, checkpoint=policy.checkpoint)
+    _rescue(state, tx, leader)
 
 
-def _rescue(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
-    donor = _best_donor(state, policy)
+def _rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
+    team = team_of(state, leader)
+    donor = _best_donor(state, leader)
     if donor is not None:
         reason = "it was quarantined; the donor is the best rated policy"
-        explore = not is_reference(state, policy)
-        _exploit(state, tx, policy, donor, explore=explore, data={"reason": reason})
-    elif policy.halvings == 0 and policy.checkpoint is not None:
+        explore = not is_reference(state, leader)
+        _exploit(state, tx, team, donor, explore=explore, data={"reason": reason})
+    elif all(row.halvings == 0 and row.checkpoint is not None for row in team):
+        _halve(state, tx, team)
+
+
+def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
+    """Let a team go on with half its learning rates."""
+    for policy in team:
         old = dict(policy.hyperparameters)
         new = {**old, LEARNING_RATE: old[LEARNING_RATE] / 2} if LEARNING_RATE in old else old
         after = replace(policy, state="active", failures=0, halvings=1, hyperparameters=new)

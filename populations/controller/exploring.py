@@ -34,6 +34,8 @@ def ask(state: ControllerState, tx: Transaction) -> None:
     while state.waiting and not (state.config.deterministic and state.exploring):
         policy = state.tables.policies[state.waiting.pop(0)]
         pending = policy.pending
+        if not pending:  # given up meanwhile
+            continue
         state.exploring.add(policy.policy)
         tx.commands.append(
             ExploreHyperparameters(

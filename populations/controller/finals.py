@@ -22,7 +22,8 @@ from populations.controller.evaluating import (
     seatings_of,
     validation_pairings,
 )
-from populations.controller.field import Known, KnownField, known_field
+from populations.controller.field import KnownField, known_field
+from populations.controller.known import Known
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.league.standings import Ratings
@@ -105,7 +106,7 @@ def _missing(state: ControllerState, known: KnownField) -> list[tuple[Pair, int]
     """Pairs of contenders that have not met often enough, with the matches that are missing."""
     contenders = {
         name: _contenders(state.ratings(name), [p for p in known.players if p.population == name])
-        for name in state.setup.populations
+        for name in state.ranked_populations
     }
     everybody = [player for found in contenders.values() for player in found]
     is_alone = len(contenders) == 1
@@ -137,10 +138,10 @@ def _contenders(ratings: Ratings, players: Sequence[Known]) -> list[Known]:
 
 
 def _num_met(state: ControllerState, first: Known, second: Known) -> int:
-    """Evaluation matches between two players, in all seats."""
+    """Evaluation matches between two players, in all seats; a part of one counts in parts."""
     one, two = (first.population, first.entrant), (second.population, second.entrant)
     seats = range(len(state.setup.seats))
-    return int(
+    return round(
         sum(
             sum(outcome)
             for key in (

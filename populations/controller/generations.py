@@ -89,13 +89,9 @@ def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, .
 
     Its own last one is ended in it.
     """
+    rows = state.histories.of(policy, state.tables)
     ended = ended_generation(state, policy.policy)
-    policies = state.tables.policies
-    return tuple(
-        ended if ended is not None and row.entrant == ended.entrant else row
-        for row in state.tables.generations.values()
-        if row.population == policy.population and policies[row.policy].role == policy.role
-    )
+    return tuple((rows if ended is None else {**rows, ended.entrant: ended}).values())
 
 
 def line_rating(state: ControllerState, policy: PolicyRow) -> float | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from arena.types import Entrant
 from populations.controller.generations import begin_generation
@@ -28,20 +30,25 @@ def immigrant_key(population: str, index: int) -> str:
 
 
 def try_immigrate(
-    state: ControllerState, tx: Transaction, policy: PolicyRow, *, data: Mapping[str, Json]
+    state: ControllerState,
+    tx: Transaction,
+    team: Sequence[PolicyRow],
+    *,
+    data: Mapping[str, Json],
 ) -> bool:
-    """Put an immigrant in a policy's place with the configured probability; False: it was not.
+    """Put immigrants in a team's places with the configured probability; False: they were not.
 
-    The policy has no checkpoint until its next assignment has made one of the new weights. Its
+    A policy has no checkpoint until its next assignment has made one of the new weights. Its
     hyperparameters are those that a new member would have. The reference is never an immigrant, and
     nobody is who will not be trained any more.
 
     Args:
         state: The controller.
         tx: Takes the rows.
-        policy: Who would copy a donor.
+        team: Who would copy a donor and its mates; the first one leads.
         data: The numbers of that decision.
     """
+    policy = team[0]
     immigration = state.pbt(policy.population).immigration
     limit = state.config.stop.agent_steps_per_policy
     is_done = limit is not None and policy.agent_steps >= limit
@@ -50,6 +57,20 @@ def try_immigrate(
     rng = state.draw(tx)
     if rng.random() >= immigration.probability:
         return False
+    for row in team:
+        _immigrate(state, tx, row, rng=rng, data=data)
+    return True
+
+
+def _immigrate(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    *,
+    rng: np.random.Generator,
+    data: Mapping[str, Json],
+) -> None:
+    immigration = state.pbt(policy.population).immigration
     players = immigration.players
     index = int(rng.integers(len(players))) if players else None
     population = state.config.populations[policy.population]
@@ -84,4 +105,3 @@ def try_immigrate(
             "new": dict(new),
         },
     )
-    return True

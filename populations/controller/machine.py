@@ -38,6 +38,8 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     """Take in one event; what it changes is in memory when this returns."""
     tx = Transaction(tables=state.tables, now=now)
     _take_in(state, event, tx)
+    state.known.take(tx.rows, teams=state.teams)
+    state.histories.take(tx.rows, state.tables)
     if state.phase != "over":
         exploring.ask(state, tx)
         ending.advance(state, tx)
@@ -46,6 +48,8 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     state.candidates.take(tx.rows, state.tables)
     state.due.take(tx.rows, state.tables)
     state.changed.take(tx.rows)
+    state.known.take(tx.rows, teams=state.teams)
+    state.histories.take(tx.rows, state.tables)
     state.retention.take(tx.rows)
     if tx.rows:
         tx.put(replace(state.tables.run, elapsed_s=state.elapsed_s(now)))
@@ -117,4 +121,5 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
     for row in event.rows:
         tx.put(row)
         state.fitted = row.num_tallies
+    state.unfitted.cover(state.fitted, belief=state.belief)
     state.refit(tx)

@@ -48,7 +48,9 @@ def members_of(state: ControllerState, population: str, *, role: str) -> list[Me
     have been taken in by ``state.changed``.
     """
     ratings, tables = state.ratings(population), state.tables
-    known, policies = state.changed.members(population, ratings=ratings, tables=tables)
+    known, policies = state.changed.members(
+        population, ratings=ratings, tables=tables, league=state.league
+    )
     for policy in policies:
         row = tables.policies[policy]
         if row.state == "active":
@@ -84,12 +86,20 @@ def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
 
 
 def rating_difference(state: ControllerState, population: str) -> RatingDifference:
-    """By how much one policy's standing weights are better than another's, from the last fit."""
+    """By how much one policy's standing weights are better than another's, from the last fit.
+
+    For one decision: nobody's standing changes meanwhile.
+    """
     ratings = state.ratings(population)
+    standing: dict[PolicyId, str] = {}
+
+    def standing_of(policy: PolicyId) -> str:
+        if policy not in standing:
+            standing[policy] = _standing(state, policy) or ""
+        return standing[policy]
 
     def difference(first: PolicyId, second: PolicyId) -> tuple[float, float] | None:
-        one, other = _standing(state, first), _standing(state, second)
-        return ratings.difference(one or "", other or "")
+        return ratings.difference(standing_of(first), standing_of(second))
 
     return difference
 

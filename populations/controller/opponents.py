@@ -22,6 +22,7 @@ from arena.types import (
 from arena.wire.messages import Train
 from populations.controller.facts import Facts
 from populations.controller.state import ControllerState
+from populations.controller.teams import team_of
 from populations.controller.transaction import Transaction
 from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.candidates import Candidate
@@ -35,12 +36,18 @@ def draw_seatings(
 ) -> tuple[Seating, ...]:
     """Draw opponents from every population that has a seat, and seat them and the trainee.
 
-    The trainee has each of its seats equally often. In cooperation it has all agents.
+    The trainee has each of its seats equally often. In cooperation it and its mates have all
+    agents.
     """
     trainee = Player(player=PlayerId(policy.policy))
     seats = state.setup.seats
     if state.is_cooperation:
-        return seatings_for(trainee, seats=seats, population=policy.population, opponents={})
+        mates = {
+            row.population: Player(player=PlayerId(row.policy)) for row in team_of(state, policy)
+        }
+        return seatings_for(
+            trainee, seats=seats, population=policy.population, opponents={}, mates=mates
+        )
     state.candidates.take(tx.rows, state.tables)
     opponents: dict[str, tuple[Player, ...]] = {}
     num_mirrors = 0

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from arena.checkpoints.manifest import Manifest
 from arena.types import AssignmentId, LearnerId, PolicyId, Tally
-from arena.wire.messages import Acknowledge, Evaluate, Failed, Finished, Train, Trainee
+from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
 from populations.controller import evolving
 from populations.controller.believing import problem, published_by
 from populations.controller.commands import (
@@ -21,6 +21,7 @@ from populations.controller.opponents import drop_outsider, lower_qualities
 from populations.controller.resetting import without_weights
 from populations.controller.snapshots import snapshot
 from populations.controller.state import ControllerState
+from populations.controller.teams import leader_of, leaders_of, team_of
 from populations.controller.transaction import Transaction
 from populations.folded import PairKey, PairRow, RecordKey, RecordRow
 from populations.types import (
@@ -77,7 +78,9 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
             tx.count(training_s=finished.duration_s, training_assignments=1)
         for trainee, published in published_by(row.message, finished):
             manifest = event.manifests[published.checkpoint.key]
-            _advance_policy(state, tx, row, finished, trainee, published.checkpoint.key, manifest)
+            metrics = own_metrics(finished.metrics, row.message.trainees, of=trainee.policy)
+            _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
+        _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
         state.failed_evaluations = 0
         _validate(state, tx, row.message)
@@ -95,8 +98,9 @@ def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> Non
         del state.failed_validations[policy_id]
         policy = state.tables.policies[policy_id]
         played = {p.weights.digest for p in pairing.seating.players if p.weights is not None}
-        current = state.tables.checkpoints.get(policy.checkpoint or "")
-        if current is not None and played == {current.weights_digest}:
+        checkpoints = (mate.checkpoint or "" for mate in team_of(state, policy))
+        current = [state.tables.checkpoints.get(key) for key in checkpoints]
+        if played == {row.weights_digest if row is not None else None for row in current}:
             tx.put(replace(policy, validated_generation=policy.generation))
 
 
@@ -111,6 +115,14 @@ def _take_tallies(
             sequence=sequence, assignment_id=row.assignment_id, kind=row.kind, tally=tally
         )
         tx.add_tally(tally_row)
+        if row.kind == "evaluate":
+            state.unfitted.add(
+                tally,
+                sequence=sequence,
+                seats=state.setup.seats,
+                ranked=state.ranked_populations,
+                belief=state.belief,
+            )
         changed.update((folded.key, folded) for folded in state.league.add_tally(tally_row))
     for folded in changed.values():
         tx.put(folded)
@@ -139,16 +151,34 @@ def _open_row(
     return row
 
 
+def own_metrics(
+    metrics: Mapping[str, float], trainees: Sequence[Trainee], *, of: PolicyId
+) -> dict[str, float]:
+    """One trainee's metrics, without those of the others: of several each has its own below its id.
+
+    Args:
+        metrics: Of the assignment.
+        trainees: Who learned in it.
+        of: Whose are wanted.
+    """
+    others = tuple(f"{t.policy}/" for t in trainees if t.policy != of)
+    return {
+        name.removeprefix(f"{of}/"): value
+        for name, value in metrics.items()
+        if not name.startswith(others)
+    }
+
+
 def _advance_policy(
     state: ControllerState,
     tx: Transaction,
     row: AssignmentRow,
-    finished: Finished,
+    metrics: Mapping[str, float],
     trainee: Trainee,
     key: str,
     manifest: Manifest,
 ) -> None:
-    """Record a trainee's checkpoint and take the decisions that it makes due."""
+    """Record a trainee's checkpoint."""
     parent = (
         state.tables.checkpoints[trainee.checkpoint.key].weights_digest
         if trainee.checkpoint is not None
@@ -168,8 +198,8 @@ def _advance_policy(
     tx.put(checkpoint)
     state.league.add_checkpoint(checkpoint)
     policy = state.tables.policies[trainee.policy]
-    speed = finished.metrics.get("throughput/agent_steps_per_s", 0.0)
-    length = finished.metrics.get("episode/length_mean", 0.0)
+    speed = metrics.get("throughput/agent_steps_per_s", 0.0)
+    length = metrics.get("episode/length_mean", 0.0)
     policy = replace(
         policy,
         agent_steps=manifest.agent_steps,
@@ -183,12 +213,19 @@ def _advance_policy(
     if manifest.agent_steps > trainee.agent_steps:
         tx.commands.append(
             WriteMetrics(
-                policy=policy.policy, agent_steps=policy.agent_steps, metrics=finished.metrics
+                policy=policy.policy, agent_steps=policy.agent_steps, metrics=dict(metrics)
             )
         )
-    if policy.state == "active":
-        snapshot(state, tx, policy, checkpoint)
-        evolving.evolve(state, tx, policy)
+
+
+def _follow_up(state: ControllerState, tx: Transaction, trainees: Sequence[Trainee]) -> None:
+    """Take the decisions that new checkpoints make due, team by team."""
+    learned = {trainee.policy for trainee in trainees}
+    for leader in leaders_of(state, trainees):
+        team = [row for row in team_of(state, leader) if row.policy in learned]
+        if all(row.state == "active" for row in team):
+            snapshot(state, tx, team)
+            evolving.evolve(state, tx, leader)
 
 
 def _smooth(old: float, new: float) -> float:
@@ -242,23 +279,29 @@ def _fail_row(state: ControllerState, tx: Transaction, row: AssignmentRow, faile
     if not isinstance(row.message, Train):
         blame_evaluation(state, tx, row, reason=failed.reason)
         return
-    for trainee in row.message.trainees:
+    for leader in leaders_of(state, row.message.trainees):
         if failed.kind == "non_finite":
-            evolving.quarantine(state, tx, trainee.policy, reason=failed.reason)
+            evolving.quarantine(state, tx, leader.policy, reason=failed.reason)
         else:
-            blame(state, tx, trainee.policy, reason=failed.reason)
+            blame(state, tx, leader.policy, reason=failed.reason)
+
+
+def blame_trainees(state: ControllerState, tx: Transaction, message: Train, *, reason: str) -> None:
+    """Count a lost assignment against those who learned in it."""
+    for leader in leaders_of(state, message.trainees):
+        blame(state, tx, leader.policy, reason=reason)
 
 
 def blame(state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str) -> None:
-    """Count a failed or lost assignment against a policy; three in a row quarantine it."""
-    policy = state.tables.policies[policy_id]
+    """Count a failed or lost assignment against a policy's team; three in a row quarantine it."""
+    policy = leader_of(state, policy_id)
     policy = replace(policy, failures=policy.failures + 1)
     tx.put(policy)
     if policy.failures >= MAX_FAILURES:
         text = (
             f"{policy.failures} assignments in a row failed on one checkpoint; the last: {reason}"
         )
-        evolving.quarantine(state, tx, policy_id, reason=text)
+        evolving.quarantine(state, tx, policy.policy, reason=text)
 
 
 def blame_evaluation(
@@ -318,16 +361,17 @@ def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str)
 
 
 def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
-    """Put a policy on its newest older checkpoint that is still there, or quarantine it."""
+    """Put a policy on its newest older checkpoint that is still there, or quarantine its team."""
     candidates = [
         row
         for row in state.tables.checkpoints.values()
         if row.policy == policy.policy and row.state == "present"
     ]
     if not candidates:
-        tx.put(replace(policy, state="quarantined"))
-        reason = "no checkpoint of it is left that verifies"
-        tx.add_event("quarantined", policy.policy, reason=reason)
+        reason = f"no checkpoint of {policy.policy} is left that verifies"
+        for mate in team_of(state, policy):
+            tx.put(replace(mate, state="quarantined"))
+            tx.add_event("quarantined", mate.policy, reason=reason)
         return
     newest = max(candidates, key=lambda row: row.agent_steps)
     tx.put(replace(policy, checkpoint=newest.key))

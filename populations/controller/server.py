@@ -63,7 +63,7 @@ from populations.controller.machine import handle
 from populations.controller.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
-from populations.ratings.fit import FitInput, fit_ratings
+from populations.ratings.fit import Snapshot, fit_input, fit_ratings
 from populations.storage.database import BACKUP
 from populations.storage.journal import Journal
 from populations.storage.recovery import sweep
@@ -223,7 +223,7 @@ class Server:
             case ExploreHyperparameters():
                 self._pending.append(self._worker.submit(answer, command))
             case FitRatings():
-                self._pending.append(self._worker.submit(_fit, command.fit))
+                self._pending.append(self._worker.submit(_fit, command.known))
             case LinkGhosts():
                 # Before the messages that name them: commands are carried out in order.
                 self._pending.append(_done(self._link(command.ghosts)))
@@ -282,8 +282,8 @@ class Server:
         return CheckpointsRemoved(keys=tuple(removed))
 
 
-def _fit(fit: FitInput) -> Event:
-    fitted = fit_ratings(fit)
+def _fit(known: Snapshot) -> Event:
+    fitted = fit_ratings(fit_input(known))
     return RatingsFitted(rows=fitted.rows, spreads=fitted.spreads)
 
 

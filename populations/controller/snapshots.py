@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,16 +19,32 @@ from populations.league.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exp
 from populations.types import CheckpointRow, GhostRow, Json, PolicyRow
 
 
-def snapshot(
-    state: ControllerState, tx: Transaction, policy: PolicyRow, checkpoint: CheckpointRow
-) -> None:
+def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
     """Freeze a ghost where it is time: at step 0, then every so many steps or by role.
 
     Exploiters may start again after it.
+
+    Args:
+        state: The controller.
+        tx: Takes the rows.
+        team: Who has learned together, at the checkpoints that this has led to. If it is time for
+            one of them, each leaves a ghost: they are opponents, or rated, only together.
     """
-    why = _why(state, tx, policy)
-    if why is None:
-        return
+    reasons = (_why(state, tx, policy) for policy in team)
+    why = next((reason for reason in reasons if reason is not None), None)
+    for policy in team if why is not None else ():
+        assert policy.checkpoint is not None, "it has just published one"
+        _freeze(state, tx, policy, state.tables.checkpoints[policy.checkpoint], why=why or {})
+
+
+def _freeze(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    checkpoint: CheckpointRow,
+    *,
+    why: Mapping[str, Json],
+) -> None:
     player = ghost_id(policy.policy, agent_steps=policy.agent_steps)
     ghost = GhostRow(
         player=player,

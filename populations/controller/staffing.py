@@ -98,8 +98,7 @@ def lose(
         assignment = state.tables.assignments.get(learner.held[0].assignment_id)
         lost = f"its learner was lost: {reason}"
         if assignment is not None and isinstance(assignment.message, Train):
-            for trainee in assignment.message.trainees:
-                results.blame(state, tx, trainee.policy, reason=lost)
+            results.blame_trainees(state, tx, assignment.message, reason=lost)
         elif assignment is not None:
             results.blame_evaluation(state, tx, assignment, reason=lost)
     if learner.slot is not None and state.slots[learner.slot].learner == learner_id:

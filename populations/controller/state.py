@@ -6,7 +6,7 @@ Data, and what is said of it in one line. `populations.controller.machine` chang
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -23,19 +23,24 @@ from populations.controller.due import DuePolicies
 from populations.controller.events import (
     Now,
 )
+from populations.controller.histories import Histories
+from populations.controller.known import KnownPlayers, belief_of
 from populations.controller.learners import Learner, Patience, Slot
 from populations.controller.slots import make_slots
 from populations.controller.transaction import Transaction
+from populations.controller.unfitted import UnfittedMatches
 from populations.core import Exploit, Explore, Matchmaker
 from populations.league.league import League
 from populations.league.standings import FloatArray, Ratings
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.outsiders import Outsider, bot_outsiders
 from populations.pbt.make import make_exploit, make_explore
-from populations.ratings.fit import fit_input
+from populations.ratings.fit import snapshot
+from populations.ratings.results import Rated
 from populations.sections import PbtConfig
 from populations.storage.retention import Retention
 from populations.storage.tables import Tables
+from populations.types import PolicyRow
 
 Phase = Literal["training", "evaluating", "stopping", "over"]
 
@@ -55,11 +60,16 @@ class ControllerState:
         retention: Which checkpoints are needed by what; a fold of the rows too.
         patience: How long to wait for learners.
         slots: Places of the launcher.
+        teams: By policy, who learns beside it, itself included (`populations.controller.teams`);
+            empty where everybody is a team of its own.
         matchmaker: Draws opponents.
         outsiders: Who has a fixed share of them, by population.
         candidates: Who may be one, in columns; follows from the tables.
         due: Whose turn it is to train; follows from the tables.
         changed: What PBT knows of whom, until it changes; follows from the tables.
+        known: How well each player is known, until that changes; follows from the tables.
+        unfitted: Evaluation matches that ratings do not cover.
+        histories: Generations of policies that are ranked together; follows from the tables.
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
         initial_weights: Another run's weights that policies start from, by population.
@@ -97,6 +107,7 @@ class ControllerState:
     outsiders: Mapping[str, tuple[Outsider, ...]]
     exploit: Mapping[str, Exploit]
     explore: Mapping[str, Explore]
+    teams: Mapping[PolicyId, tuple[PolicyId, ...]] = field(default_factory=dict)
     initial_weights: dict[str, WeightsRef] = field(default_factory=dict)
     immigrants: Mapping[str, WeightsRef] = field(default_factory=dict)
     waiting: list[PolicyId] = field(default_factory=list)
@@ -119,12 +130,20 @@ class ControllerState:
     candidates: CandidateCache = field(default_factory=CandidateCache)
     due: DuePolicies = field(default_factory=DuePolicies)
     changed: ChangedMembers = field(default_factory=ChangedMembers)
+    known: KnownPlayers = field(default_factory=KnownPlayers)
+    unfitted: UnfittedMatches = field(default_factory=UnfittedMatches)
+    histories: Histories = field(default_factory=Histories)
     _ratings: dict[str, Ratings] = field(default_factory=dict)
 
     @property
     def is_cooperation(self) -> bool:
         """Whether the environment has one side, so that nobody has an opponent."""
         return len(self.setup.sides) == 1
+
+    @property
+    def ranked_populations(self) -> tuple[str, ...]:
+        """Whose policies are compared: all; in cooperation the first one's, who lead the teams."""
+        return tuple(self.setup.populations)[: 1 if self.is_cooperation else None]
 
     def held(self) -> dict[AssignmentId, LearnerId]:
         """Which learner has which open assignment."""
@@ -172,7 +191,7 @@ class ControllerState:
         self.fitting = True
         # A repeated fit must give what the first one gave, so it rates the same entrants.
         rated = None if self.ratings_are_stale() else self.tables.ratings
-        tx.commands.append(FitRatings(fit=fit_input(self.league, self.tables, rated=rated)))
+        tx.commands.append(FitRatings(known=snapshot(self.league, self.tables, rated=rated)))
 
     def ratings(self, population: str) -> Ratings:
         """A population's last ratings, with what is known of differences."""
@@ -183,6 +202,11 @@ class ControllerState:
             fits = row is not None and spread is not None and len(spread) == len(row.entrants)
             known = self._ratings[population] = Ratings(row, spread if fits else None)
         return known
+
+    def belief(self, rated: Rated) -> tuple[float, float]:
+        """Rating and variance of an entrant by the last fit, in Elo and its square."""
+        population, entrant = rated
+        return belief_of(entrant, ratings=self.ratings(population), league=self.league)
 
     def ratings_are_stale(self) -> bool:
         """Whether evaluation matches came in since the last fit."""
@@ -245,6 +269,7 @@ def make_state(
             launch_directory=setup.launch_directory,
         ),
         outsiders=outsiders or bot_outsiders(config.matchmaking.bots, config.populations),
+        teams=make_teams(tables.policies.values(), is_cooperation=len(setup.sides) == 1),
         exploit={
             name: make_exploit(section, launch_directory=setup.launch_directory)
             for name, section in pbt.items()
@@ -256,3 +281,13 @@ def make_state(
         initial_weights=initial_weights or {},
         immigrants=immigrants or {},
     )
+
+
+def make_teams(
+    policies: Iterable[PolicyRow], *, is_cooperation: bool
+) -> dict[PolicyId, tuple[PolicyId, ...]]:
+    """Who is in a team with whom, itself included; empty where everybody is a team of its own."""
+    by_index: dict[int, list[PolicyId]] = {}
+    for row in policies if is_cooperation else ():
+        by_index.setdefault(row.index, []).append(row.policy)
+    return {policy: tuple(team) for team in by_index.values() if len(team) > 1 for policy in team}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from arena.matches.seating import HOME, seat_teams
 from arena.types import Digest, Entrant, Seat, Tally, is_bot
 from populations.folded import PairKey, PairRow, RecordRow
 from populations.garbage import collector_paused
@@ -42,7 +43,10 @@ class League:
     def __init__(self, *, seats: tuple[Seat, ...], half_life_matches: float) -> None:
         self.seats = seats
         self.is_cooperation = len({seat.side for seat in seats}) == 1
-        self.payoff = Payoff(half_life_matches=half_life_matches)
+        # Of n sides each meets n - 1 others in a match, which is one match still.
+        num_sides = len({seat.side for seat in seats})
+        self._pair_weight = 1.0 / max(num_sides - 1, 1)
+        self.payoff = Payoff(half_life_matches=half_life_matches, pair_weight=self._pair_weight)
         self.records: dict[Rated, RecordRow] = {}
         self.results: ResultTable[Rated] = ResultTable()
         self.checkpoints: dict[Digest, CheckpointRow] = {}
@@ -117,7 +121,7 @@ class League:
         return list(changed.values())
 
     def _add_results(self, tally: Tally) -> Iterator[PairRow]:
-        for played in pair_rows(tally, kind="evaluate"):
+        for played in pair_rows(tally, kind="evaluate", weight=self._pair_weight):
             first, second, _ = self._result_key(played)
             if first != second:
                 row = added(self._evaluation_pairs.get(played.key), played)
@@ -209,7 +213,11 @@ class League:
 
 def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
     """Whether somebody played only itself, which shows nothing of its strength."""
-    rated = zip((seat.population for seat in seats), tally.entrants, strict=True)
+    rated = list(zip((seat.population for seat in seats), tally.entrants, strict=True))
+    if len({seat.side for seat in seats}) == 1:
+        # Home and away have the same populations in the same order.
+        num_home = seat_teams(seats).count(HOME)
+        return rated[:num_home] == rated[num_home:]
     return len(set(rated)) == 1
 
 

@@ -72,11 +72,12 @@ class Payoff:
     same table to the bit, and so does taking in the rows that `add` gave and going on from there.
     """
 
-    def __init__(self, *, half_life_matches: float) -> None:
+    def __init__(self, *, half_life_matches: float, pair_weight: float = 1.0) -> None:
         """An empty table.
 
         Args:
             half_life_matches: After so many further matches of a pair, a result counts half.
+            pair_weight: How much of a match the result of one pair of seats counts.
 
         Raises:
             ValueError: If ``half_life_matches`` is not above 0.
@@ -84,6 +85,7 @@ class Payoff:
         if not half_life_matches > 0.0:
             raise ValueError(f"half_life_matches must be above 0, got {half_life_matches!r}")
         self._half_life_matches = half_life_matches
+        self._pair_weight = pair_weight
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
         """By both entrants, either way round: the rows of their seats, in order."""
 
@@ -116,7 +118,7 @@ class Payoff:
             The rows that changed: all of each pair that met.
         """
         batches: dict[tuple[Entrant, Entrant], dict[Seats, PairRow]] = {}
-        for played in pair_rows(tally, kind="train"):
+        for played in pair_rows(tally, kind="train", weight=self._pair_weight):
             if played.first == played.second:
                 continue
             row = played if played.first < played.second else _swapped(played)
@@ -179,8 +181,16 @@ class Payoff:
         self._met.setdefault(second, {})[first] = rows
 
 
-def pair_rows(tally: Tally, *, kind: Literal["train", "evaluate"]) -> Iterator[PairRow]:
-    """What one tally says about each pair of its seats, the lower seat first."""
+def pair_rows(
+    tally: Tally, *, kind: Literal["train", "evaluate"], weight: float = 1.0
+) -> Iterator[PairRow]:
+    """What one tally says about each pair of its seats, the lower seat first.
+
+    Args:
+        tally: Results of some matches.
+        kind: Of the assignment.
+        weight: How much of a match the result of one pair counts.
+    """
     for pair in tally.pairs:
         yield PairRow(
             kind=kind,
@@ -188,11 +198,11 @@ def pair_rows(tally: Tally, *, kind: Literal["train", "evaluate"]) -> Iterator[P
             second=tally.entrants[pair.second],
             first_seat=pair.first,
             second_seat=pair.second,
-            wins=float(pair.wins),
-            draws=float(pair.draws),
-            losses=float(pair.losses),
-            first_return_sum=float(tally.return_sum[pair.first]),
-            second_return_sum=float(tally.return_sum[pair.second]),
+            wins=weight * pair.wins,
+            draws=weight * pair.draws,
+            losses=weight * pair.losses,
+            first_return_sum=weight * tally.return_sum[pair.first],
+            second_return_sum=weight * tally.return_sum[pair.second],
         )
 
 

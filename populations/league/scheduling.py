@@ -32,6 +32,9 @@ IntArray = npt.NDArray[np.int64]
 BASE_IMPORTANCE = 0.3
 """Of a ranked player about whom nothing is open, against 1 for each question that is quite open."""
 
+GROWTH = 32
+"""Rows for pairs that are made at once."""
+
 BASE_IMPORTANCE_UNRANKED = 0.03
 """Of a ghost about which nothing is open: nothing but a table shows its rating."""
 
@@ -51,6 +54,8 @@ class Field:
         is_ranked: Among whom PBT selects. bool [N].
         population: Index of each player's population; in a game of several populations nobody
             meets players of its own. int64 [N].
+        remaining: Share of each variance that matches since the last fit will have left, in (0, 1].
+            float64 [N].
     """
 
     ratings: FloatArray
@@ -59,6 +64,7 @@ class Field:
     is_eligible: BoolArray
     is_ranked: BoolArray
     population: IntArray
+    remaining: FloatArray
 
     def centred_spread(self) -> FloatArray:
         """The factor without what is uncertain about all of a population alike. float64 [N, K].
@@ -66,12 +72,12 @@ class Field:
         How far all of them are from the anchor decides nothing among them. The mean is that of the
         ranked players, of all where nobody is ranked.
         """
-        spread = self.spread.copy()
+        means = np.zeros_like(self.spread)
         for population in np.unique(self.population):
             rows = self.population == population
             ranked = rows & self.is_ranked
-            spread[rows] -= spread[ranked if ranked.any() else rows].mean(axis=0)
-        return spread
+            means[rows] = self.spread[ranked if ranked.any() else rows].mean(axis=0)
+        return np.asarray(self.spread - means)
 
     def variances(self) -> FloatArray:
         """Of each rating, in Elo squared. float64 [N]."""
@@ -99,27 +105,30 @@ def importance(field: Field, *, fraction: float) -> FloatArray:
         float64 [N], from ``BASE_IMPORTANCE`` (``BASE_IMPORTANCE_UNRANKED``) to that plus 2.
     """
     weights = np.where(field.is_ranked, BASE_IMPORTANCE, BASE_IMPORTANCE_UNRANKED)
-    low = field.ratings - Z95 * np.sqrt(field.variances())
+    variances = field.variances()
+    low = field.ratings - Z95 * np.sqrt(variances)
     for population in np.unique(field.population):
         is_member = field.population == population
         eligible = np.flatnonzero(is_member & field.is_eligible)
         if eligible.size > 1:
             champion = int(eligible[np.argmax(low[eligible])])
-            weights[eligible] += _openness(field, eligible, against=champion)
+            weights[eligible] += _openness(field, eligible, variances, against=champion)
         ranked = np.flatnonzero(is_member & field.is_ranked)
         num_bottom = min(math.ceil(fraction * ranked.size), ranked.size // 2)
         if num_bottom > 0:
             order = ranked[np.argsort(field.ratings[ranked], kind="stable")]
-            weights[ranked] += _openness(field, ranked, against=int(order[num_bottom - 1]))
+            border = int(order[num_bottom - 1])
+            weights[ranked] += _openness(field, ranked, variances, against=border)
     return weights
 
 
-def _openness(field: Field, players: npt.NDArray[np.intp], *, against: int) -> FloatArray:
+def _openness(
+    field: Field, players: npt.NDArray[np.intp], variances: FloatArray, *, against: int
+) -> FloatArray:
     """4 p (1 - p) of each player being ahead of one; that one gets the largest of the others'."""
     from scipy.special import ndtr  # only once somebody is rated: the controller starts without
 
     covariances = field.covariances(against)
-    variances = field.variances()
     spread = variances[players] + variances[against] - 2.0 * covariances[players]
     deviations = np.sqrt(np.maximum(spread, 1e-12))
     ahead = ndtr((field.ratings[players] - field.ratings[against]) / deviations)
@@ -162,12 +171,15 @@ def choose_pairs(
     known = _Knowledge(field, playing, weights=weights[playing])
     position = {int(player): index for index, player in enumerate(playing)}
     for first, second, num_matches in played:
-        known.play(position[first], position[second], num_matches=num_matches)
+        focus = position[first]
+        covariances = known.covariances(focus)
+        known.play(focus, position[second], covariances, num_matches=num_matches)
     pairs = []
     for _ in range(num_pairs):
         focus = int(np.argmax(known.weights * known.variances))
-        rival = known.best_rival(focus, num_matches=matches_per_pair)
-        known.play(focus, rival, num_matches=matches_per_pair)
+        covariances = known.covariances(focus)
+        rival = known.best_rival(focus, covariances, num_matches=matches_per_pair)
+        known.play(focus, rival, covariances, num_matches=matches_per_pair)
         pairs.append((int(playing[focus]), int(playing[rival])))
     return pairs
 
@@ -183,14 +195,21 @@ class _Knowledge:
         self._ratings = field.ratings[playing]
         self._population = field.population[playing]
         self._is_one_population = bool((field.population == field.population[0]).all())
-        self._spread = field.centred_spread()[playing]
-        self._own = field.own_variance[playing]
-        self._lost: list[FloatArray] = []
+        remaining = field.remaining[playing]
+        self._spread = field.centred_spread()[playing] * np.sqrt(remaining)[:, None]
+        self._own = field.own_variance[playing] * remaining
+        self._lost = np.zeros((0, len(playing)))
+        self._num_lost = 0
         self.variances = np.asarray((self._spread**2).sum(axis=1) + self._own)
 
-    def best_rival(self, focus: int, *, num_matches: int) -> int:
-        """The opponent against whom matches shrink the weighted variance of the two most."""
-        covariances = self._covariances(focus)
+    def best_rival(self, focus: int, covariances: FloatArray, *, num_matches: int) -> int:
+        """The opponent against whom matches shrink the weighted variance of the two most.
+
+        Args:
+            focus: The player in question.
+            covariances: Its own. float64 [N].
+            num_matches: To be played.
+        """
         variances = self.variances
         total = self._noise(focus, num_matches=num_matches) + np.maximum(
             variances + variances[focus] - 2.0 * covariances, 0.0
@@ -204,22 +223,44 @@ class _Knowledge:
             gain[self._population == self._population[focus]] = -1.0
         return int(np.argmax(gain))
 
-    def play(self, focus: int, rival: int, *, num_matches: int) -> None:
-        """Take in that two have played: the Kalman update of a difference."""
-        difference = self._covariances(focus) - self._covariances(rival)
-        noise = float(self._noise(focus, num_matches=num_matches)[rival])
+    def play(self, focus: int, rival: int, covariances: FloatArray, *, num_matches: int) -> None:
+        """Take in that two have played: the Kalman update of a difference.
+
+        Args:
+            focus: One of the two.
+            rival: The other one.
+            covariances: Of ``focus``, as they are now. float64 [N].
+            num_matches: That were played.
+        """
+        difference = covariances - self.covariances(rival)
+        ahead = float(self._ratings[focus] - self._ratings[rival])
+        noise = noise_of(ahead, num_matches=num_matches)
         lost = difference / math.sqrt(noise + max(float(difference[focus] - difference[rival]), 0))
-        self._lost.append(lost)
+        if self._num_lost == len(self._lost):
+            self._lost = np.concatenate([self._lost, np.zeros((GROWTH, len(lost)))])
+        self._lost[self._num_lost] = lost
+        self._num_lost += 1
         self.variances = np.maximum(self.variances - lost**2, 0.0)
 
-    def _covariances(self, player: int) -> FloatArray:
+    def covariances(self, player: int) -> FloatArray:
+        """With one player, after all that was played so far. float64 [N]."""
         covariances = np.asarray(self._spread @ self._spread[player])
         covariances[player] += self._own[player]
-        for lost in self._lost:
-            covariances -= lost * lost[player]
+        lost = self._lost[: self._num_lost]
+        covariances -= lost[:, player] @ lost
         return covariances
 
     def _noise(self, focus: int, *, num_matches: int) -> FloatArray:
         """Variance of a difference as matches tell it, in Elo squared. float64 [N]."""
         ahead = (self._ratings[focus] - self._ratings) / ELO_PER_UNIT
         return np.asarray(ELO_PER_UNIT**2 * (2.0 + 2.0 * np.cosh(ahead)) / num_matches)
+
+
+def noise_of(ahead: float, *, num_matches: int) -> float:
+    """Variance of a difference as matches of two tell it, in Elo squared.
+
+    Args:
+        ahead: Elo, by their ratings.
+        num_matches: At least 1.
+    """
+    return ELO_PER_UNIT**2 * (2.0 + 2.0 * math.cosh(ahead / ELO_PER_UNIT)) / num_matches

@@ -97,7 +97,8 @@ class Ratings:
             return mean, 0.0
         if self.spread is None:
             return mean, math.hypot(self.row.deviations[i], self.row.deviations[j])
-        return mean, float(np.linalg.norm(self.spread[i] - self.spread[j]))
+        gap = self.spread[i] - self.spread[j]
+        return mean, math.sqrt(float(gap @ gap))
 
 
 def standings(tables: Tables, league: League) -> dict[str, list[Standing]]:

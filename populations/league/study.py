@@ -1,7 +1,8 @@
 """The generations of a run as an Optuna study, for Optuna's own tools and its dashboard.
 
 A trial is a generation: its parameters are the hyperparameters of the search space, its value is
-the rating that it ended with. Ratings are compared within a population, so each has its own study.
+the rating that it ended with. PBT ranks policies within a population and a role, so each of these
+has its own study: an exploiter's settings are not bad because it loses to others.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from arena.errors import ConfigError
 from arena.types import PlayerId
 from populations.config import RunConfig
+from populations.league.roles import MAIN
 from populations.league.views import Inspection
 from populations.pbt.search_space import Choices, Range, parse_search_space
 from populations.types import GenerationRow
@@ -25,14 +27,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-def study_name(run: str, population: str) -> str:
-    """What a population's study is called.
+def study_name(run: str, population: str, *, role: str = MAIN) -> str:
+    """What the study of a population's policies of one role is called.
 
     Args:
         run: The run's id.
         population: Its name.
+        role: Exploiters' is in the name.
     """
-    return f"{population}-{run[:8]}"
+    return f"{population}-{run[:8]}" if role == MAIN else f"{population}-{role}-{run[:8]}"
 
 
 def write_studies(run: Inspection, path: Path, *, population: str | None = None) -> dict[str, int]:
@@ -60,17 +63,18 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
     try:
         storage = RDBStorage(f"sqlite:///{path.absolute()}")
         try:
-            for name in run.run_file.config.populations:
+            for name, role in _ranked_together(run):
                 if population not in (None, name):
                     continue
                 study = create_study(
-                    study_name=study_name(run.tables.run.run, name),
+                    study_name=study_name(run.tables.run.run, name, role=role),
                     storage=storage,
                     direction="maximize",
                 )
                 study.set_user_attr("run", run.tables.run.run)
                 study.set_user_attr("population", name)
-                trials = trials_of(run, name)
+                study.set_user_attr("role", role)
+                trials = trials_of(run, name, role=role)
                 study.add_trials(trials)
                 written[study.study_name] = len(trials)
         finally:
@@ -83,12 +87,22 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
     return written
 
 
-def trials_of(run: Inspection, population: str) -> list[FrozenTrial]:
-    """A population's generations in order of beginning; those without a rating count as pruned."""
+def _ranked_together(run: Inspection) -> list[tuple[str, str]]:
+    """Populations and the roles that their policies have."""
+    rows = run.tables.policies.values()
+    return list(dict.fromkeys((row.population, row.role) for row in rows))
+
+
+def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[FrozenTrial]:
+    """Generations of the policies of a population that have a role, in order of beginning.
+
+    Those without a rating count as pruned.
+    """
     standing = {line.player: line.rating for line in run.standings(population)[population]}
+    policies = run.tables.policies
     trials = []
     for row in run.tables.generations.values():
-        if row.population == population:
+        if row.population == population and policies[row.policy].role == role:
             is_over = row.agent_steps_end is not None
             rating = row.rating_end if is_over else standing.get(PlayerId(row.policy))
             trials.append(_trial(row, rating=rating, config=run.run_file.config))

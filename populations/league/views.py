@@ -6,12 +6,13 @@ Inspection never talks to the controller: it reads the journal through a read-on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from arena.types import Digest, is_bot
 from populations.league.cells import payoff_cells
+from populations.league.exploitability import read_exploitability
 from populations.league.league import League
 from populations.league.standings import Standing, champion, standings
 from populations.run_file import RUN_FILE, RunFile, learner_setup
@@ -63,10 +64,11 @@ class Inspection:
 
 def standings_view(run: Inspection, population: str | None) -> Document:
     """Who stands where."""
+    measured = read_exploitability(run.run_dir)
     return {
         "run": run.tables.run.run,
         "populations": {
-            name: [_standing_json(line) for line in lines]
+            name: [_standing_json(line, measured) for line in lines]
             for name, lines in run.standings(population).items()
         },
         "cyclicity": {**cyclicity(run, population)},
@@ -86,8 +88,9 @@ def cyclicity(run: Inspection, population: str | None = None) -> dict[str, float
 _STANDING_KEYS = [field.name for field in fields(Standing) if field.name != "key"]
 
 
-def _standing_json(line: Standing) -> Document:
-    return {name: getattr(line, name) for name in _STANDING_KEYS}
+def _standing_json(line: Standing, measured: Mapping[str, float]) -> Document:
+    document: Document = {name: getattr(line, name) for name in _STANDING_KEYS}
+    return document | {"exploitability": measured.get(line.weights or "")}
 
 
 def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = False) -> Document:

@@ -16,22 +16,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
 
 from arena.types import PolicyId
-from populations.core import (
-    CommonScores,
+from populations.core import CommonScores, Member, RatingDifference
+from populations.decisions import (
     Comparison,
     Decision,
     Evidence,
     ExploitDonor,
     ExploreOwn,
     Keep,
-    Member,
     NotReady,
-    RatingDifference,
 )
 from populations.ratings.bradley_terry import probability_positive
 
@@ -182,7 +181,7 @@ class Selection:
             and math.isfinite(member.rating)
             and member.num_matches >= self.min_matches
         ]
-        return tuple(member for _, _, member in sorted(known, key=lambda entry: entry[:2]))
+        return tuple(member for _, _, member in sorted(known, key=itemgetter(0, 1)))
 
     def _why_unranked(self, evidence: Evidence) -> str:
         if evidence.rating is None:

@@ -1,4 +1,8 @@
-"""From evaluation results to the rows of ratings: what the worker thread does."""
+"""From evaluation results to the rows of ratings: what the worker thread does.
+
+The league goes on changing meanwhile. So the controller's thread takes a `Snapshot` of what is
+known, which copies next to nothing, and everything else follows from that.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,41 @@ from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
-from populations.ratings.results import Rated, ResultColumns
+from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
 from populations.storage.tables import Tables
-from populations.types import CheckpointRow, RatingsRow
+from populations.types import CheckpointRow, GhostRow, RatingsRow
 
 RECENT_PER_POLICY = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What was known at one moment. Nothing in it changes, and any thread may read it.
+
+    Attributes:
+        standing: What policies' standings are about: the evaluated weights of each.
+        ghosts: All.
+        evaluated: Who has played evaluation matches, in order of first evaluation.
+        results: Of all evaluation matches.
+        checkpoints: The origin of each weights digest.
+        rated: The rows of a fit to be repeated; None: a new one.
+        populations: All of them.
+        num_tallies: Sequence of the last evaluation tally that is covered.
+    """
+
+    standing: tuple[Rated, ...]
+    ghosts: tuple[GhostRow, ...]
+    evaluated: tuple[Rated, ...]
+    results: ResultSnapshot[Rated]
+    checkpoints: Mapping[Digest, CheckpointRow]
+    rated: tuple[RatingsRow, ...] | None
+    populations: tuple[str, ...]
+    num_tallies: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FitInput:
-    """Plain data that a fit needs, taken from the league in one go.
+    """Plain data that a fit needs.
 
     Attributes:
         results: Of evaluation matches between the entrants of the fit.
@@ -52,66 +81,84 @@ class Fitted:
     spreads: Mapping[str, FloatArray]
 
 
-def wanted_entrants(league: League, tables: Tables) -> list[Rated]:
-    """Whose ratings decide something or are shown: policies, ghosts and bots, once evaluated."""
-    wanted: dict[Rated, None] = {}
-    for policy in tables.policies.values():
-        digest = league.standing_weights(policy, tables)
-        if digest is not None:
-            wanted[(policy.population, Entrant(digest))] = None
-    records = league.records
-    for ghost in tables.ghosts.values():
-        rated = (ghost.population, Entrant(ghost.weights_digest))
-        if rated in records:
-            wanted[rated] = None
-    wanted.update((rated, None) for rated in records if is_bot(rated[1]))
-    return list(wanted)
-
-
-def fit_input(
+def snapshot(
     league: League, tables: Tables, *, rated: Mapping[str, RatingsRow] | None = None
-) -> FitInput:
-    """Choose the entrants of a fit: the wanted ones and each policy's recently evaluated weights.
-
-    Older weights of policies would make every fit of a long run larger than the one before; what
-    they say about the present is small, and lineage skips over them.
+) -> Snapshot:
+    """Take what a fit may need, on the thread that owns the league.
 
     Args:
         league: Who was evaluated, with which results.
         tables: The journal's rows.
-        rated: The rows of a fit to be repeated, whose entrants are the wanted ones. None: what
-            `wanted_entrants` says.
+        rated: The rows of a fit to be repeated. None: whose ratings decide something now.
     """
-    if rated is None:
-        wanted = wanted_entrants(league, tables)
-    else:
-        wanted = [(row.population, entrant) for row in rated.values() for entrant in row.entrants]
-    chosen = dict.fromkeys(wanted)
-    recent: dict[str, list[Rated]] = {}
-    checkpoints = league.checkpoints
-    for evaluated in league.records:
-        origin = checkpoints.get(Digest(evaluated[1]))
-        if origin is not None:
-            recent.setdefault(origin.policy, []).append(evaluated)
-    for line in recent.values():
-        chosen.update(dict.fromkeys(line[-RECENT_PER_POLICY:]))
-    return FitInput(
-        results=league.results.select(chosen),
-        parents=_parents(league, chosen),
-        wanted=tuple(wanted),
+    standing = (
+        (policy.population, Entrant(digest))
+        for policy in tables.policies.values()
+        if (digest := league.standing_weights(policy, tables)) is not None
+    )
+    return Snapshot(
+        standing=tuple(standing),
+        ghosts=tuple(tables.ghosts.values()),
+        evaluated=tuple(league.records),
+        results=league.results.snapshot(),
+        checkpoints=league.checkpoints.copy(),
+        rated=None if rated is None else tuple(rated.values()),
         populations=tuple(dict.fromkeys(seat.population for seat in league.seats)),
         num_tallies=league.last_evaluation_sequence,
     )
 
 
-def _parents(league: League, chosen: Iterable[Rated]) -> dict[Rated, Rated]:
+def wanted_entrants(known: Snapshot) -> list[Rated]:
+    """Whose ratings decide something or are shown: policies, ghosts and bots, once evaluated.
+
+    Those of the last fit where it is to be repeated.
+    """
+    if known.rated is not None:
+        return [(row.population, entrant) for row in known.rated for entrant in row.entrants]
+    evaluated = set(known.evaluated)
+    wanted = dict.fromkeys(known.standing)
+    for ghost in known.ghosts:
+        rated = (ghost.population, Entrant(ghost.weights_digest))
+        if rated in evaluated:
+            wanted[rated] = None
+    wanted.update((rated, None) for rated in known.evaluated if is_bot(rated[1]))
+    return list(wanted)
+
+
+def fit_input(known: Snapshot) -> FitInput:
+    """Choose the entrants of a fit: the wanted ones and each policy's recently evaluated weights.
+
+    Older weights of policies would make every fit of a long run larger than the one before; what
+    they say about the present is small, and lineage skips over them.
+    """
+    wanted = wanted_entrants(known)
+    chosen = dict.fromkeys(wanted)
+    recent: dict[str, list[Rated]] = {}
+    for evaluated in known.evaluated:
+        origin = known.checkpoints.get(Digest(evaluated[1]))
+        if origin is not None:
+            recent.setdefault(origin.policy, []).append(evaluated)
+    for line in recent.values():
+        chosen.update(dict.fromkeys(line[-RECENT_PER_POLICY:]))
+    return FitInput(
+        results=known.results.select(chosen),
+        parents=_parents(known.checkpoints, chosen),
+        wanted=tuple(wanted),
+        populations=known.populations,
+        num_tallies=known.num_tallies,
+    )
+
+
+def _parents(
+    checkpoints: Mapping[Digest, CheckpointRow], chosen: Iterable[Rated]
+) -> dict[Rated, Rated]:
     """The nearest chosen ancestor of each chosen entrant that has one."""
     by_population: dict[str, dict[str, Rated]] = {}
     for rated in chosen:
         by_population.setdefault(rated[0], {})[rated[1]] = rated
     parents: dict[Rated, Rated] = {}
     for named in by_population.values():
-        for entrant, ancestor in _nearest(league.checkpoints, named):
+        for entrant, ancestor in _nearest(checkpoints, named):
             parents[named[entrant]] = named[ancestor]
     return parents
 

@@ -187,6 +187,36 @@ def _check_columns(columns: ResultColumns[E]) -> None:
         raise ValueError(f"an entrant cannot play itself, got {entrant!r} twice")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultSnapshot(Generic[E]):
+    """What was in a `ResultTable` at one moment.
+
+    Attributes:
+        entrants: Names.
+        keys: Positions of first and second among the names, and their seats. int64 [M, 4].
+        counts: Wins, draws and losses of the first. float64 [M, 3].
+    """
+
+    entrants: tuple[E, ...]
+    keys: IntArray
+    counts: FloatArray
+
+    def select(self, entrants: Collection[E]) -> ResultColumns[E]:
+        """The results between some entrants."""
+        names = self.entrants
+        is_chosen = np.fromiter((name in entrants for name in names), dtype=bool, count=len(names))
+        rows = np.flatnonzero(is_chosen[self.keys[:, 0]] & is_chosen[self.keys[:, 1]])
+        # Only names that are chosen, so that what is handed on does not grow with the run.
+        renamed = np.cumsum(is_chosen) - 1
+        return ResultColumns(
+            entrants=tuple(name for name, chosen in zip(names, is_chosen, strict=True) if chosen),
+            first=renamed[self.keys[rows, 0]],
+            second=renamed[self.keys[rows, 1]],
+            seats=self.keys[rows, 2:],
+            counts=self.counts[rows],
+        )
+
+
 _SEAT_BITS = 8
 _NAME_BITS = 32
 
@@ -194,8 +224,8 @@ _NAME_BITS = 32
 class ResultTable(Mapping[ResultKey[E], tuple[float, float, float]]):
     """Wins, draws and losses by pair and seats, kept as columns. Owned by one thread.
 
-    A mapping to read and to set; `select` takes what a fit needs in a few milliseconds, also out
-    of hundreds of thousands of rows.
+    A mapping to read and to set; `snapshot` takes what a fit needs, for another thread, in a few
+    milliseconds, also out of hundreds of thousands of rows.
     """
 
     def __init__(self) -> None:
@@ -241,20 +271,12 @@ class ResultTable(Mapping[ResultKey[E], tuple[float, float, float]]):
         self._keys[row] = (i, j, *seats)
         self._counts[row] = tuple(counts)
 
-    def select(self, entrants: Collection[E]) -> ResultColumns[E]:
-        """A copy of the results between some entrants."""
-        names = tuple(self._position)
-        is_chosen = np.fromiter((name in entrants for name in names), dtype=bool, count=len(names))
-        keys = self._keys[: len(self)]
-        rows = np.flatnonzero(is_chosen[keys[:, 0]] & is_chosen[keys[:, 1]])
-        # Only names that are chosen, so that what is handed on does not grow with the run.
-        renamed = np.cumsum(is_chosen) - 1
-        return ResultColumns(
-            entrants=tuple(name for name, chosen in zip(names, is_chosen, strict=True) if chosen),
-            first=renamed[keys[rows, 0]],
-            second=renamed[keys[rows, 1]],
-            seats=keys[rows, 2:],
-            counts=self._counts[rows],
+    def snapshot(self) -> ResultSnapshot[E]:
+        """All of it, as it is now. Rows come at the end and never change what they are about."""
+        return ResultSnapshot(
+            entrants=tuple(self._position),
+            keys=self._keys[: len(self)],
+            counts=self._counts[: len(self)].copy(),
         )
 
 

@@ -19,7 +19,7 @@ from populations.ratings.bradley_terry import ELO_PER_UNIT, Z95, BradleyTerry
 from populations.ratings.elo import K_FACTOR, elo_of_many
 from populations.ratings.games import TeamGame
 from populations.ratings.nash import nash_averaging, normalized
-from populations.ratings.ranks import cyclicity, rank_intervals
+from populations.ratings.ranks import measured_cyclicity, rank_intervals
 from populations.ratings.resampling import Intervals, intervals
 from populations.ratings.weng_lin import ELO_PER_MU, weng_lin_ratings
 
@@ -86,7 +86,8 @@ class RatedTable:
         players: As in the table.
         ratings: What they mean depends on the model. Shape [N].
         intervals: None without resamples, where the model needs them.
-        cyclicity: Share of the pairs' log-odds that no rating can express.
+        cyclicity: Share of what was seen that no rating can express, beyond chance; see
+            `populations.ratings.ranks.measured_cyclicity`.
         mixture: Nash averaging's equilibrium [N]; None for the other models.
     """
 
@@ -141,7 +142,6 @@ def rate_table(
     if chosen.anchor is not None and chosen.anchor not in table.players:
         raise ValueError(f"anchor must be one of the players, got {chosen.anchor!r}")
     totals = _score_totals(table)
-    advantages = _log_odds(totals)
     mixture: FloatArray | None = None
     found: Intervals | None
     if model == "bradley_terry":
@@ -160,7 +160,7 @@ def rate_table(
         players=table.players,
         ratings=ratings,
         intervals=found,
-        cyclicity=cyclicity(advantages, weights=totals + totals.T),
+        cyclicity=_cyclicity(table),
         mixture=mixture,
     )
 
@@ -179,12 +179,18 @@ def share_of_pairs_met(table: MatchTable) -> float:
     return met / (size * (size - 1))
 
 
+def _cyclicity(table: MatchTable) -> float:
+    """Of a fit that does not know who was home.
+
+    Where the winner is always listed first, an advantage of being home would explain everything,
+    a circle too.
+    """
+    results = _results(table, seats=(0, 0))
+    return measured_cyclicity(BradleyTerry().fit(results), results)
+
+
 def _bradley_terry(table: MatchTable, *, settings: Settings) -> tuple[FloatArray, Intervals]:
-    kinds, counts = table.kinds()
-    results = [
-        _result(table.players[int(home)], table.players[int(away)], score, count=int(count))
-        for (home, away, score), count in zip(kinds, counts, strict=True)
-    ]
+    results = _results(table, seats=SEATS)
     anchors = () if settings.anchor is None else (settings.anchor,)
     fit = BradleyTerry().fit(results, anchors=anchors)
     index = [fit.index(player) for player in table.players]
@@ -200,12 +206,24 @@ def _bradley_terry(table: MatchTable, *, settings: Settings) -> tuple[FloatArray
     return ratings, intervals(ratings, drawn.ratings[:, index])
 
 
-def _result(home: str, away: str, score: float, *, count: int) -> Result[str]:
+def _results(table: MatchTable, *, seats: tuple[int, int]) -> list[Result[str]]:
+    kinds, counts = table.kinds()
+    return [
+        _result(
+            table.players[int(home)], table.players[int(away)], score, count=int(count), seats=seats
+        )
+        for (home, away, score), count in zip(kinds, counts, strict=True)
+    ]
+
+
+def _result(
+    home: str, away: str, score: float, *, count: int, seats: tuple[int, int]
+) -> Result[str]:
     is_draw = score == 0.5
     return Result(
         first=home,
         second=away,
-        seats=SEATS,
+        seats=seats,
         wins=0.0 if is_draw else count * float(score),
         draws=count * float(is_draw),
         losses=0.0 if is_draw else count * (1.0 - float(score)),

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from arena.types import Digest, Entrant, PolicyId
 from populations.config import RunConfig
+from populations.garbage import collector_paused
 from populations.simulation.environment import simulated_run
 from populations.simulation.planted import PlantedModel
 from populations.simulation.world import World, make_world, start
@@ -150,6 +151,7 @@ class Observer:
         self.current[row.subject] = donor
 
 
+@collector_paused()
 def simulate(
     config: RunConfig,
     *,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 
 import numpy as np
 
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, FileRecord, Manifest, checkpoint_key
 from arena.config import LearnerSetup
+from arena.matches.seating import rival_seats, seat_teams
 from arena.types import (
     CheckpointRef,
     Digest,
@@ -147,15 +147,23 @@ class SimulatedLearner:
             opponents.append(seated[0] if seated else weights)
         return self.model.trained(
             weights,
-            agent_steps=message.agent_steps,
+            agent_steps=self._share(message, trainee),
             speed=self.landscapes[population].speed(trainee.hyperparameters),
             opponents=opponents,
             rng=rng,
         )
 
+    def _share(self, message: Train, trainee: Trainee) -> int:
+        """Agent steps of the budget that are a trainee's: every agent decides equally often."""
+        populations = self.setup.populations
+        agents = [len(populations[population_of(t.policy)].agents) for t in message.trainees]
+        own = len(populations[population_of(trainee.policy)].agents)
+        return message.agent_steps * own // sum(agents)
+
     def _publish(self, message: Train, trainee: Trainee, weights: Weights) -> Manifest:
         """A checkpoint with these weights."""
-        steps = trainee.agent_steps + message.agent_steps
+        trained = self._share(message, trainee)
+        steps = trainee.agent_steps + trained
         text = f"{message.seed} {trainee.policy} {trainee.agent_steps}"
         digest = Digest(hashlib.sha256(text.encode()).hexdigest())
         record = FileRecord(sha256=digest, size_bytes=1)
@@ -164,7 +172,7 @@ class SimulatedLearner:
             policy=trainee.policy,
             generation=trainee.generation,
             agent_steps=steps,
-            learner_updates=trainee.learner_updates + message.agent_steps // UPDATE_AGENT_STEPS,
+            learner_updates=trainee.learner_updates + trained // UPDATE_AGENT_STEPS,
             hyperparameters=dict(trainee.hyperparameters),
             parent=trainee.checkpoint.digest if trainee.checkpoint is not None else None,
             donor=trainee.donor,
@@ -206,15 +214,18 @@ class SimulatedLearner:
         """Play matches. A seat's return is the points of its side, so a sum over pairs of seats."""
         seats, players = self.setup.seats, seating.players
         skills = [self._weights(player, before) for player in players]
-        # In cooperation two players are compared, unless a trainee has all agents.
-        is_comparison = len({seat.side for seat in seats}) == 1 and not trainees
+        is_cooperation = len({seat.side for seat in seats}) == 1
+        if is_cooperation:
+            skills = self._team_skills(skills)
         pairs, returns = [], [0.0] * len(seats)
-        for first, second in combinations(range(len(seats)), 2):
-            if seats[first].side == seats[second].side and not is_comparison:
-                continue
-            wins, draws, losses = self.model.play(
-                skills[first], skills[second], num_matches=num_matches, rng=rng
-            )
+        result = None
+        # In cooperation two teams are compared, unless trainees have all agents.
+        for first, second in rival_seats(seats) if not (is_cooperation and trainees) else ():
+            if result is None or not is_cooperation:
+                result = self.model.play(
+                    skills[first], skills[second], num_matches=num_matches, rng=rng
+                )
+            wins, draws, losses = result
             score = PairScore(first=first, second=second, wins=wins, draws=draws, losses=losses)
             pairs.append(score)
             returns[first] += wins
@@ -227,6 +238,17 @@ class SimulatedLearner:
             return_sum_of_squares=tuple(returns),
             length_sum=num_matches * self.episode_length,
         )
+
+    def _team_skills(self, seated: Sequence[Weights]) -> list[Weights]:
+        """What each seat's team can do: the mean skill of its members."""
+        teams = seat_teams(self.setup.seats)
+        by_team: dict[str, list[float]] = {}
+        for weights, team in zip(seated, teams, strict=True):
+            by_team.setdefault(team, []).append(weights.skill)
+        return [
+            replace(weights, skill=sum(by_team[team]) / len(by_team[team]))
+            for weights, team in zip(seated, teams, strict=True)
+        ]
 
     def _weights(self, player: Player, before: Mapping[str, Weights]) -> Weights:
         if player.weights is not None:

@@ -43,7 +43,7 @@ from populations.controller.machine import handle
 from populations.controller.run import initial_policies
 from populations.controller.state import ControllerState, make_state
 from populations.controller.transaction import Transaction
-from populations.ratings.fit import FitInput, fit_input, fit_ratings
+from populations.ratings.fit import Snapshot, fit_input, fit_ratings, snapshot
 from populations.run_file import RunFile, learner_setup
 from populations.simulation.learner import UTC, SimulatedLearner
 from populations.simulation.planted import PlantedModel, make_landscape
@@ -89,7 +89,7 @@ class World:
     num_learners: int = 0
     _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _num_planned: int = 0
-    fits: list[FitInput] = field(default_factory=list)
+    fits: list[Snapshot] = field(default_factory=list)
     _evaluations: int = 0
 
     def handle(self, event: Event) -> Transaction:
@@ -114,8 +114,8 @@ class World:
                 self._plan(0.0, lambda: self._leave(learner))
             case StartLearner(slot=slot, populations=populations):
                 self._plan(START_S, lambda: self._join(slot, populations))
-            case FitRatings(fit=fit):
-                self.fits.append(fit)
+            case FitRatings(known=known):
+                self.fits.append(known)
                 self._evaluations = 0
             case ExploreHyperparameters():
                 self.handle(answer(command))
@@ -137,7 +137,7 @@ class World:
         if self.over:
             return False
         if self.fits and self._fit_is_due():
-            self.fits = [fit_input(self.state.league, self.state.tables)]  # what is known by now
+            self.fits = [snapshot(self.state.league, self.state.tables)]  # what is known by now
             self.fit()
         elif self._agenda:
             self.now_s, _, happen = heapq.heappop(self._agenda)
@@ -159,7 +159,7 @@ class World:
     def fit(self) -> None:
         """Fit what the worker thread was asked to, and tell the controller."""
         while self.fits:
-            fitted = fit_ratings(self.fits.pop(0))
+            fitted = fit_ratings(fit_input(self.fits.pop(0)))
             self.handle(RatingsFitted(rows=fitted.rows, spreads=fitted.spreads))
 
     def hello(self, learner: LearnerId, populations: tuple[str, ...] = ()) -> Hello:

@@ -57,6 +57,8 @@ class Retention:
         self._owners: dict[str, PolicyId] = {}
         self._needs: dict[Holder, tuple[str, ...]] = {}
         self._needed: Counter[str] = Counter()
+        self._standing: dict[PolicyId, str | None] = {}
+        """Key that each policy's standing was about at the last decision."""
         self._to_look_at: set[PolicyId] = set()
         self._moved: set[PolicyId] = set()
         """Policies whose standing may be about other weights than at the last decision."""
@@ -101,7 +103,9 @@ class Retention:
             return []
         for policy in tables.policies if self._evaluated else self._moved:
             key = standing(tables.policies[policy])
-            self._hold(("standing", policy), () if key is None else (key,))
+            if self._standing.get(policy, "") != key:
+                self._standing[policy] = key
+                self._hold(("standing", policy), () if key is None else (key,))
         self._evaluated = False
         self._moved.clear()
         keys = [key for policy in self._to_look_at for key in self._unneeded_of(policy)]

@@ -72,7 +72,7 @@ def controller(run: Path) -> dict[str, float]:
     from populations.controller.opponents import draw_seatings
     from populations.controller.state import make_state
     from populations.controller.transaction import Transaction
-    from populations.ratings.fit import fit_input, fit_ratings
+    from populations.ratings.fit import fit_input, fit_ratings, snapshot
     from populations.run_file import RunFile, learner_setup
     from populations.storage.journal import Journal
 
@@ -108,8 +108,10 @@ def controller(run: Path) -> dict[str, float]:
             for policy in policies[:DECISIONS]
         )
     )
-    fits = fit_input(state.league, tables)
-    figures["fit_input_ms"] = 1e3 * timed(lambda: fit_input(state.league, tables))
+    known = snapshot(state.league, tables)
+    figures["snapshot_ms"] = 1e3 * timed(lambda: snapshot(state.league, tables))
+    fits = fit_input(known)
+    figures["fit_input_s"] = timed(lambda: fit_input(known))
     figures["fit_s"] = timed(lambda: fit_ratings(fits))
     figures["rated"] = len(fits.wanted)
     figures["memory_at_the_end_mib"] = psutil.Process().memory_info().rss / 2**20

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from arena.config import EnvironmentConfig, ThresholdOutcome
+from arena.config import EnvironmentConfig, NetworkConfig, ThresholdOutcome
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
 from populations.config import RunConfig, load_config, resolve_config, validate_config
-from populations.resolution import group_agents, resolve_sides
+from populations.resolution import check_encoder, group_agents, resolve_sides
 
 BOARD = {"type": "Box", "shape": [6, 7, 2]}
 MOVES = {"type": "Discrete", "n": 7}
@@ -67,6 +67,11 @@ def test_two_equal_players_form_one_population_with_two_sides() -> None:
         "num_minibatches": 4,
         "rollout_length": 32,
         "adam_beta1": 0.9,
+        "magnet_coef": 0.0,
+        "magnet_rate": 0.01,
+        "ema_decay": 0.0,
+        "rho_bar": 1.0,
+        "c_bar": 1.0,
     }
     assert list(player.search_space) == ["learning_rate", "gamma"]
 
@@ -81,6 +86,16 @@ def test_default_yaml_is_what_nothing_at_all_resolves_to() -> None:
 def test_presets_resolve_and_resolving_twice_changes_nothing(name: str) -> None:
     config = resolve_config(load_config(name), PRESET_SPECS[name], num_cores=2)
     assert resolve_config(config, PRESET_SPECS[name], num_cores=64) == config
+
+
+def test_settings_of_the_algorithm_are_completed_and_checked() -> None:
+    player: dict[str, object] = {"algorithm_settings": {"advantages": "vtrace"}}
+    config = resolve(TWO_PLAYERS, populations={"player": player})
+    expected = {"advantages": "vtrace", "normalize_returns": True}
+    assert config.populations["player"].algorithm_settings == expected
+    player["algorithm_settings"] = {"advantage": "gae"}
+    with pytest.raises(ConfigError, match=r"populations\.player\.algorithm_settings\.advantage:"):
+        resolve(TWO_PLAYERS, populations={"player": player})
 
 
 def test_simple_tag_has_two_populations_on_two_sides() -> None:
@@ -151,8 +166,9 @@ def test_globs_are_expanded_in_the_environments_order() -> None:
         (TAG, {"populations": {"all": {"agents": ["*"]}}},
          "populations.all.agents: must have equal observation and action spaces, but "
          "'adversary_0' and 'agent_0' differ"),
-        (TAG, {"environment": {"sides": {"team": ["*"]}}},
-         "cooperation (one side) is supported for one population"),
+        (TAG, {"environment": {"sides": {"team": ["*"]}},
+               "populations": {"adversary": {"size": 2}, "agent": {"size": 3}}},
+         "populations: must have equal sizes where the environment has one side"),
         (TWO_PLAYERS, {"populations": {"player": {"hyperparameters": {"learning_rat": 1.0}}}},
          "populations.player.hyperparameters.learning_rat: no such hyperparameter"),
         (TWO_PLAYERS, {"populations": {"player": {"hyperparameters": {"gamma": 2.0}}}},
@@ -213,3 +229,11 @@ def test_resolving_reads_nothing_from_where_it_runs(
     before = resolve(TWO_PLAYERS)
     monkeypatch.chdir(tmp_path)
     assert resolve(TWO_PLAYERS) == before
+
+
+def test_convolutions_need_something_to_convolve() -> None:
+    space = {"kind": "Box", "shape": [4], "dtype": "float32", "low": 0.0, "high": 1.0}
+    facts = AgentSpec(observation=space, action={"kind": "Discrete", "n": 2, "start": 0}, mask=None)
+    check_encoder("player", network=NetworkConfig(), facts=facts)
+    with pytest.raises(ConfigError, match=r"populations\.player\.network\.encoder cnn needs a Box"):
+        check_encoder("player", network=NetworkConfig(encoder="cnn"), facts=facts)

@@ -74,6 +74,19 @@ def tag_spec() -> EnvironmentSpec:
     )
 
 
+def duet_spec() -> EnvironmentSpec:
+    """A speaker and two listeners, all at once; they have different spaces."""
+    speaker = AgentSpec(observation={**BOX, "shape": [3]}, action=DISCRETE, mask=None)
+    listener = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
+    return EnvironmentSpec(
+        id="tests.duet:env",
+        kwargs={},
+        api="parallel",
+        agents=("speaker_0", "listener_0", "listener_1"),
+        agent_specs={"speaker_0": speaker, "listener_0": listener, "listener_1": listener},
+    )
+
+
 DUEL: dict[str, object] = {
     "environment": {"id": "tests.duel:env", "num_envs": 8},
     "populations": {"player": {"size": 4}},
@@ -102,6 +115,12 @@ TAG: dict[str, object] = {
         "prey": {"agents": ["agent_*"], "size": 3},
     },
     "learners": {"predator": 1, "prey": 1},
+}
+
+DUET: dict[str, object] = {
+    **DUEL,
+    "environment": {"id": "tests.duet:env", "num_envs": 8, "sides": {"team": ["*"]}},
+    "populations": {"speaker": {"size": 4}, "listener": {"size": 4}},
 }
 
 
@@ -150,7 +169,7 @@ class SimpleLearner(SimulatedLearner):
         rng: np.random.Generator,
     ) -> Weights:
         weights = before[trainee.policy]
-        gained = self.learning(trainee) * message.agent_steps / 1000.0
+        gained = self.learning(trainee) * message.agent_steps / len(message.trainees) / 1000.0
         return replace(weights, skill=weights.skill + gained + float(rng.normal(0.0, 1.0)))
 
 

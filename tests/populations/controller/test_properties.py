@@ -23,7 +23,7 @@ from populations.controller.state import make_state
 from populations.pbt.search_space import Choices, parse_search_space
 from populations.storage.evolution_checks import check_evolution
 from populations.types import AssignmentRow, PolicyRow
-from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.populations.controller.simulated import DUEL, DUET, World, duet_spec, make_world
 from tests.populations.controller.test_state import fold
 
 PICK = st.integers(min_value=0, max_value=10**6)
@@ -51,9 +51,13 @@ class Controller(RuleBasedStateMachine):
     sent: list[AssignmentFinished]
     slots: dict[LearnerId, int]
 
+    def make_world(self, *, deterministic: bool) -> World:
+        """Of four policies, not yet begun."""
+        return make_world({**EAGER, "deterministic": deterministic})
+
     @initialize(deterministic=st.booleans())
     def start(self, deterministic: bool) -> None:
-        self.world = make_world({**EAGER, "deterministic": deterministic})
+        self.world = self.make_world(deterministic=deterministic)
         self.sent = []
         self.slots = {}
 
@@ -199,8 +203,8 @@ class Controller(RuleBasedStateMachine):
             assert other != event.subject
             assert other in tables.policies
         assert not self.world.events("exploit_failed", "explore_failed")
-        space = self.world.state.config.populations["player"].search_space
         for policy in tables.policies.values():
+            space = self.world.state.config.populations[policy.population].search_space
             dimensions = parse_search_space(space, start=policy.hyperparameters)
             for name, dimension in dimensions.items():
                 assert not isinstance(dimension, Choices)
@@ -224,3 +228,32 @@ TestController.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+class Teams(Controller):
+    """The same where two populations cooperate: teams of two."""
+
+    def make_world(self, *, deterministic: bool) -> World:
+        sections = {"environment": DUET["environment"], "deterministic": deterministic}
+        populations = {"speaker": {"size": 2}, "listener": {"size": 2}}
+        return make_world({**EAGER, **sections, "populations": populations}, duet_spec())
+
+    @invariant()
+    def teams_are_whole(self) -> None:
+        if not hasattr(self, "world"):
+            return
+        tables = self.world.state.tables
+        for row in tables.assignments.values():
+            if isinstance(row.message, Train):
+                learned = Counter(trainee.policy.split("/")[1] for trainee in row.message.trainees)
+                assert set(learned.values()) == {2}
+        for index in range(2):
+            team = [policy for policy in tables.policies.values() if policy.index == index]
+            waiting = [bool(policy.pending) for policy in team]
+            if not any(waiting):
+                assert len({(policy.state, policy.generation) for policy in team}) == 1
+                assert len({policy.checkpoint is None for policy in team}) == 1
+
+
+TestTeams = Teams.TestCase
+TestTeams.settings = settings(TestController.settings, max_examples=40)

@@ -74,3 +74,58 @@ def test_in_cooperation_no_seat_is_better_than_the_other() -> None:
     )
     league = fold([row("evaluate", BOT, WEIGHTS, 3, 0, 1)], seats)
     assert league.results == {(("agent", BOT), ("agent", WEIGHTS), (0, 0)): (3, 0, 1)}
+
+
+def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
+    seats = tuple(Seat(name=name, side=name, population="player", agents=(name,)) for name in "xyz")
+    # Weights at x against the bot at y and z: 6 matches, two comparisons in each.
+    tally = Tally(
+        entrants=(WEIGHTS, BOT, BOT),
+        matches=6,
+        pairs=(
+            PairScore(first=0, second=1, wins=4, draws=0, losses=2),
+            PairScore(first=0, second=2, wins=2, draws=2, losses=2),
+            PairScore(first=1, second=2, wins=3, draws=0, losses=3),
+        ),
+        return_sum=(6.0, 0.0, 0.0),
+        return_sum_of_squares=(6.0, 0.0, 0.0),
+        length_sum=0,
+    )
+    kinds: tuple[Literal["train", "evaluate"], ...] = ("evaluate", "train")
+    for kind in kinds:
+        league = League(seats=seats, half_life_matches=1e12)
+        league.add_tally(replace(row(kind, BOT, BOT, 1, 0, 0), tally=tally))
+        if kind == "evaluate":
+            me, bot = ("player", WEIGHTS), ("player", BOT)
+            assert league.results == {
+                (me, bot, (0, 1)): (2.0, 0.0, 1.0),
+                (me, bot, (0, 2)): (1.0, 1.0, 1.0),
+            }
+        else:
+            found = league.payoff.record(WEIGHTS, BOT)
+            assert (found.wins, found.draws, found.losses) == (3.0, 1.0, 2.0)
+            assert (found.matches, found.mean_return) == (6.0, 1.0)
+
+
+def test_a_team_against_itself_is_no_result_but_against_another_it_is() -> None:
+    seats = tuple(
+        Seat(name=f"{team}/{name}", side="all", population=name, agents=(name,))
+        for team in ("home", "away")
+        for name in ("p", "q")
+    )
+    one, two, other = (Entrant(letter * 64) for letter in "bcd")
+    for away, expected in (((one, two), 0), ((one, other), 1), ((BOT, BOT), 2)):
+        tally = Tally(
+            entrants=(one, two, *away),
+            matches=5,
+            pairs=tuple(
+                PairScore(first=i, second=i + 2, wins=3, draws=1, losses=1) for i in range(2)
+            ),
+            return_sum=(0.0,) * 4,
+            return_sum_of_squares=(0.0,) * 4,
+            length_sum=0,
+        )
+        league = fold([replace(row("evaluate", BOT, BOT, 1, 0, 0), tally=tally)], seats)
+        assert len(league.results) == expected
+        assert bool(league.records) == (expected > 0)
+        assert all(outcome == (3.0, 1.0, 1.0) for outcome in league.results.values())

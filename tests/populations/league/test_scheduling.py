@@ -22,6 +22,7 @@ def make_field(
     spread: FloatArray | None = None,
     own: list[float] | FloatArray | None = None,
     population: list[int] | None = None,
+    remaining: list[float] | None = None,
 ) -> Field:
     size = len(ratings)
     return Field(
@@ -31,6 +32,7 @@ def make_field(
         is_eligible=np.ones(size, dtype=bool),
         is_ranked=np.ones(size, dtype=bool),
         population=np.array(population or [0] * size, dtype=np.int64),
+        remaining=np.ones(size) if remaining is None else np.array(remaining),
     )
 
 

@@ -126,6 +126,24 @@ def test_a_study_is_written_once_and_other_runs_may_be_in_the_file(
         write_studies(inspection, tmp_path / "no.db")
 
 
+def test_each_role_has_a_study_of_its_own(inspection: Inspection, tmp_path: Path) -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    tables = inspection.tables
+    policies = dict(tables.policies)
+    exploiter = list(policies)[-1]
+    policies[exploiter] = replace(policies[exploiter], role="main_exploiter")
+    with_roles = replace(inspection, tables=replace(tables, policies=policies))
+    own = [row for row in tables.generations.values() if row.policy == exploiter]
+    assert 0 < len(own) < len(tables.generations)
+    run = tables.run.run
+    assert write_studies(with_roles, tmp_path / "study.db") == {
+        study_name(run, "player"): len(tables.generations) - len(own),
+        study_name(run, "player", role="main_exploiter"): len(own),
+    }
+    of_exploiter = trials_of(with_roles, "player", role="main_exploiter")
+    assert {trial.user_attrs["policy"] for trial in of_exploiter} == {exploiter}
+
+
 def test_the_views_show_generations_with_their_parents(inspection: Inspection) -> None:
     for view in (lineage_view, hyperparameters_view):
         generations = view(inspection, None)["generations"]

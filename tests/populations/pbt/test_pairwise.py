@@ -11,16 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.types import PolicyId
-from populations.core import (
-    CommonScores,
-    Decision,
-    ExploitDonor,
-    ExploreOwn,
-    Keep,
-    Member,
-    NotReady,
-    Score,
-)
+from populations.core import CommonScores, Member, Score
+from populations.decisions import Decision, ExploitDonor, ExploreOwn, Keep, NotReady
 from populations.pbt.exploit import BinaryTournament, Gate, PredictedWin, SignificantlyBetter
 from populations.pbt.selection import Rule, Selection
 

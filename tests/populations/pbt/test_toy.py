@@ -14,7 +14,8 @@ import numpy.typing as npt
 import pytest
 
 from arena.types import PolicyId
-from populations.core import ExploitDonor, ExploreOwn, Member, SearchSpace
+from populations.core import Member, SearchSpace
+from populations.decisions import ExploitDonor, ExploreOwn
 from populations.pbt.exploit import BinaryTournament, Gate, Truncation
 from populations.pbt.explore import Perturb
 from populations.pbt.selection import Rule, Selection

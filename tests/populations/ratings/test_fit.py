@@ -10,7 +10,7 @@ import pytest
 from arena.types import Digest
 from populations.controller.events import ControllerStarted
 from populations.controller.state import make_state
-from populations.ratings.fit import fit_input, fit_ratings, wanted_entrants
+from populations.ratings.fit import fit_input, fit_ratings, snapshot, wanted_entrants
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 
@@ -24,9 +24,10 @@ def finished() -> World:
 
 def test_a_fit_says_of_each_population_what_was_wanted(finished: World) -> None:
     league, tables = finished.state.league, finished.state.tables
-    fit = fit_input(league, tables)
+    known = snapshot(league, tables)
+    fit = fit_input(known)
     fitted = fit_ratings(fit)
-    assert fit.wanted == tuple(wanted_entrants(league, tables))
+    assert fit.wanted == tuple(wanted_entrants(known))
     for row in fitted.rows:
         assert [(row.population, e) for e in row.entrants] == [
             rated for rated in fit.wanted if rated[0] == row.population
@@ -41,7 +42,7 @@ def test_a_fit_says_of_each_population_what_was_wanted(finished: World) -> None:
 
 def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
     league = finished.state.league
-    fit = fit_input(league, finished.state.tables)
+    fit = fit_input(snapshot(league, finished.state.tables))
     chosen = (
         set(fit.wanted) | set(fit.parents) | {e for r in fit.results for e in (r.first, r.second)}
     )
@@ -55,7 +56,7 @@ def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
 
 def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
     league = finished.state.league
-    fit = fit_input(league, finished.state.tables)
+    fit = fit_input(snapshot(league, finished.state.tables))
     taken = {(r.first, r.second, r.seats): (r.wins, r.draws, r.losses) for r in fit.results}
     named = set(fit.results.entrants)
     assert taken == {
@@ -102,5 +103,5 @@ def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -
 
 def test_no_evaluation_is_no_fit_to_speak_of() -> None:
     world = make_world()
-    fitted = fit_ratings(fit_input(world.state.league, world.state.tables))
+    fitted = fit_ratings(fit_input(snapshot(world.state.league, world.state.tables)))
     assert [(row.entrants, row.ratings, row.cyclicity) for row in fitted.rows] == [((), (), 0.0)]

@@ -77,21 +77,26 @@ def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str
     for key, counts in expected.items():
         assert table[key] == counts
     chosen = {"a", "b", "c"}
-    selected = table.select(chosen)
+    selected = table.snapshot().select(chosen)
     assert {(r.first, r.second, r.seats): (r.wins, r.draws, r.losses) for r in selected} == {
         key: counts for key, counts in expected.items() if chosen >= {*key[:2]}
     }
     assert set(selected.entrants) <= chosen
 
 
-def test_a_table_grows_and_its_selections_are_copies() -> None:
+def test_a_table_grows_and_its_snapshots_do_not() -> None:
     table: ResultTable[int] = ResultTable()
+    known = table.snapshot()
     for k in range(1000):
         table[(k, k + 1, (0, 1))] = (k, 0.0, 1.0)
-    selected = table.select(range(1001))
+    assert len(known.select(range(1001))) == 0
+    known = table.snapshot()
     table[(0, 1, (0, 1))] = (7.0, 7.0, 7.0)
-    assert len(table) == 1000
+    table[(2000, 0, (0, 1))] = (1.0, 0.0, 0.0)
+    assert len(table) == 1001
     assert table[(999, 1000, (0, 1))] == (999.0, 0.0, 1.0)
+    selected = known.select(range(2001))
+    assert len(selected) == 1000
     assert selected.counts[0].tolist() == [0.0, 0.0, 1.0]
     with pytest.raises(KeyError):
         table[(1, 0, (0, 1))]

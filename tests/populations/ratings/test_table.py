@@ -109,7 +109,16 @@ def test_a_cycle_has_a_mixture_and_no_ranking() -> None:
     evolved = rate_table(table, model="alpha_rank", settings=FEW)
     assert by_player(evolved) == pytest.approx({"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": 0.0})
     rounds = [match for match in CYCLE if match[1] != "d"]
-    assert rate_table(MatchTable.of(rounds), model="elo").cyclicity == pytest.approx(1.0)
+    # Three pairs with 15^2 / 30 each, less what chance does in 95 of 100 leagues: 7.815 / 4.
+    for kind in MODELS:
+        measured = rate_table(MatchTable.of(rounds), model=kind, settings=FEW).cyclicity
+        assert measured == pytest.approx(1.0 - 7.815 / 4 / 22.5, abs=1e-3)
+
+
+def test_chance_is_no_cycle() -> None:
+    """Equals who met three times each: by chance alone it looks like a circle, and is none."""
+    table = MatchTable.of([("a", "b", 1.0), ("b", "c", 1.0), ("c", "a", 1.0)] * 3)
+    assert rate_table(table, model="bradley_terry").cyclicity < 0.5
 
 
 def test_bradley_terry_can_resample_too() -> None:

@@ -1,0 +1,43 @@
+"""The generations of policies that are ranked together, kept up to date row by row.
+
+Exploring asks for all of them, and a long run has many. Not durable: it follows from the journal's
+rows, and a resumed controller makes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from arena.types import Entrant
+from populations.storage.tables import Tables
+from populations.types import GenerationRow, PolicyRow, Row
+
+
+class Histories:
+    """Generations by population and role. Owned by the controller's thread."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], dict[Entrant, GenerationRow]] = {}
+        self._is_made = False
+
+    def take(self, rows: Iterable[Row], tables: Tables) -> None:
+        """Take in rows that were put into the tables, once or more often; generations matter."""
+        if self._is_made:
+            for row in rows:
+                if isinstance(row, GenerationRow):
+                    self._put(tables.generations[row.entrant], tables)
+
+    def of(self, policy: PolicyRow, tables: Tables) -> dict[Entrant, GenerationRow]:
+        """Generations of all policies of a policy's population and role, in order of beginning.
+
+        Not to be changed.
+        """
+        if not self._is_made:
+            self._is_made = True
+            for row in tables.generations.values():
+                self._put(row, tables)
+        return self._rows.get((policy.population, policy.role), {})
+
+    def _put(self, row: GenerationRow, tables: Tables) -> None:
+        key = (row.population, tables.policies[row.policy].role)
+        self._rows.setdefault(key, {})[row.entrant] = row

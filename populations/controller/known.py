@@ -1,0 +1,318 @@
+"""How well each player is known, kept between decisions until something about it changes.
+
+Not durable: it follows from the journal's rows and the last fit, and a resumed controller makes it
+anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.types import Digest, Entrant, Player, PlayerId, PolicyId
+from populations.league.league import League
+from populations.league.standings import Z95, Ratings
+from populations.ratings.bradley_terry import BradleyTerry
+from populations.storage.tables import Tables
+from populations.types import GhostRow, PolicyRow, Row
+
+FloatArray = npt.NDArray[np.float64]
+
+MAX_BEST_GHOSTS = 16
+MAX_DRAWN_GHOSTS = 32
+"""Ghosts that are looked at for one evaluation: the best rated ones, and some drawn evenly."""
+
+Team = Mapping[str, Player]
+"""Who plays together, by population."""
+
+_MODEL = BradleyTerry()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """A player and what is known of its strength.
+
+    Attributes:
+        player: With the frozen weights that would play.
+        team: It and those who play beside it in cooperation.
+        entrant: As results name it.
+        population: Its population.
+        kind: Policies are ranked by PBT; they and ghosts may become champion.
+        rating: Elo; its own, or that of the nearest rated weights in its line.
+        position: Of those weights in the population's ratings; None: nothing of its line is rated.
+        own_variance: Elo squared, apart from what it shares with those weights.
+    """
+
+    player: Player
+    team: Team
+    entrant: Entrant
+    population: str
+    kind: str
+    rating: float
+    position: int | None
+    own_variance: float
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What was found about one population under its last ratings.
+
+    Attributes:
+        ratings: The last fit.
+        names: All policies, in their order in the tables.
+        changed: Policies to look at again.
+        policies: Those that can be played.
+        ghosts: Those that were looked at.
+        lows: Lower bounds of all ghosts' ratings, -inf where unrated. float64 [ghosts].
+        rated_lows: Those of all who are rated, -inf at the end. float64 [rated + 1].
+    """
+
+    ratings: Ratings
+    names: dict[PolicyId, None]
+    changed: dict[PolicyId, None]
+    policies: dict[PolicyId, Known] = field(default_factory=dict)
+    ghosts: dict[PlayerId, Known] = field(default_factory=dict)
+    lows: FloatArray = field(default_factory=lambda: np.zeros(0))
+    rated_lows: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rated_lows = _rated_lows(self.ratings)
+
+
+class KnownPlayers:
+    """Policies and ghosts of all populations. Owned by the controller's thread."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Kept] = {}
+        self._ghosts: dict[str, list[GhostRow]] = {}
+        """Those that can be played, in order of coming."""
+        self._num_ghosts = 0
+
+    def take(self, rows: Iterable[Row], *, teams: Mapping[PolicyId, tuple[PolicyId, ...]]) -> None:
+        """Take in rows that were put, once or more often; policies and ghosts matter.
+
+        Args:
+            rows: In any order.
+            teams: Who is not what it was if one of its mates changes.
+        """
+        for row in rows:
+            if isinstance(row, PolicyRow):
+                for kept in self._kept.values():
+                    mates = teams.get(row.policy, (row.policy,))
+                    kept.changed.update((mate, None) for mate in mates if mate in kept.names)
+            elif isinstance(row, GhostRow) and row.corrupt:
+                # Rare: everything is made anew without it.
+                self._kept, self._ghosts, self._num_ghosts = {}, {}, 0
+
+    def policies(
+        self,
+        population: str,
+        *,
+        ratings: Ratings,
+        tables: Tables,
+        league: League,
+        team_of: Callable[[PolicyRow], Team | None],
+    ) -> list[Known]:
+        """Policies at their current checkpoints, in order of the tables.
+
+        Args:
+            population: Whose.
+            ratings: Of the population.
+            tables: All rows; those put since the last call were taken in.
+            league: Whose weights come from whose.
+            team_of: Who plays with a policy; None: it cannot be played now.
+        """
+        kept = self._current(population, ratings, tables)
+        for policy in kept.changed:
+            row = tables.policies[policy]
+            team = team_of(row)
+            if team is not None:
+                kept.policies[policy] = _policy(row, ratings, tables, league, team=team)
+            else:
+                kept.policies.pop(policy, None)
+        kept.changed.clear()
+        found = kept.policies
+        return [found[name] for name in kept.names if name in found]
+
+    def ghosts(
+        self,
+        population: str,
+        *,
+        ratings: Ratings,
+        tables: Tables,
+        league: League,
+        team_of: Callable[[GhostRow], Team | None],
+        rng: np.random.Generator | None,
+    ) -> Iterator[Known]:
+        """Ghosts worth a look: those with the best lower bounds, and some drawn evenly from all.
+
+        Args:
+            population: Whose.
+            ratings: Of the population.
+            tables: All rows; those put since the last call were taken in.
+            league: Whose weights come from whose.
+            team_of: Who plays with a ghost; None: it cannot be played.
+            rng: Draws; None: none are drawn.
+        """
+        kept = self._current(population, ratings, tables)
+        ghosts = self._present_ghosts(population, tables)
+        if len(kept.lows) < len(ghosts):
+            new = _lows(ghosts[len(kept.lows) :], ratings, kept.rated_lows)
+            kept.lows = np.append(kept.lows, new)
+        for index in _worth_a_look(kept.lows, rng):
+            ghost = ghosts[index]
+            known = kept.ghosts.get(ghost.player)
+            if known is None:
+                team = team_of(ghost)
+                if team is None:
+                    continue
+                known = kept.ghosts[ghost.player] = _ghost(
+                    ghost, ratings, tables, league, team=team
+                )
+            yield known
+
+    def _current(self, population: str, ratings: Ratings, tables: Tables) -> _Kept:
+        """What is kept of a population; with new ratings it is made anew."""
+        kept = self._kept.get(population)
+        if kept is None or kept.ratings is not ratings:
+            rows = tables.policies.values()
+            names = dict.fromkeys(row.policy for row in rows if row.population == population)
+            kept = _Kept(ratings, names, changed=dict.fromkeys(names))
+            self._kept[population] = kept
+        return kept
+
+    def _present_ghosts(self, population: str, tables: Tables) -> list[GhostRow]:
+        """Tables keep the order in which ghosts came, so new ones are at the end."""
+        for ghost in islice(tables.ghosts.values(), self._num_ghosts, None):
+            if not ghost.corrupt:
+                self._ghosts.setdefault(ghost.population, []).append(ghost)
+        self._num_ghosts = len(tables.ghosts)
+        return self._ghosts.get(population, [])
+
+
+def _policy(
+    row: PolicyRow, ratings: Ratings, tables: Tables, league: League, *, team: Team
+) -> Known:
+    assert row.checkpoint is not None, "only policies with a checkpoint can be played"
+    checkpoint = tables.checkpoints[row.checkpoint]
+    return known_player(
+        ratings,
+        Player(player=PlayerId(row.policy), weights=checkpoint.weights),
+        team=team,
+        entrant=Entrant(checkpoint.weights_digest),
+        population=row.population,
+        kind="policy",
+        position=nearest_rated(ratings, league, checkpoint.weights_digest),
+    )
+
+
+def _ghost(row: GhostRow, ratings: Ratings, tables: Tables, league: League, *, team: Team) -> Known:
+    position = nearest_rated(ratings, league, row.weights_digest)
+    policy = tables.policies.get(row.policy)
+    if position is None and policy is not None and policy.checkpoint is not None:
+        current = tables.checkpoints[policy.checkpoint].weights_digest
+        position = nearest_rated(ratings, league, current)
+    return known_player(
+        ratings,
+        Player(player=row.player, weights=row.weights),
+        team=team,
+        entrant=Entrant(row.weights_digest),
+        population=row.population,
+        kind="ghost",
+        position=position,
+    )
+
+
+def known_player(
+    ratings: Ratings,
+    player: Player,
+    *,
+    team: Team,
+    entrant: Entrant,
+    population: str,
+    kind: str,
+    position: int | None,
+) -> Known:
+    """What is known of a player: its own rating, else its line's with a wider interval.
+
+    Args:
+        ratings: Of the population.
+        player: Who.
+        team: It and those who play beside it.
+        entrant: As results name it.
+        population: Its population.
+        kind: ``policy``, ``ghost`` or ``bot``.
+        position: Of the nearest rated weights in its line.
+    """
+    own_variance, rating = 0.0, 0.0
+    if ratings.index(entrant) is None:
+        deviation = _MODEL.root_deviation if position is None else _MODEL.child_deviation
+        own_variance = deviation**2
+    if position is not None and ratings.row is not None:
+        rating = ratings.row.ratings[position]
+        if ratings.spread is None:
+            own_variance += ratings.row.deviations[position] ** 2
+    return Known(
+        player=player,
+        team=team,
+        entrant=entrant,
+        population=population,
+        kind=kind,
+        rating=rating,
+        position=position,
+        own_variance=own_variance,
+    )
+
+
+def nearest_rated(ratings: Ratings, league: League, digest: Digest) -> int | None:
+    """Position of some weights in the ratings, else of their nearest rated ancestor.
+
+    Weights that were evaluated after the last fit are passed over like those that never were.
+    """
+    if ratings.row is None:
+        return None
+    position = ratings.index(digest)
+    if position is not None:
+        return position
+    for ancestor in league.ancestors(digest):
+        position = ratings.index(ancestor)
+        if position is not None:
+            return position
+    return None
+
+
+def belief_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[float, float]:
+    """Rating and variance of an entrant, in Elo and its square: its own, else its line's."""
+    position = nearest_rated(ratings, league, Digest(entrant))
+    if position is None or ratings.row is None:
+        return 0.0, _MODEL.root_deviation**2
+    variance = ratings.row.deviations[position] ** 2
+    if ratings.index(entrant) is None:
+        variance += _MODEL.child_deviation**2
+    return ratings.row.ratings[position], variance
+
+
+def _rated_lows(ratings: Ratings) -> FloatArray:
+    """Lower bounds of all ratings, in their order, and -inf at the end."""
+    if ratings.row is None:
+        return np.array([-np.inf])
+    half = Z95 * np.array(ratings.row.deviations)
+    return np.append(np.array(ratings.row.ratings) - half, -np.inf)
+
+
+def _lows(ghosts: list[GhostRow], ratings: Ratings, rated_lows: FloatArray) -> FloatArray:
+    positions = [ratings.index(ghost.weights_digest) for ghost in ghosts]
+    return rated_lows[[-1 if position is None else position for position in positions]]
+
+
+def _worth_a_look(lows: FloatArray, rng: np.random.Generator | None) -> list[int]:
+    """Positions of the ghosts with the best lower bounds, and of some drawn evenly from all."""
+    if len(lows) <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
+        return list(range(len(lows)))
+    best = np.argpartition(-lows, MAX_BEST_GHOSTS)[:MAX_BEST_GHOSTS]
+    drawn = [] if rng is None else rng.permutation(len(lows))[:MAX_DRAWN_GHOSTS].tolist()
+    return sorted({*best.tolist(), *drawn})
