@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ENVIRONMENTS_STAMP := $(VENV)/.environments
 DEMO := runs/demo
 ENVIRONMENTS := classic/rps-v2 classic/tictactoe-v3 classic/connect_four-v3 \
 	openspiel:kuhn_poker openspiel:leduc_poker mpe2/simple_spread_v3 mpe2/simple_tag_v3
@@ -17,7 +18,7 @@ help:
 	@echo "make check        lint, format and types"
 	@echo "make fix          what of that can be mended automatically"
 	@echo "make bench        this machine's throughput, and which ratio fell below the stored table's"
-	@echo "make test-envs    every supported environment: contract, speed, 50,000 games against each twin"
+	@echo "make test-envs    every supported environment: contract, speed, twins, a short training run"
 	@echo "make test-faults  everything that starts, kills and resumes processes"
 	@echo "make soak         SOAK_ROUNDS seeded rounds of kill, resume and verify"
 	@echo "make test-all     all tests, the environments and the checks"
@@ -55,9 +56,14 @@ fix: setup
 bench: setup
 	$(BIN)/arena bench --guard
 
-test-envs: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 600 tests/arena/envs
+# The matrix shows what it skips, and why.
+test-envs: $(ENVIRONMENTS_STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -rs --timeout 600 tests/environments tests/arena/envs
 	@set -e; for id in $(ENVIRONMENTS); do $(BIN)/arena envs check $$id; done
+
+$(ENVIRONMENTS_STAMP): $(STAMP) constraints-environments.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --requirement constraints-environments.txt
+	@touch $(ENVIRONMENTS_STAMP)
 
 test-faults: setup
 	$(BIN)/python -m pytest -m integration
@@ -65,6 +71,7 @@ test-faults: setup
 soak: setup
 	ARENA_SOAK_ROUNDS=$(SOAK_ROUNDS) $(BIN)/python -m pytest --timeout 0 tests/integration/test_kill_loop.py
 
+# What test-envs runs is left to it.
 test-all: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix"
 	$(MAKE) test-envs check

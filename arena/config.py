@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from arena.envs.spec import EnvironmentSpec
+from arena.envs.spec import ContinuousActions, EnvironmentSpec
 from arena.errors import ConfigError
 from arena.types import Digest, Seat, canonical_digest
 
@@ -43,7 +43,8 @@ class ThresholdOutcome(Model):
 
 class InfoOutcome(Model):
     """``info[<key>]`` of any agent at the end of the episode names the winning side or one of its
-    agents; None or a missing key is a draw.
+    agents; None or a missing key is a draw. Or it is a number: the side whose agents have the
+    higher mean wins. In cooperation it must be one: plays are compared by it.
     """
 
     info: str
@@ -78,6 +79,10 @@ class EnvironmentConfig(Model):
             nothing. The weights are hyperparameters of each policy, ``reward_weights.<name>``, with
             these start values. Outcomes, returns and ratings stay with the environment's own
             reward.
+        possible_agents: All agents that may appear, where the environment does not say itself;
+            ``walker_{0..9}`` is ten of them.
+        continuous_actions: How what a policy draws becomes a number between the bounds of a Box of
+            actions: ``squashed`` by tanh, or ``clipped``. Without bounds it stays as it is.
     """
 
     id: str
@@ -88,6 +93,8 @@ class EnvironmentConfig(Model):
     random_openings: RandomOpenings = RandomOpenings()
     outcome: Annotated[Outcome, Field(union_mode="left_to_right")] = "return"
     reward_weights: dict[str, RewardWeight] = {}
+    possible_agents: list[str] | None = None
+    continuous_actions: ContinuousActions = "squashed"
 
     @property
     def possible_backend(self) -> Literal["auto", "pettingzoo", "batched"]:
@@ -115,19 +122,51 @@ class EnvironmentConfig(Model):
         return self
 
 
+Channels = Literal["auto", "first", "last"]
+
+CONVOLUTIONAL = ("cnn", "residual_cnn")
+
+ENCODERS = ("auto", "mlp", *CONVOLUTIONAL)
+
+
 class NetworkConfig(Model):
-    """An actor-critic with one trunk.
+    """An actor-critic.
 
     Attributes:
-        encoder: What turns an observation into features.
-        hidden_sizes: Widths of the trunk's hidden layers.
-        normalize_observations: Divide by running statistics, kept in the checkpoint. Off is better
-            for observations that are 0/1 planes already.
+        encoder: What turns an observation into features before the hidden layers. ``mlp``: nothing;
+            ``cnn``: convolutions over every part with two or three dimensions, strided where it is
+            a picture, 3 x 3 where it is a board; ``residual_cnn``: IMPALA's residual ones;
+            ``auto``: ``cnn`` for pictures and ``mlp`` for everything else; or
+            ``package.module:Class`` of a ``torch.nn.Module``.
+        channels: Where the channels of a part with three dimensions are. ``auto``: the other two
+            dimensions are equal, else it is the smaller one of the first and the last.
+        hidden_sizes: Widths of the hidden layers.
+        core: A memory after the hidden layers: ``gru``, ``lstm``, or ``none``.
+        core_size: Numbers that it gives.
+        separate_value: Whether the value has an encoder and hidden layers of its own.
+        agent_id: Whether the network is told which of the population's agents decides, by a one-hot
+            beside the observation.
+        normalize_observations: Divide by running statistics, kept in the checkpoint; images are
+            scaled to [0, 1] instead. Off is better for observations that are 0/1 planes already.
     """
 
-    encoder: Literal["mlp"] = "mlp"
+    encoder: str = "auto"
+    channels: Channels = "auto"
     hidden_sizes: tuple[Annotated[int, Field(ge=1, le=16384)], ...] = (128, 128)
+    core: Literal["none", "gru", "lstm"] = "none"
+    core_size: int = Field(128, ge=1, le=16384)
+    separate_value: bool = False
+    agent_id: bool = False
     normalize_observations: bool = True
+
+    @model_validator(mode="after")
+    def _encoder_is_known(self) -> Self:
+        if self.encoder not in ENCODERS and ":" not in self.encoder:
+            raise ConfigError(
+                f"network.encoder must be one of {', '.join(ENCODERS)} or package.module:Class, "
+                f"got {self.encoder!r}"
+            )
+        return self
 
 
 class PopulationSetup(Model):
@@ -137,11 +176,13 @@ class PopulationSetup(Model):
         agents: The agents its policies play, in the environment's order.
         network: The architecture of every policy.
         algorithm: ``ppo``, or ``package.module:Name``.
+        algorithm_settings: The algorithm's settings; what is left out has its default.
     """
 
     agents: tuple[str, ...]
     network: NetworkConfig
     algorithm: str = "ppo"
+    algorithm_settings: dict[str, object] = {}
 
 
 class LearnerSetup(Model):
@@ -170,6 +211,11 @@ class LearnerSetup(Model):
     populations: dict[str, PopulationSetup]
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+    @property
+    def agent_ids(self) -> tuple[str, ...]:
+        """Populations whose networks are told which of their agents decides."""
+        return tuple(name for name, value in self.populations.items() if value.network.agent_id)
 
     @property
     def digest(self) -> Digest:

@@ -2,7 +2,9 @@
 
     BatchedEnv   B environments stepped as one            arena.envs.base
     Actor        chooses actions for rows of observations  bots, ghosts, exported champions
+    RememberingActor    the same, with a memory            ghosts with a GRU or LSTM
     Algorithm    how a policy learns                       arena.learning.ppo
+    RememberingAlgorithm    the same, with a memory        arena.learning.ppo
     Transport    moves messages                            arena.wire.transport
     Sink         takes metrics                             arena.metrics
 
@@ -15,7 +17,7 @@ hands the rollouts to an Algorithm, and publishes new checkpoints::
         metrics = algorithm.update(rollout)
     publish(algorithm)
 
-Shapes: N rows, F features of a flattened observation, n actions.
+Shapes: N rows, F features of a flattened observation, n actions, H numbers of a state.
 """
 
 from __future__ import annotations
@@ -55,10 +57,47 @@ class Actor(Protocol):
         ...
 
 
+@runtime_checkable
+class RememberingActor(Protocol):
+    """An actor with a memory. It keeps none itself: whoever seats it does, for each (environment,
+    agent), and begins every episode with zeros.
+    """
+
+    @property
+    def state_size(self) -> int:
+        """H. At 0 there is no memory, and it is an `Actor` like others."""
+        ...
+
+    def act_from(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        state: torch.Tensor,
+        agent: str,
+        generator: torch.Generator,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Choose one action per row, as `Actor.act`.
+
+        Args:
+            observation: [N, F].
+            action_mask: bool [N, n], or None.
+            state: What is remembered of earlier decisions. float32 [N, H].
+            agent: Whose decisions these are.
+            generator: The only source of randomness.
+
+        Returns:
+            The actions, and what is remembered after them, float32 [N, H].
+        """
+        ...
+
+
 class Algorithm(Protocol):
     """How one policy learns: its network, its optimizer, and what a rollout does to them.
 
-    Owned by one thread. Constructed by `arena.learning.algorithms.make_algorithm`.
+    Owned by one thread. Constructed by `arena.learning.algorithms.make_algorithm`. What it keeps
+    beside ``weights`` and ``optimizer_state`` ends with each checkpoint: ``load`` leaves the policy
+    as if it had just been made and loaded.
     """
 
     @property
@@ -74,6 +113,11 @@ class Algorithm(Protocol):
     @property
     def gae_lambda(self) -> float:
         """Of generalized advantage estimation."""
+        ...
+
+    @property
+    def needs_transitions(self) -> bool:
+        """Whether rollouts are to say what followed each decision."""
         ...
 
     @property
@@ -109,11 +153,17 @@ class Algorithm(Protocol):
         ...
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Network and normalizers: all that playing needs. float32 CPU copies."""
+        """Network and normalizers: all that playing needs. float32 CPU copies.
+
+        They are what is rated, kept as a ghost and exported, perhaps averages of those that learn.
+        """
         ...
 
     def optimizer_state(self) -> dict[str, torch.Tensor]:
-        """The optimizer's tensors, float32 CPU copies, by stable names; no hyperparameters."""
+        """What else learning needs: the optimizer's tensors and whatever a restart must find again.
+
+        Float32 CPU copies, by stable names; no hyperparameters.
+        """
         ...
 
     def load(
@@ -129,3 +179,54 @@ class Algorithm(Protocol):
             CheckpointCorrupt: If names or shapes differ from this architecture's.
         """
         ...
+
+
+@runtime_checkable
+class RememberingAlgorithm(Protocol):
+    """What an `Algorithm` has besides if its policy has a memory.
+
+    Its ``act`` and ``value`` are not called then, but these, and its rollouts say which decisions
+    follow each other (`arena.rollout.buffer.Rollout.sequences`).
+    """
+
+    @property
+    def state_size(self) -> int:
+        """H, the numbers that a memory has. At 0 there is none, as without this property."""
+        ...
+
+    @property
+    def bptt_length(self) -> int | None:
+        """Decisions of the longest sequence; None: as long as the rollout."""
+        ...
+
+    def act_from(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        state: torch.Tensor,
+        generator: torch.Generator,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Sample actions while training.
+
+        Args:
+            observation: [N, F].
+            action_mask: bool [N, n], or None.
+            state: What is remembered of the agent's earlier decisions in its episode; zeros at its
+                first. float32 [N, H].
+            generator: The only source of randomness.
+
+        Returns:
+            What `Algorithm.act` returns, and the state after it, float32 [N, H].
+        """
+        ...
+
+    def value_from(self, observation: torch.Tensor, *, state: torch.Tensor) -> torch.Tensor:
+        """Expected discounted return. [N, F] and float32 [N, H] to float32 [N]."""
+        ...
+
+
+def state_size(player: object) -> int:
+    """Numbers that an actor or an algorithm remembers; 0: none, or it does not say."""
+    size: int = getattr(player, "state_size", 0)
+    return size

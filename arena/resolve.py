@@ -8,7 +8,7 @@ import sys
 from arena.errors import ConfigError
 
 
-def resolve(reference: str, *, launch_directory: str) -> object:
+def resolve(reference: str, *, launch_directory: str | None) -> object:
     """Import what ``package.module:Name`` names; ``Name`` may be dotted.
 
     References come from the local configuration and command line only, never from the wire or a
@@ -16,7 +16,7 @@ def resolve(reference: str, *, launch_directory: str) -> object:
 
     Args:
         reference: What to import.
-        launch_directory: Put first on ``sys.path``, once.
+        launch_directory: Put first on ``sys.path``, once; None where that has been done.
 
     Raises:
         ConfigError: If the module or the name in it is missing, or importing it fails. The text
@@ -26,7 +26,8 @@ def resolve(reference: str, *, launch_directory: str) -> object:
     parts = [*module_name.split("."), *name.split(".")]
     if not colon or not all(part.isidentifier() for part in parts):
         raise ConfigError(f"a reference must be package.module:Name, got {reference!r}")
-    put_first_on_path(launch_directory)
+    if launch_directory is not None:
+        put_first_on_path(launch_directory)
     try:
         found: object = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

@@ -39,7 +39,6 @@ def make_card(
         population: The player's.
         record: The player's.
     """
-    from arena.envs.spaces import ObservationLayout, first_action, num_actions
     from arena.export.card import Card, CardAction, CardObservation, CardSeat
 
     facts = game.spec.agent_specs[policy.agents[0]]
@@ -58,15 +57,8 @@ def make_card(
             }.values()
         )[::-1],
         environment=_environment(game),
-        observation=CardObservation(
-            space=dict(facts.observation),
-            shape=ObservationLayout.from_json(facts.observation).shape,
-        ),
-        action=CardAction(
-            space=dict(facts.action),
-            num_actions=num_actions(facts.action),
-            start=first_action(facts.action),
-        ),
+        observation=CardObservation.of(facts.observation),
+        action=CardAction.of(facts.action),
         mask=facts.mask,
         network=policy.network,
         agent_steps=manifest.agent_steps,
@@ -113,6 +105,8 @@ def _environment(game: Game) -> CardEnvironment:
         seats=game.seats,
         outcome=game.environment.model_dump(mode="json")["outcome"],
         populations=dict(game.populations),
+        continuous_actions=game.environment.continuous_actions,
+        possible_agents=game.environment.possible_agents,
     )
 
 

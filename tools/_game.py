@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arena.config import EnvironmentConfig, LearnerSetup
+    from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig
     from arena.core import Actor
+    from arena.envs.actions import ActionLayout
     from arena.envs.base import BatchedEnv
+    from arena.envs.spaces import ObservationLayout
     from arena.envs.spec import EnvironmentSpec
     from arena.types import Seat
 
@@ -30,6 +32,7 @@ class Game:
         populations: Agents by population.
         launch_directory: Where user code is looked for first.
         is_foreign: It is from an export's card, which may come from anywhere.
+        agent_ids: Populations whose networks are told which of their agents decides.
     """
 
     environment: EnvironmentConfig
@@ -39,6 +42,7 @@ class Game:
     populations: Mapping[str, tuple[str, ...]]
     launch_directory: str
     is_foreign: bool = False
+    agent_ids: tuple[str, ...] = ()
 
     @property
     def user_code(self) -> tuple[str, ...]:
@@ -47,6 +51,23 @@ class Game:
 
         named = (self.spec.id, self.environment.outcome)
         return tuple(name for name in named if isinstance(name, str) and names_code(name))
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether any agent's action has a Box in it."""
+        from arena.envs.leaves import leaf_spaces
+
+        return any(
+            leaf["kind"] == "Box"
+            for facts in self.spec.agent_specs.values()
+            for _, leaf in leaf_spaces(facts.action)
+        )
+
+    def drawing_as(self, other: Game) -> Game:
+        """The same game, with numbers brought within their bounds as in another."""
+        continuous = other.environment.continuous_actions
+        environment = self.environment.model_copy(update={"continuous_actions": continuous})
+        return replace(self, environment=environment)
 
     @classmethod
     def of_setup(cls, setup: LearnerSetup) -> Game:
@@ -58,6 +79,7 @@ class Game:
             seats=setup.seats,
             populations={name: part.agents for name, part in setup.populations.items()},
             launch_directory=setup.launch_directory,
+            agent_ids=setup.agent_ids,
         )
 
     @classmethod
@@ -106,20 +128,35 @@ class Game:
             num_envs=num_envs,
             launch_directory=self.launch_directory,
             device=torch.device("cpu"),
+            agent_ids=self.agent_ids,
+        )
+
+    def layouts(
+        self, agents: Sequence[str], *, network: NetworkConfig
+    ) -> tuple[ObservationLayout, ActionLayout]:
+        """How what a policy of some agents sees and does is laid out in rows."""
+        from arena.envs.actions import ActionLayout
+        from arena.envs.agent_ids import observation_layout
+
+        facts = self.spec.agent_specs[agents[0]]
+        continuous = self.environment.continuous_actions
+        return (
+            observation_layout(facts, agents=agents, network=network),
+            ActionLayout.from_json(facts.action, continuous=continuous),
         )
 
     def make_bots(self, bot: str) -> dict[str, Actor]:
         """A bot for every population."""
-        from arena.envs.spaces import ObservationLayout, num_actions
+        from arena.config import NetworkConfig
         from arena.matches.actors import make_bot
 
         bots = {}
         for name, agents in self.populations.items():
-            spec = self.spec.agent_specs[agents[0]]
+            observation, actions = self.layouts(agents, network=NetworkConfig())
             bots[name] = make_bot(
                 bot,
-                layout=ObservationLayout.from_json(spec.observation),
-                num_actions=num_actions(spec.action),
+                layout=observation,
+                actions=actions,
                 launch_directory=self.launch_directory,
             )
         return bots

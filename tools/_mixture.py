@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from populations.league.standings import Standing
     from populations.league.views import Inspection
 
+    from ._exploitability import Exploitability
     from ._game import Game
     from ._progress import PlayProgress
 
@@ -77,6 +78,7 @@ def export_mixture(
     seed: int,
     force: bool,
     progress: PlayProgress,
+    measure: Exploitability,
 ) -> WrittenMixture:
     """Write a mixture with its members, cards and record.
 
@@ -89,6 +91,7 @@ def export_mixture(
         seed: Of the record.
         force: Replace an export that is there.
         progress: Told of every step.
+        measure: How exploitable it is.
     """
     from arena.export.write import write_mixture
 
@@ -115,7 +118,7 @@ def export_mixture(
     card = _mixture_card(mixture, cards, player=weights.player, inspection=inspection)
     return write_mixture(
         target,
-        card=card.model_copy(update={"record": record}),
+        card=card.model_copy(update={"record": record, "exploitability": measure.of(weights)}),
         members=_announced(weights, cards, progress=progress),
         force=force,
     )

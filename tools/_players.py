@@ -52,17 +52,32 @@ class PolicyWeights:
     digest: Digest
     export: Path | None = None
 
-    def make_actor(self, *, greedy: bool) -> Actor:
+    @property
+    def is_told_who_decides(self) -> bool:
+        """Whether its observations end with the agent."""
+        return self.network.agent_id
+
+    def make_actor(self, game: Game, *, greedy: bool) -> Actor:
         """An actor on the CPU. An export plays by its graph: that is what was exported."""
         import torch
 
         from arena.export.actor import ExportedActor
         from arena.networks.frozen import FrozenPolicy
+        from arena.resolve import put_first_on_path
 
         if self.export is not None:
             return ExportedActor(self.export, greedy=greedy)
-        device = torch.device("cpu")
-        return FrozenPolicy.from_weights(self.network, self.tensors, device=device, greedy=greedy)
+        # The architecture of a run's own policy may be code of the user's.
+        put_first_on_path(game.launch_directory)
+        observation, action = game.layouts(self.agents, network=self.network)
+        return FrozenPolicy.from_weights(
+            self.network,
+            self.tensors,
+            observation=observation,
+            action=action,
+            device=torch.device("cpu"),
+            greedy=greedy,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,12 +96,17 @@ class MixtureWeights:
     members: tuple[PolicyWeights, ...]
     probabilities: tuple[float, ...]
 
-    def make_actor(self, *, greedy: bool) -> ActorMixture:
+    @property
+    def is_told_who_decides(self) -> bool:
+        """As of its members, which have one architecture."""
+        return self.members[0].is_told_who_decides
+
+    def make_actor(self, game: Game, *, greedy: bool) -> ActorMixture:
         """An actor on the CPU of each."""
         from arena.matches.mixture import ActorMixture
 
         return ActorMixture(
-            actors=tuple(member.make_actor(greedy=greedy) for member in self.members),
+            actors=tuple(member.make_actor(game, greedy=greedy) for member in self.members),
             probabilities=self.probabilities,
         )
 
@@ -109,7 +129,9 @@ class ResolvedPlayer:
         """By population, what plays for it."""
         if self.game is None:
             return game.make_bots(self.name)
-        return {name: policy.make_actor(greedy=greedy) for name, policy in self.policies.items()}
+        return {
+            name: policy.make_actor(game, greedy=greedy) for name, policy in self.policies.items()
+        }
 
 
 def resolve_player(name: str) -> ResolvedPlayer:
@@ -136,61 +158,6 @@ def resolve_player(name: str) -> ResolvedPlayer:
     if not colon or not Path(run).is_dir():
         raise ConfigError(f"there is no player {name!r}; {_FORMS}")
     return _of_run(name, Path(run), player=player)
-
-
-def resolve_players(
-    names: Sequence[str], *, environment: str | None
-) -> tuple[Game, list[ResolvedPlayer]]:
-    """Find players who are to meet, and what they play.
-
-    Args:
-        names: As the user wrote them.
-        environment: A registry id, needed where all are bots.
-
-    Raises:
-        ConfigError: If a name is given twice, if the players do not share an environment and its
-            populations, or if an export alone names code to import. Sides and outcome are those of
-            the first run, else of the first export.
-    """
-    from arena.envs.registry import canonical_id
-    from arena.errors import ConfigError
-
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"every PLAYER must be given once, {name!r} is given twice")
-    players = [resolve_player(name) for name in names]
-    games = {player.name: player.game for player in players if player.game is not None}
-    if not games:
-        if environment is None:
-            raise ConfigError("bots alone play anything: --environment ID says what")
-        return Game.of_environment(environment), players
-    # A run is of this machine; an export may be from anywhere, and then its code is not used.
-    first, game = min(games.items(), key=lambda item: item[1].is_foreign)
-    if environment is not None and canonical_id(environment) != game.spec.id:
-        raise ConfigError(f"--environment {environment}: {first} plays {game.spec.id}")
-    if game.is_foreign and game.user_code:
-        if environment is None:
-            raise ConfigError(
-                f"{first} plays by code of its maker's ({', '.join(game.user_code)}): evaluate it "
-                f"beside its run, or say --environment {game.spec.id} to use yours"
-            )
-        first, game = "--environment", Game.of_environment(environment)
-    for name, other in games.items():
-        if other.spec.digest != game.spec.digest:
-            raise ConfigError(
-                f"players must share one environment: {first} plays {_described(game)}, "
-                f"{name} plays {_described(other)}"
-            )
-        if dict(other.populations) != dict(game.populations):
-            raise ConfigError(
-                f"players must share one division into populations: {first} has "
-                f"{dict(game.populations)}, {name} has {dict(other.populations)}"
-            )
-    return game, players
-
-
-def _described(game: Game) -> str:
-    return f"{game.spec.id} {dict(game.spec.kwargs)} (digest {game.spec.digest[:8]})"
 
 
 def _exports(path: Path) -> list[Path]:

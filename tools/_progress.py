@@ -10,6 +10,24 @@ from ._output import log_console
 _SHOW_EVERY = 32
 
 
+@contextmanager
+def count_progress(what: str, *, total: int) -> Iterator[Callable[[int], None] | None]:
+    """A bar on standard error if that is a terminal; it disappears at the end.
+
+    Yields:
+        To be told how much is done; None where nobody could see it.
+    """
+    screen = log_console()
+    if not screen.is_terminal:
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=screen, transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda completed: bar.update(task, completed=completed)
+
+
 class PlayProgress:
     """An `arena.matches.match.Progress` that counts steps of the environments."""
 

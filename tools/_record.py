@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ._players import MixtureWeights, PolicyWeights
+from ._players import MixtureWeights, PolicyWeights, load_policy
 
 if TYPE_CHECKING:
     from arena.core import Actor
@@ -51,7 +51,8 @@ def play_record(
 ) -> tuple[RecordLine, ...]:
     """Play a policy or a mixture against every bot and the strongest ghosts, in each of its seats.
 
-    Opponents sample. A teammate of another population is ``bot:random``.
+    Opponents sample. Teammates of other populations are those that it has learned with, who sample
+    too, or ``bot:random``.
 
     Args:
         inspection: The run, which knows the opponents.
@@ -67,8 +68,8 @@ def play_record(
     lines: list[RecordLine] = []
     try:
         for mode, count in num_matches.items():
-            actor = policy.make_actor(greedy=mode == "greedy")
-            actors = {**_teammates(game, population), population: actor}
+            actor = policy.make_actor(game, greedy=mode == "greedy")
+            actors = {**_teammates(inspection, game, policy, population), population: actor}
             for opponent in opponents:
                 progress.begin(f"{policy.player} ({mode}) against {opponent.name}")
                 me = Opponent(name=f"{policy.player} ({mode})", actors=actors)
@@ -128,8 +129,9 @@ def record_lines(
     left out. With more than two sides a match is compared with each other side.
     """
     from arena.export.card import RecordLine
+    from arena.matches.seating import seat_teams
 
-    teams = [seat.name if len(game.sides) == 1 else seat.side for seat in game.seats]
+    teams = seat_teams(game.seats)
     # A side shares one score: the first seat of each stands for it.
     leading = {teams.index(team) for team in teams}
     for tally in tallies:
@@ -158,14 +160,45 @@ def record_lines(
         )
 
 
-def _teammates(game: Game, population: str) -> dict[str, Actor]:
-    """``bot:random`` for the other populations on the population's sides."""
+def _teammates(
+    inspection: Inspection,
+    game: Game,
+    policy: PolicyWeights | MixtureWeights,
+    population: str,
+) -> dict[str, Actor]:
+    """For the other populations on the population's sides: mates as they were, or random play."""
     sides = {seat.side for seat in game.seats if seat.population == population}
     others = {seat.population for seat in game.seats if seat.side in sides} - {population}
     if not others:
         return {}
     bots = game.make_bots("bot:random")
-    return {name: bots[name] for name in others}
+    mates = _mates(inspection, policy) if isinstance(policy, PolicyWeights) else {}
+    return {
+        name: mates[name].make_actor(game, greedy=False) if name in mates else bots[name]
+        for name in others
+    }
+
+
+def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWeights]:
+    """Who learned in the assignment that made a policy's weights, by population, if kept."""
+    from arena.types import population_of
+
+    origin = inspection.league.checkpoints.get(policy.digest)
+    if origin is None:
+        return {}
+    tables, run_dir = inspection.tables, inspection.run_dir
+    made = {
+        row.key: row
+        for row in tables.checkpoints.values()
+        if row.assignment_id == origin.assignment_id and row.policy != origin.policy
+    }
+    kept = {row.policy: row.weights for row in made.values() if row.state == "present"}
+    ghosts = (ghost for ghost in tables.ghosts.values() if not ghost.corrupt)
+    kept.update((ghost.policy, ghost.weights) for ghost in ghosts if ghost.checkpoint in made)
+    return {
+        population_of(name): load_policy(run_dir, name, weights)[1]
+        for name, weights in kept.items()
+    }
 
 
 def _bots(inspection: Inspection, game: Game) -> Iterator[Opponent]:
@@ -193,18 +226,14 @@ def _ghosts(
         team = {name: lines[rank] for name, lines in ranked.items()}
         yield Opponent(
             name=" + ".join(line.player for line in team.values()),
-            actors={name: _load(inspection.run_dir, line) for name, line in team.items()},
+            actors={name: _load(inspection.run_dir, line, game) for name, line in team.items()},
         )
 
 
-def _load(run_dir: Path, line: Standing) -> Actor:
-    import torch
-
-    from arena.checkpoints.tensors import load_weights
-    from arena.networks.frozen import FrozenPolicy
+def _load(run_dir: Path, line: Standing, game: Game) -> Actor:
     from arena.types import WeightsRef
 
     if line.weights is None or line.key is None:
         raise ValueError(f"{line.player} has no weights")
-    manifest, tensors = load_weights(run_dir, WeightsRef(digest=line.weights, key=line.key))
-    return FrozenPolicy.from_weights(manifest.network, tensors, device=torch.device("cpu"))
+    reference = WeightsRef(digest=line.weights, key=line.key)
+    return load_policy(run_dir, line.player, reference)[1].make_actor(game, greedy=False)

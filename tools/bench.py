@@ -66,7 +66,7 @@ def bench(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Measure this machine: each stage and whole runs, as ratios to their bounds."""
-    from .benchmarks.guard import falls, load_table, save_table
+    from .benchmarks.guard import load_table, save_table
 
     names = _names(only or (), whole_run=whole_run)
     stored = load_table(against) if guard or against is not None else None
@@ -85,6 +85,13 @@ def bench(
         )
     if save is not None:
         save_table(table, save)
+    _show(table, stored=stored, as_json=as_json)
+
+
+def _show(table: Table, *, stored: Table | None, as_json: bool) -> None:
+    """Print a table, and what fell below the stored one, if there is one."""
+    from .benchmarks.guard import falls
+
     fallen = None if stored is None else falls(stored, table)
     if as_json:
         document = table.as_json()

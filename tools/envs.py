@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ._output import console, log_console, print_json
+from ._progress import count_progress
 from ._tables import print_table
 
 if TYPE_CHECKING:
-    from arena.envs.check import EnvironmentReport
     from arena.envs.conformance import ConformanceReport, Difference
 
 app = typer.Typer(help="Which environments are there; does this one work.", no_args_is_help=True)
@@ -73,6 +72,13 @@ def check(
             metavar="ID", help="A registry id, openspiel:game, or package.module:factory."
         ),
     ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Of a configuration's section environment: environment.kwargs.max_cycles=10",
+        ),
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option(
@@ -86,30 +92,67 @@ def check(
     seconds: Annotated[
         float, typer.Option(min=0.1, help="How long to measure speed, without --against.")
     ] = 2.0,
+    train: Annotated[
+        int,
+        typer.Option(min=0, metavar="STEPS", help="Agent steps of a trial of training; 0: none."),
+    ] = 4096,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a configuration for arena launch."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
-    """Play random episodes in an environment and say what does not work, and how fast it is.
+    """Say what does not work in an environment and how it is mended, how fast it is, and try it.
 
-    With --against: whether two environments are the same game, to the last number.
+    Runs PettingZoo's own tests, plays random episodes, and trains one policy for a moment. With
+    --against: whether two environments are the same game, to the last number.
     """
     import torch
+
+    from arena.errors import ConfigError
+
+    from ._check import check_and_try, print_checked
 
     # Batches are small: what is measured is one core, and more threads would wait for each other.
     torch.set_num_threads(1)
     if against is not None:
+        if overrides or write is not None:
+            raise ConfigError("--against compares two ids: no KEY=VALUE, no --write")
         _check_against(environment, against, games=games, num_envs=num_envs, as_json=as_json)
         return
-    from arena.envs.check import check_environment
-
-    report = check_environment(
-        environment, kwargs={}, launch_directory=str(Path.cwd()), seconds=seconds
-    )
+    if write is not None and write.exists():
+        raise ConfigError(f"--write {write}: there is a file of this name")
+    given = _environment_keys(environment, overrides or [])
+    checked = check_and_try(given, seconds=seconds, agent_steps=train)
     if as_json:
-        _print_report_json(report)
+        print_json(checked.document())
     else:
-        _print_report(report)
-    if report.problems:
+        print_checked(checked)
+    if checked.problems:
         raise typer.Exit(PROBLEMS_EXIT_CODE)
+    if write is not None:
+        write.write_text(checked.preset, encoding="utf8")
+        log_console().print(f"written to {write}: arena launch {write}", soft_wrap=True)
+
+
+def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, object]:
+    """The section ``environment``: an id, and what is set beside it.
+
+    Raises:
+        ConfigError: If another section is named, or a key or value is wrong.
+    """
+    from arena.errors import ConfigError
+    from populations.config import validate_config
+    from populations.overrides import apply_overrides
+
+    document = apply_overrides({"environment": {"id": environment}}, overrides)
+    assert isinstance(document, dict)
+    others = [key for key in document if key != "environment"]
+    if others:
+        raise ConfigError(f"only keys of environment can be checked, got {others[0]}")
+    validate_config(document)
+    keys: dict[str, object] = document["environment"]
+    return keys
 
 
 def _check_against(
@@ -117,7 +160,7 @@ def _check_against(
 ) -> None:
     from arena.envs.conformance import check_against
 
-    with _games_progress(f"{environment} against {against}", total=games) as progress:
+    with count_progress(f"{environment} against {against}", total=games) as progress:
         report = check_against(
             environment,
             against,
@@ -134,20 +177,6 @@ def _check_against(
         _print_conformance(report, environment=environment, against=against)
     if report.difference is not None:
         raise typer.Exit(DIFFERENT_EXIT_CODE)
-
-
-@contextmanager
-def _games_progress(what: str, *, total: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar on standard error if that is a terminal; it disappears at the end."""
-    screen = log_console()
-    if not screen.is_terminal:
-        yield None
-        return
-    from rich.progress import Progress
-
-    with Progress(console=screen, transient=True) as bar:
-        task = bar.add_task(what, total=total)
-        yield lambda num_games: bar.update(task, completed=num_games)
 
 
 def _print_conformance_json(report: ConformanceReport, *, environment: str, against: str) -> None:
@@ -205,48 +234,3 @@ def _difference_lines(found: Difference) -> Iterator[str]:
         " ".join(f"{agent}: {action}" for agent, action in call.items()) for call in found.actions
     ]
     yield ", ".join(calls) or "none"
-
-
-def _print_report_json(report: EnvironmentReport) -> None:
-    from dataclasses import asdict
-
-    document = asdict(report)
-    document["environment"] = document.pop("spec")
-    document["works"] = not report.problems
-    print_json(document)
-
-
-def _print_report(report: EnvironmentReport) -> None:
-    spec, out = report.spec, console()
-    length = "-" if report.mean_length is None else f"{report.mean_length:.1f}"
-    out.print(f"{spec.id} ({spec.api}): {'problems' if report.problems else 'works'}")
-    for agent in spec.agents:
-        facts = spec.agent_specs[agent]
-        mask = f", mask in {facts.mask}" if facts.mask else ""
-        out.print(
-            f"  {agent}: sees {_space(facts.observation)}, does {_space(facts.action)}{mask}",
-            markup=False,
-        )
-    out.print(f"  episodes {report.episodes}, mean length {length} calls of step")
-    out.print(
-        f"  {report.env_steps_per_s:,.0f} environment steps/s, "
-        f"{report.agent_steps_per_s:,.0f} agent steps/s on one core"
-    )
-    out.print(f"  deterministic by seed: {'yes' if report.deterministic else 'no'}")
-    if report.twin is not None:
-        out.print(
-            f"  native twin: {report.twin}; arena envs check {spec.id} --against {report.twin}",
-            markup=False,
-            soft_wrap=True,
-        )
-    for problem in report.problems:
-        out.print(f"  problem: {problem}", markup=False)
-    for note in report.notes:
-        out.print(f"  note: {note}", markup=False)
-
-
-def _space(space: object) -> str:
-    assert isinstance(space, dict)
-    if space["kind"] == "Discrete":
-        return f"Discrete({space['n']})"
-    return f"Box({'x'.join(map(str, space['shape']))}, {space['dtype']})"

@@ -39,7 +39,7 @@ def evaluate(
     """
     from arena.errors import ConfigError
 
-    from ._players import resolve_players
+    from ._meeting import resolve_players
 
     if len(players) < 2:
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")

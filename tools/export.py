@@ -110,6 +110,7 @@ def _export_policies(
     from arena.export.write import write_export
 
     from ._card import make_card
+    from ._exploitability import Exploitability
     from ._players import load_policy
     from ._progress import play_progress
     from ._record import play_record
@@ -117,7 +118,8 @@ def _export_policies(
     targets = settings.targets(inspection, chosen)
     game = _game(inspection)
     written: dict[str, Written] = {}
-    with play_progress("loading") as progress:
+    with play_progress("all histories of the game, if it is small") as progress:
+        measure = Exploitability(game)
         for name, (player_id, reference) in chosen.items():
             manifest, policy = load_policy(inspection.run_dir, player_id, reference)
             record = play_record(
@@ -134,7 +136,7 @@ def _export_policies(
             )
             card = make_card(
                 inspection, policy, manifest, game=game, population=name, record=record
-            )
+            ).model_copy(update={"exploitability": measure.of(policy)})
             progress.begin(f"{player_id}: writing and verifying the graph")
             written[name] = write_export(
                 targets[name], card=card, weights=policy.tensors, force=settings.force
@@ -145,6 +147,7 @@ def _export_policies(
 def _export_mixtures(
     inspection: Inspection, settings: _Settings, *, population: str | None
 ) -> dict[str, WrittenMixture]:
+    from ._exploitability import Exploitability
     from ._mixture import export_mixture, find_mixtures
     from ._progress import play_progress
 
@@ -153,7 +156,8 @@ def _export_mixtures(
     targets = settings.targets(inspection, names)
     mixtures = find_mixtures(inspection)
     game = _game(inspection)
-    with play_progress("loading") as progress:
+    with play_progress("all histories of the game, if it is small") as progress:
+        measure = Exploitability(game)
         return {
             name: export_mixture(
                 inspection,
@@ -164,6 +168,7 @@ def _export_mixtures(
                 seed=settings.seed,
                 force=settings.force,
                 progress=progress,
+                measure=measure,
             )
             for name, target in targets.items()
         }
@@ -215,6 +220,7 @@ def _document(written: Written | WrittenMixture) -> dict[str, object]:
         "directory": str(written.directory),
         "kind": written.card.kind,
         "player": written.card.player,
+        "exploitability": written.card.exploitability,
         "record": [line.model_dump(mode="json") for line in written.card.record],
     }
     if isinstance(written, WrittenMixture):
@@ -225,7 +231,7 @@ def _document(written: Written | WrittenMixture) -> dict[str, object]:
             "worst_score": mixture.worst_score,
             "cyclicity": mixture.cyclicity,
             "verified_observations": sum(check.observations for check in written.checks),
-            "max_logit_difference": max(check.max_logit_difference for check in written.checks),
+            "max_logit_difference": max(check.max_difference for check in written.checks),
         }
     card = written.card
     return document | {
@@ -233,7 +239,7 @@ def _document(written: Written | WrittenMixture) -> dict[str, object]:
         "weights": card.weights_digest,
         **card.rating.model_dump(),
         "verified_observations": written.check.observations,
-        "max_logit_difference": written.check.max_logit_difference,
+        "max_logit_difference": written.check.max_difference,
     }
 
 
@@ -249,7 +255,7 @@ def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
         screen.print(
             f"policy.onnx agrees with the policy on {sum(c.observations for c in checks)} random "
             "observations "
-            f"(largest difference of a logit {max(c.max_logit_difference for c in checks):.1e})"
+            f"(largest difference of a logit or mean {max(c.max_difference for c in checks):.1e})"
         )
         screen.print(f"written to {result.directory}")
 

@@ -112,6 +112,7 @@ def _start(
         kwargs=config.environment.kwargs,
         launch_directory=launch_directory,
         backend=config.environment.possible_backend,
+        possible_agents=config.environment.possible_agents,
     )
     if origin.replay is not None:
         config = replaying(config, spec, origin.replay, launch_directory=launch_directory)

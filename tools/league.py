@@ -41,6 +41,13 @@ def league(
     seats: Annotated[
         bool, typer.Option("--seats", help="With payoff: each pair of seats by itself.")
     ] = False,
+    exploitability: Annotated[
+        bool,
+        typer.Option(
+            "--exploitability",
+            help="With standings: measure it, in small two-player zero-sum games.",
+        ),
+    ] = False,
     optuna: Annotated[
         Path | None,
         typer.Option(
@@ -59,12 +66,16 @@ def league(
         raise ConfigError("--json and --csv exclude each other")
     if seats and view != "payoff":
         raise ConfigError(f"--seats belongs to the view payoff, not to {view}")
+    if exploitability and view != "standings":
+        raise ConfigError(f"--exploitability belongs to the view standings, not to {view}")
     if optuna is not None:
         if view != "hyperparameters":
             raise ConfigError(f"--optuna belongs to the view hyperparameters, not to {view}")
         _write_studies(run, optuna, population, as_json=as_json)
         return
     while True:
+        if exploitability:
+            _measure(run, population)
         document = _document(run, view, population, by_seats=seats)
         if as_json:
             print_json(document)
@@ -88,6 +99,18 @@ def _document(
         if by_seats:
             return cast("dict[str, object]", payoff_view(inspection, population, by_seats=True))
         return cast("dict[str, object]", VIEWS[view](inspection, population))
+
+
+def _measure(run: Path, population: str | None) -> None:
+    """Measure how exploitable the players are, once each; the run's directory keeps it."""
+    from populations.run_file import learner_setup
+
+    from ._exploitability import measure_run
+    from ._game import Game
+
+    with _inspection(run, population) as inspection:
+        game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+        measure_run(inspection, game, population=population)
 
 
 @contextmanager
@@ -164,6 +187,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "draws",
         "losses",
         "return",
+        "exploitability",
         "gen",
         "agent_steps",
         "parent",
@@ -198,6 +222,8 @@ def _print_table(view: View, document: Mapping[str, object], *, clear: bool) -> 
         columns = tuple(name for name in columns if any(name in row for row in rows))
     if all(row.get("role") in (None, "main") for row in rows):
         columns = tuple(name for name in columns if name != "role")
+    if all(row.get("exploitability") is None for row in rows):
+        columns = tuple(name for name in columns if name != "exploitability")
     screen = console()
     if not screen.is_terminal:
         screen.width = WIDE

@@ -9,15 +9,16 @@ decisions of one call, F features of a flattened observation, n actions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from arena.envs.spaces import ACCEPTED_KINDS, ObservationLayout
+from arena.envs.actions import MASK_KINDS, ActionLayout
+from arena.envs.leaves import Leaf
+from arena.envs.spaces import ACCEPTED_KINDS, ObservationLayout, fits, flatten_leaf, part_of
+from arena.envs.spec import MaskPlace
 from arena.errors import EnvironmentFault
-
-MASK_KINDS = "bui"
 
 
 class Asked:
@@ -29,10 +30,11 @@ class Asked:
     Args:
         agents: All A, for messages.
         layout: Of the observations.
+        actions: Layout of the actions.
         mask: Where the masks are.
         row_of_cell: int64 [B * A].
         agent_index: Written. int64 [R].
-        observation: Written. float32 [R, F].
+        observation: Written. float32 or uint8, as the layout says. [R, F].
         action_mask: Written. bool [R, n].
 
     Attributes:
@@ -41,6 +43,7 @@ class Asked:
 
     __slots__ = (
         "_action_mask",
+        "_actions",
         "_agent_index",
         "_agents",
         "_cells",
@@ -59,14 +62,16 @@ class Asked:
         agents: tuple[str, ...],
         *,
         layout: ObservationLayout,
-        mask: Literal["observation", "info"] | None,
+        actions: ActionLayout,
+        mask: MaskPlace | None,
         row_of_cell: npt.NDArray[np.int64],
         agent_index: npt.NDArray[np.int64],
-        observation: npt.NDArray[np.float32],
+        observation: npt.NDArray[Any],
         action_mask: npt.NDArray[np.bool_],
     ) -> None:
         self._agents = agents
         self._layout = layout
+        self._actions = actions
         self._mask = mask
         self._row_of_cell = row_of_cell
         self._agent_index = agent_index
@@ -93,6 +98,8 @@ class Asked:
             mask = None if info is None else info.get("action_mask")
             # PettingZoo's masks in info are optional: without one, everything is legal.
             self._masks.append(self._everything_legal if mask is None else mask)
+        elif self._mask == "beside":
+            self._masks.append(observation["action_mask"])
         self._cells.append(cell)
         self._observations.append(observation)
 
@@ -118,7 +125,8 @@ class Asked:
             return cells
         rows = self._row_of_cell[cells]
         try:
-            self._write_observations(rows)
+            for leaf in self._layout.leaves:
+                self._write_observations(rows, leaf)
             if self._mask is not None:
                 self._write_masks(rows)
         except _Misfit as misfit:
@@ -130,24 +138,19 @@ class Asked:
         self._forget()
         return cells
 
-    def _write_observations(self, rows: npt.NDArray[np.int64]) -> None:
-        layout, observations = self._layout, self._observations
-        if layout.kind == "Box":
-            kinds = ACCEPTED_KINDS[layout.dtype.kind]
-            stacked = _stacked(observations, shape=layout.shape, kinds=kinds)
-            if stacked is not None:
-                flat = stacked.reshape(len(rows), layout.size)
-                if flat.dtype.kind == "f":
-                    # What float32 cannot hold becomes infinite.
-                    with np.errstate(over="ignore"):
-                        flat = flat.astype(np.float32, copy=False)
-                # Integers are finite.
-                if flat.dtype.kind != "f" or np.isfinite(flat).all():
-                    self._observation[rows] = flat
-                    return
-        for index, (row, observation) in enumerate(zip(rows, observations, strict=True)):
+    def _write_observations(self, rows: npt.NDArray[np.int64], leaf: Leaf) -> None:
+        """Write one part of all observations."""
+        written = self._observation
+        if leaf.size != self._layout.size:
+            written = written[:, leaf.place]
+        if leaf.kind == "Box" or leaf.kind == "MultiBinary":
+            flat = _flat_numbers(self._observations, leaf=leaf, dtype=self._layout.dtype)
+            if flat is not None:
+                written[rows] = flat
+                return
+        for index, (row, observation) in enumerate(zip(rows, self._observations, strict=True)):
             try:
-                layout.flatten_into(self._observation[row], observation)
+                flatten_leaf(leaf, written[row], part_of(leaf, observation))
             except Exception as error:
                 raise _misfit(index, error, what="an observation") from error
 
@@ -156,10 +159,13 @@ class Asked:
         legal = _stacked(self._masks, shape=shape, kinds=MASK_KINDS)
         if legal is None:
             legal = np.stack(
-                [_checked_mask(index, mask, shape=shape) for index, mask in enumerate(self._masks)]
+                [
+                    _checked_mask(index, mask, actions=self._actions)
+                    for index, mask in enumerate(self._masks)
+                ]
             )
         legal = legal.astype(np.bool_, copy=False)
-        allows = legal.any(axis=1)
+        allows = self._actions.allows(legal)
         if not allows.all():
             raise _Misfit("an action mask must allow an action, got none", at=int(allows.argmin()))
         self._action_mask[rows] = legal
@@ -198,7 +204,35 @@ def _stacked(
     return stacked
 
 
-def _checked_mask(index: int, mask: object, *, shape: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+def _flat_numbers(
+    observations: Sequence[Any], *, leaf: Leaf, dtype: np.dtype[Any]
+) -> npt.NDArray[Any] | None:
+    """One part of all observations, [N, size], or None where it must be looked at one by one."""
+    try:
+        values = [leaf.of(value) for value in observations] if leaf.keys else observations
+    except Exception:
+        # Each is looked at by itself, which tells what is wrong.
+        return None
+    stacked = _stacked(values, shape=leaf.shape, kinds=ACCEPTED_KINDS[leaf.dtype.kind])
+    if stacked is None:
+        return None
+    flat = stacked.reshape(len(values), leaf.size)
+    if flat.dtype.kind != "f":
+        # Integers are finite.
+        return flat if fits(flat, dtype) else None
+    # What float32 cannot hold becomes infinite.
+    with np.errstate(over="ignore"):
+        flat = flat.astype(np.float32, copy=False)
+    return flat if np.isfinite(flat).all() else None
+
+
+def _checked_mask(index: int, mask: object, *, actions: ActionLayout) -> npt.NDArray[np.bool_]:
+    if not actions.is_discrete:
+        try:
+            return actions.flatten_mask(mask)
+        except Exception as error:
+            raise _misfit(index, error, what="an action mask") from error
+    shape = (actions.num_logits,)
     try:
         values = np.asarray(mask)
     except Exception as error:

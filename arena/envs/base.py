@@ -20,13 +20,23 @@ class Group:
 
     Attributes:
         agent_index: Which agent decides, -1 for no decision here. int64 [B, S].
-        observation: Flattened. float32 [B, S, F]; undefined where there is no decision.
-        action_mask: True for legal actions. bool [B, S, n], or None without masks.
+        observation: Flattened. float32 [B, S, F] (uint8 where all that is seen are bytes);
+            undefined where there is no decision.
+        action_mask: True for legal choices. bool [B, S, n], or None without masks.
+        action_shape: Of one action: () for an integer, (K,) for a row of float32.
     """
 
     agent_index: torch.Tensor
     observation: torch.Tensor
     action_mask: torch.Tensor | None
+    action_shape: tuple[int, ...] = ()
+
+    def new_actions(self) -> torch.Tensor:
+        """Zeros to write answers into. int64 [B, S] or float32 [B, S, K]."""
+        if not self.action_shape:
+            return torch.zeros_like(self.agent_index)
+        shape = (*self.agent_index.shape, *self.action_shape)
+        return torch.zeros(shape, device=self.agent_index.device)
 
 
 @dataclass(slots=True)
@@ -40,12 +50,13 @@ class Turn:
         terminated: Agents whose episode ended for good in this call. bool [B, A].
         truncated: Agents whose episode was cut off in this call. bool [B, A].
         final_observation: By population, the last observation of its truncated agents.
-            float32 [B, P, F]; undefined for the others.
+            [B, P, F], of the dtype of observations; undefined for the others.
         episode_over: These environments have been reset already; ``groups`` shows the first
             decision of the new episode, ``reward``, ``terminated`` and ``truncated`` still the
             old one. bool [B].
-        score: Score of each side in the episode that just ended, in [0, 1]; NaN where
-            ``episode_over`` is False, and in cooperation. float32 [B, sides].
+        score: Score of each side in the episode that just ended, in [0, 1]; in cooperation the
+            objective that plays are compared by, NaN if that is the return. NaN where
+            ``episode_over`` is False. float32 [B, sides].
         components: The parts of what each agent received since the last call, in the order of
             ``environment.reward_weights``; None where that is empty. float32 [B, A, R].
     """
@@ -93,7 +104,8 @@ class BatchedEnv(Protocol):
         """Carry out the decisions that the last turn asked for.
 
         Args:
-            actions: By population, int64 [B, S]; ignored where ``agent_index`` is -1.
+            actions: By population, int64 [B, S] or float32 [B, S, K] (rows, see
+                `arena.envs.actions`); ignored where ``agent_index`` is -1.
 
         Raises:
             EnvironmentFault: If an environment returns a non-finite number, a wrong shape or

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -27,11 +27,11 @@ class Stepper(Protocol):
         """Reset, and ask whoever decides first."""
         ...
 
-    def step(self, actions: Mapping[str, list[int]]) -> bool:
+    def step(self, actions: Mapping[str, list[Any]]) -> bool:
         """Carry out the decisions that were asked for; True if the episode is over.
 
         Args:
-            actions: Of the whole batch by population, [B * S].
+            actions: Of the whole batch by population, in the environment's own form, [B * S].
         """
         ...
 

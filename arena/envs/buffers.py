@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from arena.envs.actions import ActionLayout
 from arena.envs.asked import Asked
 from arena.envs.base import Group, Turn
-from arena.envs.spaces import ObservationLayout, first_action, num_actions
-from arena.envs.spec import EnvironmentSpec
+from arena.envs.spaces import ObservationLayout
+from arena.envs.spec import ContinuousActions, EnvironmentSpec, MaskPlace
 from arena.errors import ConfigError, EnvironmentFault
 
 NO_DECISION = -1
@@ -32,51 +33,76 @@ class PopulationBuffers:
     Attributes:
         agents: The P agents.
         layout: Of their observations.
+        actions: Layout of their actions.
         mask: Where their masks are.
-        num_actions: n.
-        first_action: What the environment calls action 0.
         agent_index: int64 [B, S].
-        observation: float32 [B, S, F].
+        observation: float32 or uint8, as the layout says. [B, S, F].
         action_mask: bool [B, S, n].
-        final_observation: float32 [B, P, F].
+        final_observation: As observation. [B, P, F].
     """
 
     agents: tuple[str, ...]
     layout: ObservationLayout
-    mask: Literal["observation", "info"] | None
-    num_actions: int
-    first_action: int
+    actions: ActionLayout
+    mask: MaskPlace | None
     agent_index: npt.NDArray[np.int64]
-    observation: npt.NDArray[np.float32]
+    observation: npt.NDArray[Any]
     action_mask: npt.NDArray[np.bool_]
-    final_observation: npt.NDArray[np.float32]
+    final_observation: npt.NDArray[Any]
 
-    def check(self, name: str, actions: torch.Tensor) -> list[int]:
-        """Check the decisions that were asked for, and return all, [B * S].
+    def check(self, name: str, actions: torch.Tensor) -> list[Any]:
+        """Check the decisions that were asked for.
+
+        Returns:
+            All, in the environment's own form, [B * S].
 
         Raises:
             ValueError: If the shape is wrong, or an action that was asked for is not legal.
         """
+        if not self.actions.is_discrete:
+            return self._check_rows(name, actions)
         chosen = actions.cpu().numpy()
         if chosen.shape != self.agent_index.shape or chosen.dtype != np.int64:
             raise ValueError(
                 f"actions of {name} must be int64 {self.agent_index.shape}, "
                 f"got {chosen.dtype} {chosen.shape}"
             )
-        legal = (chosen >= 0) & (chosen < self.num_actions)
+        number = self.actions.num_logits
+        legal = (chosen >= 0) & (chosen < number)
         if self.mask is not None:
-            masks = self.action_mask.reshape(-1, self.num_actions)
+            masks = self.action_mask.reshape(-1, number)
             index = np.where(legal, chosen, 0).reshape(-1)
             legal &= masks[np.arange(len(masks)), index].reshape(legal.shape)
         illegal = (self.agent_index >= 0) & ~legal
         if illegal.any():
             b, s = (int(index) for index in np.argwhere(illegal)[0])
             raise ValueError(
-                f"actions of {name} must be legal and in [0, {self.num_actions}), "
+                f"actions of {name} must be legal and in [0, {number}), "
                 f"got {chosen[b, s]} in environment {b}"
             )
-        listed: list[int] = chosen.reshape(-1).tolist()
-        return listed
+        return self.actions.actions(chosen.reshape(-1))
+
+    def _check_rows(self, name: str, actions: torch.Tensor) -> list[Any]:
+        chosen = actions.cpu().numpy()
+        shape = (*self.agent_index.shape, *self.actions.row_shape)
+        if chosen.shape != shape or chosen.dtype != np.float32:
+            raise ValueError(
+                f"actions of {name} must be float32 {shape}, got {chosen.dtype} {chosen.shape}"
+            )
+        asked = self.agent_index.reshape(-1) >= 0
+        rows = np.where(asked[:, None], chosen.reshape(len(asked), -1), np.float32(0.0))
+        masks = None
+        if self.mask is not None:
+            masks = self.action_mask.reshape(len(asked), -1)
+        illegal = asked & ~self.actions.are_legal(rows, masks)
+        if illegal.any():
+            at = int(illegal.argmax())
+            raise ValueError(
+                f"actions of {name} must be finite, and legal choices of "
+                f"{list(self.actions.branches)}, got {rows[at].tolist()} in environment "
+                f"{at // self.agent_index.shape[1]}"
+            )
+        return self.actions.actions(rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +127,10 @@ class Places(dict[str, Place]):
 
     def __missing__(self, agent: str) -> Place:
         """Say so."""
-        raise EnvironmentFault(f"agent {agent!r} acts or ends but is not in possible_agents")
+        raise EnvironmentFault(
+            f"agent {agent!r} acts or ends but is not in possible_agents, which the environment or "
+            f"environment.possible_agents must list"
+        )
 
 
 class Buffers:
@@ -117,6 +146,7 @@ class Buffers:
         num_envs: B.
         num_sides: Columns of the score.
         device: Where turns go. On the CPU they are the buffers themselves, elsewhere copies.
+        continuous_actions: How numbers of actions are brought within their bounds.
         components: The R parts of rewards that are told apart.
 
     Raises:
@@ -131,6 +161,7 @@ class Buffers:
         num_envs: int,
         num_sides: int,
         device: torch.device,
+        continuous_actions: ContinuousActions = "squashed",
         components: tuple[str, ...] = (),
     ) -> None:
         check_partition(spec.agents, populations=populations)
@@ -147,7 +178,7 @@ class Buffers:
         self.episode_over = np.zeros(num_envs, dtype=np.bool_)
         self.score = np.zeros((num_envs, num_sides), dtype=np.float32)
         self.populations = {
-            name: _population(spec, agents, num_envs=num_envs)
+            name: _population(spec, agents, num_envs=num_envs, continuous=continuous_actions)
             for name, agents in populations.items()
         }
         self.has_decided = np.zeros((num_envs, num_agents), dtype=np.bool_)
@@ -201,22 +232,25 @@ class Buffers:
 
 
 def _population(
-    spec: EnvironmentSpec, agents: tuple[str, ...], *, num_envs: int
+    spec: EnvironmentSpec,
+    agents: tuple[str, ...],
+    *,
+    num_envs: int,
+    continuous: ContinuousActions,
 ) -> PopulationBuffers:
     facts = spec.agent_specs[agents[0]]
     layout = ObservationLayout.from_json(facts.observation)
-    number = num_actions(facts.action)
+    actions = ActionLayout.from_json(facts.action, continuous=continuous)
     slots = 1 if spec.api == "aec" else len(agents)
     return PopulationBuffers(
         agents=agents,
         layout=layout,
+        actions=actions,
         mask=facts.mask,
-        num_actions=number,
-        first_action=first_action(facts.action),
         agent_index=np.full((num_envs, slots), NO_DECISION, dtype=np.int64),
-        observation=np.zeros((num_envs, slots, layout.size), dtype=np.float32),
-        action_mask=np.ones((num_envs, slots, number), dtype=np.bool_),
-        final_observation=np.zeros((num_envs, len(agents), layout.size), dtype=np.float32),
+        observation=np.zeros((num_envs, slots, layout.size), dtype=layout.dtype),
+        action_mask=np.ones((num_envs, slots, actions.num_logits), dtype=np.bool_),
+        final_observation=np.zeros((num_envs, len(agents), layout.size), dtype=layout.dtype),
     )
 
 
@@ -230,11 +264,12 @@ def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> Asked:
     return Asked(
         agents,
         layout=population.layout,
+        actions=population.actions,
         mask=population.mask,
         row_of_cell=row_of_cell.reshape(-1),
         agent_index=population.agent_index.reshape(-1),
         observation=population.observation.reshape(num_envs * slots, population.layout.size),
-        action_mask=population.action_mask.reshape(num_envs * slots, population.num_actions),
+        action_mask=population.action_mask.reshape(num_envs * slots, population.actions.num_logits),
     )
 
 
@@ -257,6 +292,7 @@ def _shared_turn(buffers: Buffers) -> Turn:
                 agent_index=torch.from_numpy(population.agent_index),
                 observation=torch.from_numpy(population.observation),
                 action_mask=torch.from_numpy(population.action_mask) if population.mask else None,
+                action_shape=population.actions.row_shape,
             )
             for name, population in populations
         },
@@ -279,6 +315,7 @@ def _moved(turn: Turn, device: torch.device) -> Turn:
                 agent_index=group.agent_index.to(device),
                 observation=group.observation.to(device),
                 action_mask=None if group.action_mask is None else group.action_mask.to(device),
+                action_shape=group.action_shape,
             )
             for name, group in turn.groups.items()
         },

@@ -1,39 +1,35 @@
-"""Does an environment work here, and how fast: what ``arena envs check`` runs."""
+"""Does an environment work here, and how fast: what ``arena envs check`` looks at."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import io
-import time
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import torch
-
 from arena.config import EnvironmentConfig
-from arena.envs.base import BatchedEnv, Turn
+from arena.envs.base import BatchedEnv
 from arena.envs.batched.find import find_game, names_code
 from arena.envs.batched.twins import TWINS
+from arena.envs.contracts import run_contract
+from arena.envs.findings import MEND_SEED, Finding, finding_of
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import make_batched_env
+from arena.envs.measure import Measured, first_difference_by_seed, measure
 from arena.envs.openspiel import is_openspiel
-from arena.envs.random_play import populations_of, random_legal_actions
+from arena.envs.own_form import look
+from arena.envs.random_play import action_layouts, populations_of
 from arena.envs.registry import make_environment
-from arena.envs.spaces import num_actions
 from arena.envs.spec import EnvironmentSpec
 from arena.errors import EnvironmentFault
 
 NUM_ENVS = 16
-NUM_STEPS = 200
-"""Of each run whose digests are compared."""
+MAX_STEPS = 200
+"""Of each run that is compared with another, and of PettingZoo's tests; fewer of what is slow."""
 
-NUM_CONTRACT_CYCLES = 200
-SEED = 7
+MIN_STEPS = 20
+PATIENCE = 10.0
+"""How many times as long random play may last where no episode ends."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,24 +38,26 @@ class EnvironmentReport:
 
     Attributes:
         spec: The environment's facts.
-        episodes: Played to their ends.
-        mean_length: Of these, in calls of ``step``.
-        env_steps_per_s: Environments stepped per second in a batch of `NUM_ENVS`, on one core.
-        agent_steps_per_s: Decisions per second.
+        measured: What random play shows; all zeros where it could not be played.
+        turn_order: Who decides when, in words: as was seen in one episode.
+        never_asked: Agents that decided nothing in the episodes that were looked at.
+        aliased: The first agent one of whose observations changed after it was returned.
         deterministic: Whether two runs with one seed saw the same.
+        contract: PettingZoo's tests and whether they passed; empty where there is none to test.
         problems: What must be mended; empty if the environment works.
-        notes: What PettingZoo's own test warns of.
+        notes: What is worth knowing.
         twin: The batched game that trains in its place, as ``package.module:Class``. What was
             checked is the environment itself.
     """
 
     spec: EnvironmentSpec
-    episodes: int = 0
-    mean_length: float | None = None
-    env_steps_per_s: float = 0.0
-    agent_steps_per_s: float = 0.0
+    measured: Measured = field(default_factory=Measured)
+    turn_order: str = "one at a time"
+    never_asked: tuple[str, ...] = ()
+    aliased: str | None = None
     deterministic: bool = False
-    problems: list[str] = field(default_factory=list)
+    contract: dict[str, bool] = field(default_factory=dict)
+    problems: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     twin: str | None = None
 
@@ -69,6 +67,7 @@ def check_environment(
     *,
     kwargs: Mapping[str, object],
     launch_directory: str,
+    possible_agents: Sequence[str] | None = None,
     seconds: float = 2.0,
 ) -> EnvironmentReport:
     """Play random legal episodes and look for what would spoil training.
@@ -78,49 +77,51 @@ def check_environment(
             a factory or a batched game.
         kwargs: For its factory.
         launch_directory: First on ``sys.path``.
+        possible_agents: ``environment.possible_agents``.
         seconds: How long the speed is measured; the rest takes a few more.
 
     Raises:
         ConfigError: If there is no such environment, or Arena cannot train its agents.
         EnvironmentFault: If it cannot even be reset.
     """
-    spec = inspect_environment(environment_id, kwargs=kwargs, launch_directory=launch_directory)
+    spec = inspect_environment(
+        environment_id,
+        kwargs=kwargs,
+        launch_directory=launch_directory,
+        possible_agents=possible_agents,
+    )
     report = EnvironmentReport(spec=spec, twin=TWINS.get(spec.id))
-    subject = _Subject(spec, launch_directory=launch_directory)
+    if spec.api == "parallel":
+        report.turn_order = "all at once"
+    subject = _Subject(spec, launch_directory=launch_directory, possible_agents=possible_agents)
+    notes = _look(subject, report) if subject.is_pettingzoo() else []
     try:
         _measure(subject, report, seconds=seconds)
-        report.deterministic = _digest(subject) == _digest(subject)
+        report.notes += notes
     except EnvironmentFault as fault:
-        report.problems.append(str(fault))
-        return report
-    if not report.deterministic:
-        report.problems.append(
-            "two runs with one seed differ: reset(seed=...) must determine all that is random"
-        )
-    if not subject.is_pettingzoo():
-        return report
-    with subject.single() as env:
-        changed = _aliases(env, spec=spec)
-    if changed is not None:
-        report.problems.append(
-            f"a returned observation of agent {changed!r} changed later: return new arrays"
-        )
-    with subject.single() as env:
-        _contract(env, report)
+        # What was told of one environment already is told better there.
+        if not report.problems:
+            report.problems.append(finding_of(fault))
+    if subject.is_pettingzoo() and not report.problems:
+        _contract(subject, report)
     return report
 
 
 class _Subject:
     """Makes what is checked."""
 
-    def __init__(self, spec: EnvironmentSpec, *, launch_directory: str) -> None:
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        *,
+        launch_directory: str,
+        possible_agents: Sequence[str] | None,
+    ) -> None:
         self.spec = spec
         self._launch_directory = launch_directory
+        self._possible_agents = None if possible_agents is None else list(possible_agents)
         self.populations = populations_of(spec)
-        self._num_actions = {
-            name: num_actions(spec.agent_specs[agents[0]].action)
-            for name, agents in self.populations.items()
-        }
+        self.actions = action_layouts(spec, populations=self.populations)
 
     def is_pettingzoo(self) -> bool:
         """Whether there is a PettingZoo environment to look at, beside the batch."""
@@ -141,6 +142,7 @@ class _Subject:
                 id=spec.id,
                 kwargs=dict(spec.kwargs),
                 backend="pettingzoo" if spec.id in TWINS else "auto",
+                possible_agents=self._possible_agents,
             ),
             spec=spec,
             sides={agent: (agent,) for agent in spec.agents},
@@ -153,142 +155,85 @@ class _Subject:
         finally:
             env.close()
 
-    @contextlib.contextmanager
-    def single(self) -> Iterator[Any]:
+    def single(self) -> Any:  # noqa: ANN401
         """PettingZoo's own environment."""
         spec = self.spec
-        env = make_environment(
+        return make_environment(
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=self._launch_directory
         )
-        try:
-            yield env
-        finally:
-            env.close()
 
-    def random_actions(self, turn: Turn, generator: torch.Generator) -> dict[str, torch.Tensor]:
-        """One legal action for each decision."""
-        return random_legal_actions(turn, num_actions=self._num_actions, generator=generator)
+
+def _look(subject: _Subject, report: EnvironmentReport) -> list[str]:
+    """At one environment from outside; what to note of what can be used."""
+    spec = report.spec
+    env = subject.single()
+    try:
+        seen = look(env, spec=spec, num_decisions=MAX_STEPS * _deciding_at_once(spec))
+    finally:
+        env.close()
+    report.problems += seen.problems
+    report.aliased = seen.aliased
+    if spec.api == "aec":
+        report.turn_order = seen.turn_order
+    if not seen.problems:
+        report.never_asked = tuple(agent for agent in spec.agents if agent not in seen.agents)
+    if seen.aliased is not None:
+        report.notes.append(
+            f"a returned observation of agent {seen.aliased!r} changed later (the same array, "
+            "written again): Arena copies what it gets at once and is not misled, but other code "
+            "that keeps observations is; return new arrays: array.copy()"
+        )
+    return [
+        f"an observation of agent {agent!r} is outside of its space, which Arena does not mind: "
+        f"{what}"
+        for agent, what in seen.out_of_bounds.items()
+    ]
+
+
+def _deciding_at_once(spec: EnvironmentSpec) -> int:
+    return len(spec.agents) if spec.api == "parallel" else 1
 
 
 def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) -> None:
-    generator = torch.Generator().manual_seed(SEED)
-    calls = decisions = length_sum = 0
-    stepping_s = 0.0
-    began = torch.zeros(NUM_ENVS, dtype=torch.int64)
-    with subject.batch() as env:
-        turn = env.reset(range(NUM_ENVS))
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            decisions += sum(int((g.agent_index >= 0).sum()) for g in turn.groups.values())
-            actions = subject.random_actions(turn, generator)
-            before = time.perf_counter()
-            turn = env.step(actions)
-            stepping_s += time.perf_counter() - before
-            calls += 1
-            over = turn.episode_over
-            length_sum += int((calls - began[over]).sum())
-            report.episodes += int(over.sum())
-            began[over] = calls
-    if calls:
-        report.env_steps_per_s = calls * NUM_ENVS / stepping_s
-        report.agent_steps_per_s = decisions / stepping_s
-    if report.episodes:
-        report.mean_length = length_sum / report.episodes
-
-
-def _digest(subject: _Subject) -> str:
-    """Of everything that a seeded run says."""
-    generator = torch.Generator().manual_seed(SEED)
-    digest = hashlib.sha256()
-    with subject.batch() as env:
-        turn = env.reset(range(NUM_ENVS))
-        for _ in range(NUM_STEPS):
-            turn = env.step(subject.random_actions(turn, generator))
-            for group in turn.groups.values():
-                digest.update(group.agent_index.numpy().tobytes())
-                digest.update(group.observation[group.agent_index >= 0].numpy().tobytes())
-            for told in (turn.reward, turn.terminated, turn.truncated, turn.episode_over):
-                digest.update(told.numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _aliases(env: Any, *, spec: EnvironmentSpec) -> str | None:  # noqa: ANN401
-    """The first agent one of whose observations changed after it was returned."""
-    returned: list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]] = []
-    rng = np.random.default_rng(SEED)
-    play = _play_parallel if spec.api == "parallel" else _play_in_turns
-    for count, (agent, observation) in enumerate(play(env, rng=rng)):
-        for owner, array, copy in returned:
-            if not np.array_equal(array, copy):
-                return owner
-        arrays = observation.values() if isinstance(observation, Mapping) else [observation]
-        returned += [(agent, a, a.copy()) for a in arrays if isinstance(a, np.ndarray)]
-        del returned[: -4 * len(spec.agents)]
-        if count >= NUM_STEPS:
-            break
-    return None
-
-
-def _play_in_turns(env: Any, *, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
-    env.reset(seed=SEED)
-    for agent in env.agent_iter():
-        observation, _, terminated, truncated, info = env.last()
-        yield agent, observation
-        if terminated or truncated:
-            env.step(None)
-        else:
-            env.step(_random_action(env.action_space(agent), observation, info, rng=rng))
-
-
-def _play_parallel(env: Any, *, rng: np.random.Generator) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
-    observations, infos = env.reset(seed=SEED)
-    yield from observations.items()
-    for _ in range(NUM_STEPS):
-        if not env.agents:
-            return
-        actions = {
-            agent: _random_action(
-                env.action_space(agent), observations[agent], infos.get(agent, {}), rng=rng
+    report.measured = measure(
+        subject.batch, actions=subject.actions, seconds=seconds, patience_s=PATIENCE * seconds
+    )
+    if report.measured.episodes == 0:
+        report.notes.append(
+            f"no episode ended within {report.measured.calls} calls of step at random: matches, "
+            "and so ratings, need ends; truncate (max_cycles) what may go on for ever"
+        )
+    if report.measured.calls and not report.measured.rewarded_share:
+        report.notes.append(
+            f"nobody received any reward but 0 in {report.measured.decisions} random decisions: "
+            "nothing can be learned from that"
+        )
+    difference = first_difference_by_seed(
+        subject.batch, actions=subject.actions, num_steps=_num_steps(report, seconds=seconds)
+    )
+    report.deterministic = difference is None
+    if difference is not None:
+        report.problems.append(
+            Finding(
+                problem=f"two runs with one seed and the same actions differ: {difference}",
+                mend=MEND_SEED,
             )
-            for agent in env.agents
-            if agent in observations
-        }
-        observations, _, _, _, infos = env.step(actions)
-        yield from observations.items()
+        )
 
 
-def _random_action(
-    space: Any,  # noqa: ANN401
-    observation: object,
-    info: Mapping[str, Any],
-    *,
-    rng: np.random.Generator,
-) -> int:
-    mask = info.get("action_mask")
-    if isinstance(observation, Mapping) and "action_mask" in observation:
-        mask = observation["action_mask"]
-    legal = np.arange(space.n) if mask is None else np.flatnonzero(mask)
-    return int(space.start) + int(rng.choice(legal))
+def _num_steps(report: EnvironmentReport, *, seconds: float) -> int:
+    """As many steps as a batch makes in the time, within limits."""
+    affordable = int(report.measured.env_steps_per_s / NUM_ENVS * seconds)
+    return max(MIN_STEPS, min(MAX_STEPS, affordable))
 
 
-def _contract(env: Any, report: EnvironmentReport) -> None:  # noqa: ANN401
-    """Run PettingZoo's own contract test; it prints and warns."""
-    with warnings.catch_warnings():
-        # Importing it imports an environment in a way that PettingZoo itself warns of.
-        warnings.simplefilter("ignore")
-        from pettingzoo.test import api_test, parallel_api_test
-
-    test = parallel_api_test if report.spec.api == "parallel" else api_test
-    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
-        warnings.simplefilter("always")
-        try:
-            test(env, num_cycles=NUM_CONTRACT_CYCLES)
-        except Exception as error:
-            # It asserts, and calls the environment, which may raise anything.
-            report.problems.append(f"PettingZoo's {test.__name__}: {_line(error)}")
-    report.notes += dict.fromkeys(_line(warning.message) for warning in caught)
-
-
-def _line(message: object) -> str:
-    text = " ".join(str(message).split()) or type(message).__name__
-    return text if len(text) <= 300 else f"{text[:297]}..."
+def _contract(subject: _Subject, report: EnvironmentReport) -> None:
+    affordable = int(report.measured.env_steps_per_s)
+    contract = run_contract(
+        subject.single,
+        api=report.spec.api,
+        num_cycles=max(MIN_STEPS, min(MAX_STEPS, affordable)),
+    )
+    report.contract = contract.passed
+    report.problems += contract.problems
+    report.notes += contract.notes

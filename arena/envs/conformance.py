@@ -18,13 +18,13 @@ import numpy as np
 import torch
 
 from arena.config import EnvironmentConfig
+from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.twins import TWINS
 from arena.envs.chance import episode_seed
 from arena.envs.facts import environment_facts
 from arena.envs.make import make_batched_env
-from arena.envs.random_play import populations_of, random_legal_actions
-from arena.envs.spaces import num_actions as number_of_actions
+from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spec import EnvironmentSpec
 from arena.envs.turn_difference import (
     ABOUT_THE_NEXT_DECISION,
@@ -137,10 +137,7 @@ def check_against(
                 one,
                 other,
                 populations=populations,
-                num_actions={
-                    name: number_of_actions(specs[0].agent_specs[agents[0]].action)
-                    for name, agents in populations.items()
-                },
+                actions=action_layouts(specs[0], populations=populations),
                 num_games=num_games,
                 seed=seed,
                 progress=progress,
@@ -174,7 +171,7 @@ def compare_environments(
     other: BatchedEnv,
     *,
     populations: Mapping[str, tuple[str, ...]],
-    num_actions: Mapping[str, int],
+    actions: Mapping[str, ActionLayout],
     num_games: int,
     seed: int,
     progress: Progress | None = None,
@@ -185,7 +182,7 @@ def compare_environments(
         one: The first; the caller closes both.
         other: As many environments.
         populations: Agents by population, of both.
-        num_actions: By population.
+        actions: Layouts by population.
         num_games: Stop when so many episodes have ended without a difference.
         seed: Decides the environments' seeds and the actions.
         progress: Told after each call how many games have ended.
@@ -209,9 +206,7 @@ def compare_environments(
     generator = torch.Generator().manual_seed(seed)
     difference = comparison.difference()
     while difference is None and comparison.games < num_games:
-        comparison.step(
-            random_legal_actions(comparison.turn, num_actions=num_actions, generator=generator)
-        )
+        comparison.step(random_legal_actions(comparison.turn, actions=actions, generator=generator))
         difference = comparison.difference()
         if progress is not None:
             progress(comparison.games)

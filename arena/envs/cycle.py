@@ -51,7 +51,7 @@ class Cycle:
         }
         return observations, state.infos
 
-    def step(self, actions: Mapping[str, int]) -> Step:
+    def step(self, actions: Mapping[str, Any]) -> Step:
         """Give each agent its turn.
 
         Raises:

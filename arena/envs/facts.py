@@ -6,16 +6,18 @@ Runs in the short-lived child of `arena.envs.inspect`, and in `arena.envs.check`
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from typing import Any, Literal, cast
 
+from arena.envs.actions import ActionLayout
+from arena.envs.agents import agents_of
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.batched.twins import TWINS
 from arena.envs.openspiel import canonical_game_id, is_openspiel, openspiel_facts
 from arena.envs.registry import canonical_id, home_module, make_environment, native_api
 from arena.envs.spaces import describe
-from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.envs.spec import AgentSpec, EnvironmentSpec, MaskPlace, SpaceJson
 from arena.errors import ConfigError, EnvironmentFault
 
 MASK_SEED = 0
@@ -28,8 +30,16 @@ def environment_facts(
     kwargs: Mapping[str, object],
     launch_directory: str,
     backend: str = "auto",
+    possible_agents: Sequence[str] | None = None,
 ) -> EnvironmentSpec:
     """Make an environment, reset it, look at it and close it.
+
+    Args:
+        environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name``.
+        kwargs: For its factory.
+        launch_directory: First on ``sys.path``.
+        backend: ``environment.backend``, which must be there.
+        possible_agents: ``environment.possible_agents``.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
@@ -38,6 +48,7 @@ def environment_facts(
         EnvironmentFault: If its reset fails.
     """
     if is_openspiel(environment_id):
+        _must_not_be_listed(environment_id, possible_agents)
         has_twin = canonical_game_id(environment_id) in TWINS
         check_backend(backend, environment_id, has_game=has_twin)
         return openspiel_facts(environment_id, kwargs=kwargs)
@@ -46,6 +57,7 @@ def environment_facts(
         game_class = find_game(environment_id, launch_directory=launch_directory)
         check_backend(backend, environment_id, has_game=game_class is not None)
         if game_class is not None:
+            _must_not_be_listed(environment_id, possible_agents)
             return game_facts(environment_id, game_class, kwargs=kwargs)
     else:
         check_backend(backend, environment_id, has_game=canonical_id(environment_id) in TWINS)
@@ -54,9 +66,10 @@ def environment_facts(
         environment_id, kwargs=kwargs, api=api, launch_directory=launch_directory
     )
     try:
-        agents = agents_of(env, environment_id=environment_id)
-        infos = _first_infos(env, api=api, environment_id=environment_id)
+        agents = agents_of(env, environment_id=environment_id, declared=possible_agents)
+        infos = _first_infos(env, api=api, environment_id=environment_id, seed=MASK_SEED)
         specs = {agent: agent_spec(env, agent) for agent in agents}
+        _same_after_another_reset(env, specs, api=api, environment_id=environment_id)
     finally:
         env.close()
     return EnvironmentSpec(
@@ -69,23 +82,11 @@ def environment_facts(
     )
 
 
-def agents_of(env: Any, *, environment_id: str) -> tuple[str, ...]:  # noqa: ANN401
-    """All agents that may appear.
-
-    Raises:
-        ConfigError: If they are not known beforehand, or not named by strings.
-    """
-    agents = getattr(env, "possible_agents", None)
-    if not agents:
+def _must_not_be_listed(environment_id: str, possible_agents: Sequence[str] | None) -> None:
+    if possible_agents is not None:
         raise ConfigError(
-            f"environment.id {environment_id} must have possible_agents: all agents that may appear"
+            f"environment.possible_agents must be left out: {environment_id} itself says who plays"
         )
-    unnamed = [agent for agent in agents if not isinstance(agent, str)]
-    if unnamed:
-        raise ConfigError(
-            f"environment.id {environment_id} must name its agents by strings, got {unnamed[0]!r}"
-        )
-    return tuple(agents)
 
 
 def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
@@ -94,31 +95,76 @@ def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
     Raises:
         ConfigError: If a space is not supported; names the agent.
     """
-    from gymnasium.spaces import Dict
+    observation = _space(env, agent, name="observation")
+    action = _space(env, agent, name="action")
+    try:
+        has_choices = _has_choices(action)
+    except ConfigError as error:
+        raise ConfigError(f"agent {agent!r}: action space {error}") from None
+    mask: MaskPlace | None = None
+    members = cast("dict[str, SpaceJson]", observation.get("spaces", {}))
+    if has_choices and observation["kind"] == "Dict" and "action_mask" in members:
+        if set(members) == {"observation", "action_mask"}:
+            observation, mask = members["observation"], "observation"
+        else:
+            seen = {name: space for name, space in members.items() if name != "action_mask"}
+            observation, mask = {"kind": "Dict", "spaces": seen or members}, "beside"
+    return AgentSpec(observation=observation, action=action, mask=mask)
 
-    observation, action = env.observation_space(agent), env.action_space(agent)
-    mask: Literal["observation"] | None = None
-    if isinstance(observation, Dict) and set(observation.spaces) == {"observation", "action_mask"}:
-        observation, mask = observation["observation"], "observation"
-    described = {}
-    for name, space in (("observation", observation), ("action", action)):
-        try:
-            described[name] = describe(space)
-        except ConfigError as error:
-            raise ConfigError(f"agent {agent!r}: {name} space {error}") from None
-    if described["action"]["kind"] != "Discrete":
+
+def _space(env: Any, agent: str, *, name: Literal["observation", "action"]) -> SpaceJson:  # noqa: ANN401
+    try:
+        space = env.observation_space(agent) if name == "observation" else env.action_space(agent)
+    except Exception as error:
+        # The environment is a user's code and may raise anything.
         raise ConfigError(
-            f"agent {agent!r}: action space {action} is not supported yet: Discrete is"
-        )
-    return AgentSpec(observation=described["observation"], action=described["action"], mask=mask)
+            f"agent {agent!r} must have an {name} space after every reset, asking for it raised "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    try:
+        return describe(space)
+    except ConfigError as error:
+        raise ConfigError(f"agent {agent!r}: {name} space {error}") from None
 
 
-def _first_infos(env: Any, *, api: str, environment_id: str) -> Mapping[str, object]:  # noqa: ANN401
+def _same_after_another_reset(
+    env: Any,  # noqa: ANN401
+    specs: Mapping[str, AgentSpec],
+    *,
+    api: str,
+    environment_id: str,
+) -> None:
+    """Refuse an environment that draws the sizes of its spaces anew in each episode.
+
+    Raises:
+        ConfigError: If a space has changed.
+    """
+    _first_infos(env, api=api, environment_id=environment_id, seed=MASK_SEED + 1)
+    for agent, before in specs.items():
+        after = agent_spec(env, agent)
+        for name in ("observation", "action"):
+            one, other = getattr(before, name), getattr(after, name)
+            if one != other:
+                raise ConfigError(
+                    f"agent {agent!r} must have the same {name} space in every episode: a network "
+                    f"has one size. It had {dict(one)} after reset(seed={MASK_SEED}) and "
+                    f"{dict(other)} after reset(seed={MASK_SEED + 1}). Wrap the environment: pad "
+                    f"to the largest, and mask actions that are not there"
+                )
+
+
+def _first_infos(
+    env: Any,  # noqa: ANN401
+    *,
+    api: str,
+    environment_id: str,
+    seed: int,
+) -> Mapping[str, object]:
     try:
         if api == "parallel":
-            _, infos = env.reset(seed=MASK_SEED)
+            _, infos = env.reset(seed=seed)
         else:
-            env.reset(seed=MASK_SEED)
+            env.reset(seed=seed)
             infos = env.infos
     except Exception as error:
         # The environment is a user's code and may raise anything.
@@ -140,6 +186,7 @@ def _with_info_masks(
         (specs[agent].observation, specs[agent].action)
         for agent, info in infos.items()
         if agent in specs and isinstance(info, Mapping) and "action_mask" in info
+        if _has_choices(specs[agent].action)
     ]
     return {
         agent: AgentSpec(observation=spec.observation, action=spec.action, mask="info")
@@ -147,6 +194,10 @@ def _with_info_masks(
         else spec
         for agent, spec in specs.items()
     }
+
+
+def _has_choices(action: SpaceJson) -> bool:
+    return ActionLayout.from_json(action, continuous="squashed").num_logits > 0
 
 
 def _versions(module: str) -> dict[str, str]:

@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -33,6 +33,7 @@ def inspect_environment(
     kwargs: Mapping[str, object],
     launch_directory: str,
     backend: str = "auto",
+    possible_agents: Sequence[str] | None = None,
     timeout_s: float = 60.0,
 ) -> EnvironmentSpec:
     """Find the facts about an environment.
@@ -42,6 +43,7 @@ def inspect_environment(
         kwargs: For its factory; plain data.
         launch_directory: First on the child's ``sys.path``.
         backend: ``environment.backend``, which must be there.
+        possible_agents: ``environment.possible_agents``.
         timeout_s: For all of it.
 
     Raises:
@@ -56,6 +58,7 @@ def inspect_environment(
                 "kwargs": dict(kwargs),
                 "launch_directory": launch_directory,
                 "backend": backend,
+                "possible_agents": None if possible_agents is None else list(possible_agents),
             },
             allow_nan=False,
         )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
 from arena.config import EnvironmentConfig
+from arena.envs.agent_ids import AgentIds
+from arena.envs.agents import agents_of
 from arena.envs.base import BatchedEnv
 from arena.envs.batch import PettingZooBatch, Stepper
 from arena.envs.batched.find import check_backend, find_game, names_code
@@ -17,14 +19,14 @@ from arena.envs.batched.native import make_game_batch
 from arena.envs.buffers import Buffers, check_partition
 from arena.envs.cycle import Cycle
 from arena.envs.episode_row import EpisodeRow
-from arena.envs.facts import agent_spec, agents_of
-from arena.envs.openspiel import OpenSpielStepper, is_openspiel, load_game, openspiel_facts
+from arena.envs.facts import MASK_SEED, agent_spec
+from arena.envs.openspiel import is_openspiel, load_game, openspiel_facts
+from arena.envs.openspiel_stepper import OpenSpielStepper
 from arena.envs.outcome import make_outcome, needs_infos
 from arena.envs.pettingzoo_aec import AecStepper
 from arena.envs.pettingzoo_parallel import ParallelStepper
 from arena.envs.registry import make_environment
 from arena.envs.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
-from arena.envs.spaces import first_action
 from arena.envs.spec import EnvironmentSpec
 from arena.envs.unchecked import holder_of_state, without_checks
 from arena.errors import ConfigError
@@ -43,6 +45,7 @@ def make_batched_env(
     num_envs: int,
     launch_directory: str,
     device: torch.device = CPU,
+    agent_ids: Collection[str] = (),
 ) -> BatchedEnv:
     """Make B environments that step as one: a batched game where there is one.
 
@@ -54,12 +57,36 @@ def make_batched_env(
         num_envs: B.
         launch_directory: First on ``sys.path``.
         device: Where turns go.
+        agent_ids: Populations whose observations say which of their agents decides.
 
     Raises:
         ConfigError: If the environment cannot be made or is not what the spec says, or the outcome
             or a population names what there is not.
     """
     check_partition(spec.agents, populations=populations)
+    env = _make_untold(
+        environment,
+        spec=spec,
+        sides=sides,
+        populations=populations,
+        num_envs=num_envs,
+        launch_directory=launch_directory,
+        device=device,
+    )
+    told = {name: agents for name, agents in populations.items() if name in agent_ids}
+    return AgentIds(env, populations=told, device=device) if told else env
+
+
+def _make_untold(
+    environment: EnvironmentConfig,
+    *,
+    spec: EnvironmentSpec,
+    sides: Mapping[str, tuple[str, ...]],
+    populations: Mapping[str, tuple[str, ...]],
+    num_envs: int,
+    launch_directory: str,
+    device: torch.device,
+) -> BatchedEnv:
     game_class = find_game(spec.id, launch_directory=launch_directory)
     check_backend(environment.possible_backend, spec.id, has_game=game_class is not None)
     if game_class is not None and environment.possible_backend != "pettingzoo":
@@ -108,12 +135,21 @@ def _make_one_by_one(
         num_envs=num_envs,
         num_sides=len(sides),
         device=device,
+        continuous_actions=environment.continuous_actions,
         components=tuple(environment.reward_weights),
     )
-    keeps_infos = needs_infos(environment.outcome) and len(sides) > 1
+    keeps_infos = needs_infos(environment.outcome)
     rows = [EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos) for b in range(num_envs)]
-    make = _openspiel_steppers if is_openspiel(spec.id) else _pettingzoo_steppers
-    steppers = make(spec, rows=rows, populations=populations, launch_directory=launch_directory)
+    if is_openspiel(spec.id):
+        steppers = _openspiel_steppers(spec, rows=rows, populations=populations)
+    else:
+        steppers = _pettingzoo_steppers(
+            spec,
+            rows=rows,
+            populations=populations,
+            launch_directory=launch_directory,
+            possible_agents=environment.possible_agents,
+        )
     return PettingZooBatch(spec.id, buffers=buffers, steppers=steppers)
 
 
@@ -122,12 +158,16 @@ def _openspiel_steppers(
     *,
     rows: Sequence[EpisodeRow],
     populations: Mapping[str, tuple[str, ...]],
-    launch_directory: str,
 ) -> list[Stepper]:
     if openspiel_facts(spec.id, kwargs=spec.kwargs).digest != spec.digest:
         raise ConfigError(f"environment.id {spec.id} is not what it was when it was inspected")
     game = load_game(spec.id, spec.kwargs)
-    actions_of = {agent: (name, 0) for name, agents in populations.items() for agent in agents}
+    in_turn = spec.api == "aec"
+    actions_of = {
+        agent: (name, 0, 1) if in_turn else (name, slot, len(agents))
+        for name, agents in populations.items()
+        for slot, agent in enumerate(agents)
+    }
     return [OpenSpielStepper(game, row=row, actions_of=actions_of) for row in rows]
 
 
@@ -137,6 +177,7 @@ def _pettingzoo_steppers(
     rows: Sequence[EpisodeRow],
     populations: Mapping[str, tuple[str, ...]],
     launch_directory: str,
+    possible_agents: Sequence[str] | None,
 ) -> list[Stepper]:
     has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
     stepper = _stepper(spec, populations=populations)
@@ -146,7 +187,7 @@ def _pettingzoo_steppers(
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
         )
         if not steppers:
-            _check_spec(env, spec=spec)
+            _check_spec(env, spec=spec, possible_agents=possible_agents)
         if row.components is None:
             env = without_checks(env, has_masks=has_masks)
         else:
@@ -177,22 +218,27 @@ def _stepper(
     spec: EnvironmentSpec, *, populations: Mapping[str, tuple[str, ...]]
 ) -> Callable[[Any, EpisodeRow], Stepper]:
     """Makes a stepper of an environment and its row."""
-    first = {agent: first_action(facts.action) for agent, facts in spec.agent_specs.items()}
     if spec.api == "parallel":
         at_once = {
-            agent: (name, position, len(agents), first[agent])
+            agent: (name, position, len(agents))
             for name, agents in populations.items()
             for position, agent in enumerate(agents)
         }
         return lambda env, row: ParallelStepper(env, row=row, actions_of=at_once)
-    in_turn = {
-        agent: (name, first[agent]) for name, agents in populations.items() for agent in agents
-    }
-    return lambda env, row: AecStepper(env, row=row, actions_of=in_turn)
+    in_turn = {agent: name for name, agents in populations.items() for agent in agents}
+    return lambda env, row: AecStepper(env, row=row, population_of=in_turn)
 
 
-def _check_spec(env: Any, *, spec: EnvironmentSpec) -> None:  # noqa: ANN401
-    agents = agents_of(env, environment_id=spec.id)
+def _check_spec(
+    env: Any,  # noqa: ANN401
+    *,
+    spec: EnvironmentSpec,
+    possible_agents: Sequence[str] | None,
+) -> None:
+    agents = agents_of(env, environment_id=spec.id, declared=possible_agents)
+    if possible_agents is not None:
+        # Who makes agents as it goes knows their spaces only in an episode.
+        env.reset(seed=MASK_SEED)
     if agents != spec.agents:
         raise ConfigError(
             f"environment.id {spec.id} must have the agents {spec.agents} that it had when it was "

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import cast
 
 from arena.config import InfoOutcome, Outcome, ThresholdOutcome
@@ -18,7 +19,8 @@ Returns = Mapping[str, float]
 Infos = Mapping[str, Mapping[str, object]]
 Sides = Mapping[str, tuple[str, ...]]
 Score = Callable[[Returns, Infos], tuple[float, ...]]
-"""From returns and last infos by agent to a score in [0, 1] per side, in the order of the sides."""
+"""From returns and last infos by agent to a score in [0, 1] per side, in the order of the sides; in
+cooperation to the number by which plays are compared, NaN where that is the return."""
 
 RELATIVE_TOLERANCE = 1e-9
 """Returns closer than this are equal: they are sums of rewards, and rounding decides no match."""
@@ -30,7 +32,8 @@ def make_outcome(
     """Make the function that scores an episode when it has ended.
 
     More than two sides are scored pairwise: a side's score is its mean over the other sides. In
-    cooperation, with one side, every score is NaN.
+    cooperation, with one side, there is nobody to win against: an info or a function gives the
+    objective by which plays are compared, any finite number, apart from the reward.
 
     Args:
         outcome: What the configuration says.
@@ -42,8 +45,7 @@ def make_outcome(
         ConfigError: If the outcome or a side names what there is not.
     """
     _check_agents(sides, agents=agents)
-    score = _make_score(outcome, sides=sides, launch_directory=launch_directory)
-    return _unscored if len(sides) == 1 else score
+    return _make_score(outcome, sides=sides, launch_directory=launch_directory)
 
 
 def needs_infos(outcome: Outcome) -> bool:
@@ -88,6 +90,8 @@ def _make_score(outcome: Outcome, *, sides: Sides, launch_directory: str) -> Sco
         return _threshold(outcome, sides=sides)
     if isinstance(outcome, InfoOutcome):
         return _info(outcome.info, sides=sides)
+    if outcome == "return" and len(sides) == 1:
+        return _unscored
     if outcome == "return":
         members = tuple(sides.values())
         return lambda returns, _: pairwise_scores([side_return(returns, m) for m in members])
@@ -130,7 +134,11 @@ def _info(key: str, *, sides: Sides) -> Score:
     side_of.update((side, side) for side in sides)
 
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
-        named = [info[key] for info in infos.values() if info.get(key) is not None]
+        told = {agent: info[key] for agent, info in infos.items() if info.get(key) is not None}
+        named = list(told.values())
+        if len(sides) == 1 or (named and all(_is_number(value, side_of) for value in named)):
+            values = [_side_number(told, members, key=key) for members in sides.values()]
+            return (values[0],) if len(sides) == 1 else pairwise_scores(values)
         winners = {side_of.get(str(name)) for name in named}
         if not winners:
             return pairwise_scores([0.0] * len(sides))
@@ -141,6 +149,23 @@ def _info(key: str, *, sides: Sides) -> Score:
         return pairwise_scores([float(side in winners) for side in sides])
 
     return score
+
+
+def _is_number(value: object, names: Mapping[str, str]) -> bool:
+    """Whether an info tells how well an agent has done, not who has won."""
+    return isinstance(value, Real) and not isinstance(value, bool) and str(value) not in names
+
+
+def _side_number(told: Mapping[str, object], members: tuple[str, ...], *, key: str) -> float:
+    """The mean of what a side's agents tell; those that are silent do not count."""
+    values = [told[agent] for agent in members if agent in told]
+    numbers = [float(value) for value in values if isinstance(value, Real)]
+    if not numbers or len(numbers) < len(values) or not all(map(math.isfinite, numbers)):
+        raise EnvironmentFault(
+            f"info {key!r} must be a finite number at the end of an episode, for one agent of "
+            f"{', '.join(members)} at least, got {values}"
+        )
+    return sum(numbers) / len(numbers)
 
 
 def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Score:
@@ -158,6 +183,12 @@ def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Sc
                 f"got {answer!r}"
             )
         scores = tuple(float(cast(float, answer[side])) for side in sides)
+        if len(sides) == 1:
+            if not math.isfinite(scores[0]):
+                raise ConfigError(
+                    f"environment.outcome {name} must return a finite number, got {answer!r}"
+                )
+            return scores
         if not all(0.0 <= value <= 1.0 for value in scores):
             raise ConfigError(
                 f"environment.outcome {name} must return scores in [0, 1], got {answer!r}"
@@ -168,7 +199,7 @@ def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Sc
 
 
 def _unscored(returns: Returns, infos: Infos) -> tuple[float, ...]:
-    """Cooperation: there is nobody to compare with."""
+    """Cooperation by returns: who plays alone is compared later, with another play."""
     return (math.nan,)
 
 

@@ -13,8 +13,8 @@ from arena.envs.episode_row import EpisodeRow
 from arena.envs.unchecked import holder_of_state
 from arena.errors import EnvironmentFault
 
-Actions = Mapping[str, list[int]]
-"""By population, [B]."""
+Actions = Mapping[str, list[Any]]
+"""By population in the environment's own form, [B]."""
 
 
 class AecStepper:
@@ -26,18 +26,17 @@ class AecStepper:
     Args:
         env: A ``pettingzoo.AECEnv``.
         row: Of the batch.
-        actions_of: By agent, its population's name and what its environment calls action 0. Best
-            the same object for the whole batch.
+        population_of: By agent, its population's name. Best the same object for the whole batch.
     """
 
     __slots__ = (
-        "_actions_of",
         "_b",
         "_env",
         "_first_cell",
         "_max_dead_steps",
         "_on_turn",
         "_places",
+        "_population_of",
         "_row",
         "_state",
     )
@@ -47,7 +46,7 @@ class AecStepper:
         env: Any,  # noqa: ANN401
         *,
         row: EpisodeRow,
-        actions_of: Mapping[str, tuple[str, int]],
+        population_of: Mapping[str, str],
     ) -> None:
         self._env = env
         self._state = holder_of_state(env)
@@ -55,11 +54,11 @@ class AecStepper:
         self._b = row.b
         self._first_cell = row.first_cell
         self._places = row.places
-        self._actions_of = actions_of
+        self._population_of = population_of
         self._on_turn = ""
         # Dead agents leave after one step each. One that stays, or is replaced by another dead
         # one for ever, must not hang the loop.
-        self._max_dead_steps = 2 * len(actions_of) + 1
+        self._max_dead_steps = 2 * len(population_of) + 1
 
     @property
     def on_turn(self) -> str:
@@ -90,8 +89,7 @@ class AecStepper:
         Returns:
             Whether the episode is over; nobody is asked then.
         """
-        population, first_action = self._actions_of[self._on_turn]
-        self._env.step(actions[population][self._b] + first_action)
+        self._env.step(actions[self._population_of[self._on_turn]][self._b])
         state = self._state
         if any(state.rewards.values()):
             self._row.credit(state.rewards)

@@ -8,8 +8,8 @@ from typing import Any
 from arena.envs.episode_row import EpisodeRow
 from arena.errors import EnvironmentFault
 
-Actions = Mapping[str, list[int]]
-"""By population, [B * P]."""
+Actions = Mapping[str, list[Any]]
+"""By population in the environment's own form, [B * P]."""
 
 
 class ParallelStepper:
@@ -18,8 +18,8 @@ class ParallelStepper:
     Args:
         env: A ``pettingzoo.ParallelEnv``.
         row: Of the batch.
-        actions_of: By agent, its population's name, its position there, how many agents are there
-            and what its environment calls action 0.
+        actions_of: By agent, its population's name, its position there and how many agents are
+            there.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class ParallelStepper:
         env: Any,  # noqa: ANN401
         *,
         row: EpisodeRow,
-        actions_of: Mapping[str, tuple[str, int, int, int]],
+        actions_of: Mapping[str, tuple[str, int, int]],
     ) -> None:
         self._env = env
         self._row = row
@@ -64,8 +64,8 @@ class ParallelStepper:
         """
         chosen, b = {}, self._b
         for agent in self._deciding:
-            population, position, num_agents, first_action = self._actions_of[agent]
-            chosen[agent] = actions[population][b * num_agents + position] + first_action
+            population, position, num_agents = self._actions_of[agent]
+            chosen[agent] = actions[population][b * num_agents + position]
         observations, rewards, terminations, truncations, infos = self._env.step(chosen)
         self._row.credit(rewards)
         if True in terminations.values() or True in truncations.values():

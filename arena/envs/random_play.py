@@ -1,4 +1,4 @@
-"""Random legal play of a batch: what checks and comparisons of environments do."""
+"""Random legal play of a batch: what checks and comparisons of environments do, and bot:random."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import torch
 
-from arena.envs.base import Turn
-from arena.envs.spec import EnvironmentSpec
+from arena.envs.actions import MAX_TANH, ActionLayout
+from arena.envs.base import Group, Turn
+from arena.envs.spec import ContinuousActions, EnvironmentSpec
 
 
 def populations_of(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
@@ -18,23 +19,109 @@ def populations_of(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
     return {agents[0]: tuple(agents) for agents in populations.values()}
 
 
+def action_layouts(
+    spec: EnvironmentSpec,
+    *,
+    populations: Mapping[str, tuple[str, ...]],
+    continuous: ContinuousActions = "squashed",
+) -> dict[str, ActionLayout]:
+    """How each population's actions are laid out."""
+    return {
+        name: ActionLayout.from_json(spec.agent_specs[agents[0]].action, continuous=continuous)
+        for name, agents in populations.items()
+    }
+
+
 def random_legal_actions(
-    turn: Turn, *, num_actions: Mapping[str, int], generator: torch.Generator
+    turn: Turn, *, actions: Mapping[str, ActionLayout], generator: torch.Generator
 ) -> dict[str, torch.Tensor]:
     """One action for each decision, each legal one equally likely.
 
     Args:
         turn: That asks. Wherever it is.
-        num_actions: By population.
+        actions: Their layouts, by population.
         generator: The only source of randomness. On the CPU.
 
     Returns:
-        By population, on the CPU. int64 [B, S].
+        By population, on the CPU. int64 [B, S] or float32 [B, S, K].
     """
-    actions = {}
-    for name, group in turn.groups.items():
-        draws = torch.rand((*group.agent_index.shape, num_actions[name]), generator=generator)
-        if group.action_mask is not None:
-            draws.masked_fill_(~group.action_mask.cpu(), -1.0)
-        actions[name] = draws.argmax(dim=-1)
-    return actions
+    return {
+        name: random_answers(group, layout=actions[name], generator=generator)
+        for name, group in turn.groups.items()
+    }
+
+
+def random_answers(
+    group: Group, *, layout: ActionLayout, generator: torch.Generator
+) -> torch.Tensor:
+    """One action for each slot of a group, where the generator is. [B, S] or [B, S, K]."""
+    mask, shape = group.action_mask, group.agent_index.shape
+    flat_mask = None if mask is None else mask.to(generator.device).flatten(0, 1)
+    rows = uniform_actions(
+        layout, num_rows=shape.numel(), action_mask=flat_mask, generator=generator
+    )
+    return rows.view(*shape, *layout.row_shape)
+
+
+def uniform_actions(
+    layout: ActionLayout,
+    *,
+    num_rows: int,
+    action_mask: torch.Tensor | None,
+    generator: torch.Generator,
+) -> torch.Tensor:
+    """Draw actions: legal choices equally often, and numbers uniformly within their bounds.
+
+    A number with one bound is as far from it as a standard normal number from 0; one without
+    bounds is standard normal.
+
+    Args:
+        layout: Of the actions.
+        num_rows: N.
+        action_mask: True for legal choices. bool [N, n].
+        generator: The only source of randomness; where it is, the actions are.
+
+    Returns:
+        int64 [N] or float32 [N, K].
+    """
+    columns = []
+    first = 0
+    for number in layout.branches:
+        legal = None if action_mask is None else action_mask[:, first : first + number]
+        columns.append(_choices(number, num_rows=num_rows, legal=legal, generator=generator))
+        first += number
+    if layout.is_discrete:
+        return columns[0]
+    numbers = _numbers(layout, num_rows=num_rows, generator=generator)
+    choices = [column.float()[:, None] for column in columns]
+    return torch.cat([*choices, numbers], dim=1)
+
+
+def _choices(
+    number: int, *, num_rows: int, legal: torch.Tensor | None, generator: torch.Generator
+) -> torch.Tensor:
+    device = generator.device
+    if legal is None:
+        return torch.randint(number, (num_rows,), generator=generator, device=device)
+    draws = torch.rand(legal.shape, generator=generator, device=device)
+    # Independent uniform draws: each legal choice is the largest equally often.
+    return draws.masked_fill_(~legal, -1.0).argmax(dim=1)
+
+
+def _numbers(layout: ActionLayout, *, num_rows: int, generator: torch.Generator) -> torch.Tensor:
+    """What is drawn for numbers, before it is brought within bounds. float32 [N, C]."""
+    shape, device = (num_rows, layout.num_continuous), generator.device
+    if not layout.num_continuous:
+        return torch.zeros(shape, device=device)
+    share = torch.rand(shape, generator=generator, device=device, dtype=torch.float64)
+    normal = torch.randn(shape, generator=generator, device=device, dtype=torch.float64)
+    low, high = (
+        torch.tensor(bound, dtype=torch.float64, device=device)
+        for bound in (layout.low, layout.high)
+    )
+    squashed = torch.from_numpy(layout.squashed).to(device)
+    within = torch.atanh((2 * share - 1).clamp(-MAX_TANH, MAX_TANH))
+    within = torch.where(squashed, within, (1 - share) * low + share * high)
+    beside_low = torch.where(low.isfinite(), low + normal.abs(), normal)
+    beside = torch.where(high.isfinite(), high - normal.abs(), beside_low)
+    return torch.where(low.isfinite() & high.isfinite(), within, beside).float()

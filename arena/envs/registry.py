@@ -1,6 +1,6 @@
 """From an environment's id to an environment.
 
-An id is one of PettingZoo's registry (``classic/connect_four-v3``), one of mpe2
+An id is one of PettingZoo's registry (``classic/connect_four-v3``), one of mpe2 or magent2
 (``mpe2/simple_spread_v3``, also written ``mpe/...`` and ``-v3``), or ``package.module:factory``.
 """
 
@@ -21,7 +21,7 @@ from arena.resolve import put_first_on_path, resolve
 
 Api = Literal["aec", "parallel"]
 
-MPE_ID = re.compile(r"mpe2?/(?P<name>\w+?)[-_]v(?P<version>\d+)")
+FAMILY_ID = re.compile(r"(?P<family>mpe|magent)2?/(?P<name>\w+?)[-_]v(?P<version>\d+)")
 MPE_NAMES = (
     "collect_treasure_v1",
     "simple_v3",
@@ -36,10 +36,44 @@ MPE_NAMES = (
     "simple_tag_v3",
     "simple_world_comm_v3",
 )
-"""Environments of mpe2 1.1, which enters none into PettingZoo's registry. Suggestions only: an id
-that is not listed is looked up all the same."""
+MAGENT_NAMES = (
+    "adversarial_pursuit_v4",
+    "battle_v4",
+    "battlefield_v5",
+    "combined_arms_v6",
+    "gather_v5",
+    "tiger_deer_v4",
+)
 
-MPE_INSTALL = "pip install 'arena-league[mpe]'"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """A package that enters none of its environments into PettingZoo's registry.
+
+    Attributes:
+        package: Its name, and the first part of its ids.
+        modules: The package that has one module for each environment.
+        names: Of the environments. Suggestions only: an id that is not listed is looked up all the
+            same.
+        extra: Of Arena's distribution, that installs it.
+    """
+
+    package: str
+    modules: str
+    names: tuple[str, ...]
+    extra: str
+
+
+FAMILIES = {
+    "mpe": Family(package="mpe2", modules="mpe2", names=MPE_NAMES, extra="mpe"),
+    "magent": Family(
+        package="magent2", modules="magent2.environments", names=MAGENT_NAMES, extra="magent2"
+    ),
+}
+"""By what an id begins with, without the 2. Their environments come in both forms."""
+
+EXTRAS = ("classic", "butterfly", "sisl")
+"""Of Arena's distribution, named as PettingZoo's own, which they install."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,9 +145,10 @@ def canonical_id(environment_id: str) -> str:
     """
     if ":" in environment_id:
         return environment_id
-    mpe = MPE_ID.fullmatch(environment_id)
-    if mpe is not None:
-        return f"mpe2/{mpe['name']}_v{mpe['version']}"
+    found = FAMILY_ID.fullmatch(environment_id)
+    if found is not None:
+        package = FAMILIES[found["family"]].package
+        return f"{package}/{found['name']}_v{found['version']}"
     return cast(str, _registered(environment_id)[0].id)
 
 
@@ -126,19 +161,20 @@ def known_environments() -> list[KnownEnvironment]:
             package="pettingzoo",
             apis=_apis(name),
             installed=_importable(spec.entry_point.partition(":")[0]),
-            install=f"pip install 'pettingzoo[{spec.namespace}]'",
+            install=_install_extra(spec.namespace),
         )
         for name, spec in pettingzoo.aec_registry.items()
     ]
     known += [
         KnownEnvironment(
-            id=f"mpe2/{name}",
-            package="mpe2",
+            id=f"{family.package}/{name}",
+            package=family.package,
             apis=("parallel", "aec"),
-            installed=_importable(f"mpe2.{name}"),
-            install=MPE_INSTALL,
+            installed=_importable(f"{family.modules}.{name}"),
+            install=_install_line(f"{family.package}/{name}", family.package),
         )
-        for name in MPE_NAMES
+        for family in FAMILIES.values()
+        for name in family.names
     ]
     return sorted(known, key=lambda environment: environment.id)
 
@@ -148,8 +184,9 @@ def home_module(environment_id: str) -> str:
     if ":" in environment_id:
         return environment_id.partition(":")[0]
     name = canonical_id(environment_id)
-    if name.startswith("mpe2/"):
-        return name.replace("/", ".")
+    family = _family(name)
+    if family is not None:
+        return _module(name, family)
     return cast(str, _registered(name)[0].entry_point.partition(":")[0])
 
 
@@ -169,6 +206,8 @@ def _call_factory(
         # Where it says it wants something else than it makes, the caller finds out and says more.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*was expected to be an instance of.*")
+            # As an error this one would end the process: Box2D is SWIG's.
+            warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
             env = factory(**kwargs)
     except Exception as error:
         missing = _missing_module(error)
@@ -193,9 +232,9 @@ def _drop_picture(env: Any, *, kwargs: Mapping[str, object]) -> None:  # noqa: A
 def _factory(environment_id: str, *, api: Api, launch_directory: str) -> Callable[..., Any]:
     if ":" in environment_id:
         return _referred(environment_id, launch_directory=launch_directory)
-    mpe = MPE_ID.fullmatch(environment_id)
-    if mpe is not None:
-        return _mpe_factory(canonical_id(environment_id), api=api)
+    family = _family(environment_id)
+    if family is not None:
+        return _family_factory(canonical_id(environment_id), family, api=api)
     specs = {spec_api: spec for spec, spec_api in _registrations(environment_id)}
     if api not in specs:
         raise ConfigError(f"environment.id {environment_id} has no {api} form")
@@ -216,20 +255,32 @@ def _referred(environment_id: str, *, launch_directory: str) -> Callable[..., An
     return cast("Callable[..., Any]", factory)
 
 
-def _mpe_factory(environment_id: str, *, api: Api) -> Callable[..., Any]:
-    name = environment_id.removeprefix("mpe2/")
+def _family(environment_id: str) -> Family | None:
+    found = FAMILY_ID.fullmatch(environment_id)
+    return None if found is None else FAMILIES[found["family"]]
+
+
+def _module(canonical: str, family: Family) -> str:
+    return f"{family.modules}.{canonical.partition('/')[2]}"
+
+
+def _family_factory(canonical: str, family: Family, *, api: Api) -> Callable[..., Any]:
+    name = _module(canonical, family)
     try:
-        importlib.import_module("mpe2")
-        module = importlib.import_module(f"mpe2.{name}")
+        # magent2 imports a renderer that an import of PettingZoo's own warns of.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module(family.package)
+            module = importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name == f"mpe2.{name}":
-            raise _unknown(environment_id) from error
-        raise _needs(environment_id, error.name or "mpe2") from error
+        if error.name == name:
+            raise _unknown(canonical) from error
+        raise _needs(canonical, error.name or family.package) from error
     return cast("Callable[..., Any]", module.env if api == "aec" else module.parallel_env)
 
 
 def _apis(environment_id: str) -> tuple[Api, ...]:
-    if MPE_ID.fullmatch(environment_id):
+    if _family(environment_id) is not None:
         return ("parallel", "aec")
     return tuple(api for _, api in _registrations(environment_id))
 
@@ -255,7 +306,8 @@ def _registrations(environment_id: str) -> list[tuple[Any, Api]]:
 
 
 def _unknown(environment_id: str) -> EnvironmentUnavailable:
-    known = [*_pettingzoo().aec_registry, *(f"mpe2/{name}" for name in MPE_NAMES)]
+    known = list(_pettingzoo().aec_registry)
+    known += [f"{family.package}/{name}" for family in FAMILIES.values() for name in family.names]
     normalized = re.sub(r"_v(?=\d+$)", "-v", environment_id)
     near = dict.fromkeys(
         difflib.get_close_matches(environment_id, known, n=2, cutoff=0.5)
@@ -286,20 +338,28 @@ def _needs(environment_id: str, missing: str) -> EnvironmentUnavailable:
 
 def _install_line(environment_id: str, missing: str) -> str:
     package = missing.partition(".")[0]
-    if package == "mpe2":
-        return MPE_INSTALL
+    for family in FAMILIES.values():
+        if family.package in (package, environment_id.partition("/")[0]):
+            return f"pip install 'arena-league[{family.extra}]'"
     if ":" not in environment_id:
-        return f"pip install 'pettingzoo[{environment_id.partition('/')[0]}]'"
-    family = environment_id.split(".")
-    if family[0] == "pettingzoo" and len(family) > 1 and package != "pettingzoo":
-        return f"pip install 'pettingzoo[{family[1].partition(':')[0]}]'"
+        return _install_extra(environment_id.partition("/")[0])
+    home = environment_id.split(".")
+    if home[0] == "pettingzoo" and len(home) > 1 and package != "pettingzoo":
+        return _install_extra(home[1].partition(":")[0])
     return f"pip install {package} (or start where {package} is: that directory is searched first)"
+
+
+def _install_extra(namespace: str) -> str:
+    distribution = "arena-league" if namespace in EXTRAS else "pettingzoo"
+    return f"pip install '{distribution}[{namespace}]'"
 
 
 def _importable(module: str) -> bool:
     try:
-        importlib.import_module(module)
-    except ImportError:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            importlib.import_module(module)
+    except (ImportError, OSError):
         return False
     return True
 

@@ -1,29 +1,35 @@
 """Spaces as plain data, and observations as flat rows.
 
-Torch-free. Shapes: N rows, F features of a flattened observation.
+Torch-free. Shapes: N rows, F numbers of a flattened observation.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from arena.envs.leaves import SUPPORTED, Leaf, Nest, leaf_spaces, make_leaf, nest_of, nested
 from arena.envs.spec import SpaceJson
 from arena.errors import ConfigError, EnvironmentFault
 
 if TYPE_CHECKING:
     import torch
 
-SUPPORTED = "Box and Discrete are"
 NUMERIC_KINDS = "biuf"
 
 ACCEPTED_KINDS: Mapping[str, str] = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
 """Which kinds of dtype may arrive where a space has declared one: none that lose a fraction."""
+
+UINT8 = np.dtype(np.uint8)
+FLOAT32 = np.dtype(np.float32)
+
+Rows = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
 
 
 def describe(space: object) -> dict[str, object]:
@@ -33,14 +39,32 @@ def describe(space: object) -> dict[str, object]:
     strings ``inf`` and ``-inf``, which JSON has no numbers for.
 
     Raises:
-        ConfigError: If it is neither a Box of numbers nor Discrete.
+        ConfigError: If it is no space that Arena can train on.
     """
-    from gymnasium.spaces import Box, Discrete
+    from gymnasium import spaces
 
-    if isinstance(space, Discrete):
-        return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
-    if not isinstance(space, Box):
-        raise ConfigError(f"{_shown(space)} is not supported yet: {SUPPORTED}")
+    match space:
+        case spaces.Discrete():
+            return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+        case spaces.Box():
+            return _box(space)
+        case spaces.MultiDiscrete():
+            return {
+                "kind": "MultiDiscrete",
+                "nvec": space.nvec.tolist(),
+                "start": space.start.tolist(),
+                "dtype": np.dtype(space.dtype).name,
+            }
+        case spaces.MultiBinary():
+            return {"kind": "MultiBinary", "shape": [int(length) for length in space.shape]}
+        case spaces.Dict():
+            return {"kind": "Dict", "spaces": _members(space.spaces)}
+        case spaces.Tuple():
+            return {"kind": "Tuple", "spaces": [describe(member) for member in space.spaces]}
+    raise ConfigError(f"{_shown(space)} is not supported: {SUPPORTED}")
+
+
+def _box(space: Any) -> dict[str, object]:  # noqa: ANN401
     dtype = np.dtype(space.dtype)
     if dtype.kind not in NUMERIC_KINDS:
         raise ConfigError(f"{_shown(space)} is not supported: a Box must hold numbers")
@@ -53,8 +77,17 @@ def describe(space: object) -> dict[str, object]:
     }
 
 
+def _members(spaces: Mapping[Any, object]) -> dict[str, object]:
+    unnamed = [key for key in spaces if not isinstance(key, str)]
+    if unnamed:
+        raise ConfigError(f"the keys of a Dict must be strings, got {unnamed[0]!r}")
+    return {key: describe(member) for key, member in spaces.items()}
+
+
 def _shown(space: object) -> str:
     text = " ".join(str(space).split())
+    name = type(space).__name__
+    text = text if name in text else f"{name} {text}"
     return text if len(text) <= 200 else f"{text[:197]}..."
 
 
@@ -94,26 +127,27 @@ def first_action(space: SpaceJson) -> int:
 
 def _require_discrete(space: SpaceJson) -> None:
     if space["kind"] != "Discrete":
-        raise ConfigError(f"action space {dict(space)} is not supported yet: Discrete is")
+        raise ConfigError(f"action space {dict(space)} is not supported here: Discrete is")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationLayout:
     """How observations of one space become rows of F numbers, and rows observations.
 
+    Leaf after leaf: Box flattened, Discrete one-hot, MultiDiscrete one-hots side by side,
+    MultiBinary as zeros and ones.
+
     Attributes:
-        kind: Box: flattened. Discrete: one-hot.
+        leaves: The parts, in the order in which they are in a row.
         size: F.
-        shape: Of an observation as the environment gives it; () for Discrete.
-        dtype: Of an observation as the environment gives it.
-        start: The lowest value of Discrete; 0 for Box.
+        dtype: Of rows: uint8 where every leaf is a Box of uint8, else float32.
+        nest: How the leaves nest in an observation.
     """
 
-    kind: Literal["Box", "Discrete"]
+    leaves: tuple[Leaf, ...]
     size: int
-    shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    start: int = 0
+    nest: Nest = field(hash=False)
 
     @classmethod
     def from_json(cls, space: SpaceJson) -> ObservationLayout:
@@ -122,77 +156,133 @@ class ObservationLayout:
         Raises:
             ConfigError: If it is of another kind.
         """
-        match space["kind"]:
-            case "Box":
-                shape = tuple(cast("list[int]", space["shape"]))
-                dtype = np.dtype(cast(str, space["dtype"]))
-                return cls(kind="Box", size=math.prod(shape), shape=shape, dtype=dtype)
-            case "Discrete":
-                return cls(
-                    kind="Discrete",
-                    size=cast(int, space["n"]),
-                    shape=(),
-                    dtype=np.dtype(np.int64),
-                    start=cast(int, space["start"]),
-                )
-            case kind:
-                raise ConfigError(f"observation space {kind} is not supported yet: {SUPPORTED}")
+        leaves: list[Leaf] = []
+        for keys, member in leaf_spaces(space):
+            end = leaves[-1].offset + leaves[-1].size if leaves else 0
+            leaves.append(make_leaf(keys, member, offset=end, one_hot=True))
+        bytes_only = bool(leaves) and all(leaf.is_box and leaf.dtype == UINT8 for leaf in leaves)
+        return cls(
+            leaves=tuple(leaves),
+            size=sum(leaf.size for leaf in leaves),
+            dtype=UINT8 if bytes_only else FLOAT32,
+            nest=nest_of(space, count()),
+        )
 
-    def flatten_into(self, row: npt.NDArray[np.float32], observation: object) -> None:
+    def flatten_into(self, row: npt.NDArray[Any], observation: object) -> None:
         """Copy an observation into a row.
 
         Args:
-            row: Written. float32 [F].
+            row: Written. ``dtype`` [F].
             observation: As the environment gives it.
 
         Raises:
             EnvironmentFault: If its shape, kind of dtype or values are not the space's.
         """
-        values = observation if isinstance(observation, np.ndarray) else np.asarray(observation)
-        kind = values.dtype.kind
-        if values.shape != self.shape:
-            raise EnvironmentFault(
-                f"an observation must have shape {self.shape}, got {values.shape}"
-            )
-        if kind not in ACCEPTED_KINDS[self.dtype.kind]:
-            raise EnvironmentFault(
-                f"an observation must have dtype {self.dtype.name}, got {values.dtype}"
-            )
-        if self.kind == "Discrete":
-            self._set_one_hot(row, int(values))
-            return
-        if kind != "f":
-            row[:] = values.reshape(-1)
-            return
-        # What float32 cannot hold becomes infinite here, and is refused as such.
-        with np.errstate(over="ignore"):
-            row[:] = values.reshape(-1)
-        if not np.isfinite(row).all():
-            at = int(np.isfinite(row).argmin())
-            raise EnvironmentFault(
-                f"an observation must be finite in float32, got {values.reshape(-1)[at]} "
-                f"at position {at} of {self.size}"
-            )
+        for leaf in self.leaves:
+            flatten_leaf(leaf, row[leaf.place], part_of(leaf, observation))
 
-    def _set_one_hot(self, row: npt.NDArray[np.float32], value: int) -> None:
-        index = value - self.start
-        if not 0 <= index < self.size:
-            raise EnvironmentFault(
-                f"an observation must be in [{self.start}, {self.start + self.size}), got {value}"
-            )
-        row[:] = 0.0
-        row[index] = 1.0
-
-    def to_environment(self, flat: torch.Tensor | npt.NDArray[np.float32]) -> npt.NDArray[Any]:
-        """Undo the flattening: the environment's own shape and dtype, with a leading axis of N.
+    def to_environment(self, flat: torch.Tensor | npt.NDArray[Any]) -> Any:  # noqa: ANN401
+        """Undo the flattening: the environment's own form, each leaf with a leading axis of N.
 
         Args:
-            flat: On the CPU. float32 [N, F].
+            flat: On the CPU. ``dtype`` [N, F].
+
+        Returns:
+            An array, or arrays nested in dictionaries and tuples.
         """
         rows = np.asarray(flat)
-        if self.kind == "Discrete":
-            return np.asarray(rows.argmax(axis=1) + self.start, dtype=self.dtype)
-        values = rows.reshape(len(rows), *self.shape)
-        if self.dtype.kind in "iu":
-            values = np.rint(values)
-        return values.astype(self.dtype)
+        return nested(self.nest, [unflattened(leaf, rows[:, leaf.place]) for leaf in self.leaves])
+
+
+def named(leaf: Leaf) -> str:
+    """A leaf of an observation in messages."""
+    if not leaf.keys:
+        return "an observation"
+    return f"an observation's {''.join(f'[{key!r}]' for key in leaf.keys)}"
+
+
+def part_of(leaf: Leaf, observation: object) -> object:
+    """One part of a nested observation.
+
+    Raises:
+        EnvironmentFault: If it is not there.
+    """
+    try:
+        part: object = leaf.of(observation)
+    except (KeyError, IndexError, TypeError):
+        raise EnvironmentFault(f"{named(leaf)} must be there, it is not") from None
+    return part
+
+
+def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
+    """Copy one part of an observation into its part of a row.
+
+    Raises:
+        EnvironmentFault: If its shape, kind of dtype or values are not the space's.
+    """
+    values = value if isinstance(value, np.ndarray) else np.asarray(value)
+    kind = values.dtype.kind
+    if values.shape != leaf.shape:
+        raise EnvironmentFault(f"{named(leaf)} must have shape {leaf.shape}, got {values.shape}")
+    if kind not in ACCEPTED_KINDS[leaf.dtype.kind]:
+        raise EnvironmentFault(
+            f"{named(leaf)} must have dtype {leaf.dtype.name}, got {values.dtype}"
+        )
+    flat = values.reshape(-1)
+    if leaf.kind in ("Discrete", "MultiDiscrete"):
+        _set_one_hots(leaf, row, flat.tolist())
+        return
+    if not fits(flat, row.dtype):
+        at = int(((flat < 0) | (flat > 255)).argmax())
+        raise EnvironmentFault(f"{named(leaf)} must be in [0, 255], got {flat[at]}")
+    if kind != "f":
+        row[:] = flat
+        return
+    # What float32 cannot hold becomes infinite here, and is refused as such.
+    with np.errstate(over="ignore"):
+        row[:] = flat
+    if not np.isfinite(row).all():
+        at = int(np.isfinite(row).argmin())
+        raise EnvironmentFault(
+            f"{named(leaf)} must be finite in float32, got {flat[at]} at position {at} "
+            f"of {leaf.size}"
+        )
+
+
+def fits(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether integers can be written as bytes where rows are bytes; else they are floats."""
+    if dtype != UINT8 or values.dtype == UINT8 or values.size == 0:
+        return True
+    return bool(values.min() >= 0 and values.max() <= 255)
+
+
+def _set_one_hots(leaf: Leaf, row: npt.NDArray[Any], chosen: list[int]) -> None:
+    row[:] = 0.0
+    first = 0
+    for value, start, number in zip(chosen, leaf.starts, leaf.choices, strict=True):
+        if not start <= value < start + number:
+            raise EnvironmentFault(
+                f"{named(leaf)} must be in [{start}, {start + number}), got {value}"
+            )
+        row[first + int(value) - start] = 1.0
+        first += number
+
+
+def unflattened(leaf: Leaf, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One part of observations as the environment gives it: the inverse of `flatten_leaf`.
+
+    Args:
+        leaf: Which part.
+        rows: Its part of rows. [N, size].
+
+    Returns:
+        Shape [N, ...].
+    """
+    if leaf.kind in ("Discrete", "MultiDiscrete"):
+        ends = np.cumsum(leaf.choices)[:-1]
+        parts = np.split(rows, ends, axis=1)
+        chosen = [part.argmax(axis=1) for part in parts]
+        values = np.stack(chosen, axis=1) + np.array(leaf.starts) if chosen else rows
+    else:
+        values = np.rint(rows) if leaf.dtype.kind in "iu" else rows
+    return values.reshape(len(rows), *leaf.shape).astype(leaf.dtype)

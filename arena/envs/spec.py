@@ -15,6 +15,14 @@ from arena.types import Digest, canonical_digest
 SpaceJson = Mapping[str, object]
 """A space as plain data, as `arena.envs.spaces.describe` writes it."""
 
+MaskPlace = Literal["observation", "beside", "info"]
+"""Where an action mask is: ``observation``: in a dictionary with nothing but it and the
+observation; ``beside``: at one key of a dictionary whose other keys are the observation; or in
+``info``."""
+
+ContinuousActions = Literal["squashed", "clipped"]
+"""How what a policy draws becomes a number within a Box's bounds."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
@@ -23,12 +31,12 @@ class AgentSpec:
     Attributes:
         observation: The observation space without its mask.
         action: The action space.
-        mask: Where the action mask is: in the observation dictionary, in info, or nowhere.
+        mask: Where the action mask is; None: nowhere.
     """
 
     observation: SpaceJson
     action: SpaceJson
-    mask: Literal["observation", "info"] | None
+    mask: MaskPlace | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,26 +1,33 @@
 """Plays from an export directory: an opponent in tournaments, a start for other runs.
 
-Shapes: N rows, F features of a flattened observation, n actions.
+Shapes: N rows, F numbers of a flattened observation, n logits, K numbers of an action's row, H
+numbers of a state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from arena.checkpoints.files import read_verified
 from arena.checkpoints.tensors import deserialize
 from arena.config import NetworkConfig
-from arena.envs.spaces import ObservationLayout
 from arena.errors import CheckpointCorrupt
 from arena.export.card import POLICY, WEIGHTS, Card, read_card
+from arena.export.inputs import STATE_IN, Feeds, feeds_of
+from arena.export.onnx import ACTION_MASK
+from arena.export.outputs import STATE_OUT, parameter_names
 from arena.export.session import make_session
-from arena.networks import heads
+from arena.networks.distributions import make_distribution
 
 
 class ExportedActor:
-    """An `arena.core.Actor` that runs ``policy.onnx``. Not thread-safe.
+    """An `arena.core.Actor` that runs ``policy.onnx``; an `arena.core.RememberingActor` if the
+    policy has a memory. Not thread-safe.
 
     Args:
         directory: That ``arena export`` wrote.
@@ -37,8 +44,10 @@ class ExportedActor:
         self.card = read_card(directory)
         self._greedy = greedy
         self._session = make_session(_verified(directory, self.card, POLICY))
-        self._layout = ObservationLayout.from_json(self.card.observation.space)
-        self._shape = self.card.observation.shape
+        self._layout = self.card.observation_layout
+        self._action = self.card.action_layout
+        self._outputs = list(parameter_names(self._action))
+        self._make_distribution = make_distribution(self._action)
 
     def act(
         self,
@@ -49,18 +58,52 @@ class ExportedActor:
         generator: torch.Generator,
     ) -> torch.Tensor:
         """Choose one action per row, as in `arena.core.Actor`; who decides makes no difference."""
-        rows = self._layout.to_environment(observation.cpu()).astype("float32")
-        feeds = {"observation": rows.reshape(len(observation), *self._shape)}
+        if self.state_size:
+            raise ValueError("a policy with a memory needs the state: call act_from")
+        feeds = self._feeds(observation, action_mask)
+        values = self._session.run(self._outputs, feeds)
+        return self._chosen(values, device=observation.device, generator=generator)
+
+    @property
+    def state_size(self) -> int:
+        """H; 0: it has no memory."""
+        shapes = {node.name: node.shape for node in self._session.get_inputs()}
+        return int(shapes[STATE_IN][1]) if STATE_IN in shapes else 0
+
+    def act_from(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        state: torch.Tensor,
+        agent: str,
+        generator: torch.Generator,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Choose one action per row, as in `arena.core.RememberingActor`."""
+        feeds = self._feeds(observation, action_mask)
+        feeds[STATE_IN] = state.cpu().numpy()
+        *values, after = self._session.run([*self._outputs, STATE_OUT], feeds)
+        action = self._chosen(values, device=observation.device, generator=generator)
+        return action, torch.from_numpy(after).to(observation.device)
+
+    def _feeds(self, observation: torch.Tensor, action_mask: torch.Tensor | None) -> Feeds:
+        feeds = feeds_of(observation.cpu(), self._layout)
         if self.card.mask is not None:
-            legal = torch.ones(len(observation), self.card.action.num_actions, dtype=torch.bool)
-            feeds["action_mask"] = (legal if action_mask is None else action_mask.cpu()).numpy()
-        output = "action" if self._greedy else "logits"
-        (values,) = self._session.run([output], feeds)
-        result = torch.from_numpy(values).to(observation.device)
-        if self._greedy:
-            return result
-        # Illegal actions are at the minimum in the graph already.
-        return heads.sample(heads.masked_log_probs(result, None), generator=generator)
+            legal = torch.ones(len(observation), self._action.num_logits, dtype=torch.bool)
+            feeds[ACTION_MASK] = (legal if action_mask is None else action_mask.cpu()).numpy()
+        return feeds
+
+    def _chosen(
+        self,
+        values: Sequence[npt.NDArray[np.float32]],
+        *,
+        device: torch.device,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        parameters = torch.cat([torch.from_numpy(part) for part in values], dim=1)
+        # Illegal choices are at the minimum in the graph already.
+        distribution = self._make_distribution(parameters.to(device), None)
+        return distribution.greedy() if self._greedy else distribution.sample(generator)
 
 
 def load_export_weights(directory: Path) -> tuple[NetworkConfig, dict[str, torch.Tensor]]:

@@ -15,7 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from arena.checkpoints.manifest import FileRecord
 from arena.config import EnvironmentConfig, Model, NetworkConfig
-from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.envs.actions import ActionLayout
+from arena.envs.agent_ids import observation_layout
+from arena.envs.spaces import ObservationLayout
+from arena.envs.spec import AgentSpec, ContinuousActions, EnvironmentSpec, MaskPlace, SpaceJson
 from arena.errors import CheckpointCorrupt, CheckpointMissing
 from arena.types import Digest, Seat
 
@@ -54,6 +57,8 @@ class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __
         seats: All seats in order.
         outcome: How a match is scored.
         populations: Agents by population.
+        continuous_actions: How what is drawn becomes a number between the bounds of a Box.
+        possible_agents: All that may appear, where the environment does not say itself.
     """
 
     id: str
@@ -66,6 +71,8 @@ class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __
     seats: tuple[Seat, ...]
     outcome: object
     populations: dict[str, tuple[str, ...]]
+    continuous_actions: ContinuousActions = "squashed"
+    possible_agents: list[str] | None = None
 
     @property
     def spec(self) -> EnvironmentSpec:
@@ -88,18 +95,38 @@ class CardSeat(_Part):
 
 
 class CardObservation(_Part):
-    """The observation space, and the shape of one observation."""
+    """The observation space, and the shape of one observation: None for a Dict or Tuple."""
 
     space: dict[str, object]
-    shape: tuple[int, ...]
+    shape: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, space: SpaceJson) -> CardObservation:
+        """What the card says of a space."""
+        layout = ObservationLayout.from_json(space)
+        shape = layout.leaves[0].shape if layout.nest == 0 else None
+        return cls(space=dict(space), shape=shape)
 
 
 class CardAction(_Part):
-    """The action space: ``num_actions`` integers from ``start``."""
+    """The action space.
+
+    Attributes:
+        space: As it is described.
+        num_actions: How many choices there are, of all categories together.
+        start: What the environment calls the first of a Discrete; 0 for other spaces.
+    """
 
     space: dict[str, object]
-    num_actions: int = Field(ge=1)
+    num_actions: int = Field(ge=0)
     start: int
+
+    @classmethod
+    def of(cls, space: SpaceJson) -> CardAction:
+        """What the card says of a space."""
+        layout = ActionLayout.from_json(space, continuous="squashed")
+        start = layout.leaves[0].starts[0] if layout.is_discrete else 0
+        return cls(space=dict(space), num_actions=layout.num_logits, start=start)
 
 
 class CardRating(_Part):
@@ -165,6 +192,9 @@ class AnyCard(_Part):
         observation: What it sees.
         action: What it does.
         mask: Where the environment has its action mask.
+        exploitability: How much more than the game's value a best response wins against it,
+            averaged over both seats; None: not known, as of all but small two-player zero-sum
+            games.
         record: Matches played for this card.
         versions: Of the programs that wrote it, and of the ONNX operators (``opset``).
         files: Size and sha256 of every file but this one.
@@ -180,7 +210,8 @@ class AnyCard(_Part):
     environment: CardEnvironment
     observation: CardObservation
     action: CardAction
-    mask: Literal["observation", "info"] | None
+    mask: MaskPlace | None
+    exploitability: float | None = None
     record: tuple[RecordLine, ...]
     versions: dict[str, str]
     files: dict[str, FileRecord] = Field(default_factory=dict)
@@ -195,8 +226,16 @@ class AnyCard(_Part):
                 "kwargs": environment.kwargs,
                 "sides": {side: list(agents) for side, agents in environment.sides.items()},
                 "outcome": environment.outcome,
+                "continuous_actions": environment.continuous_actions,
+                "possible_agents": environment.possible_agents,
             }
         )
+
+    @property
+    def action_layout(self) -> ActionLayout:
+        """How actions are laid out in rows."""
+        continuous = self.environment.continuous_actions
+        return ActionLayout.from_json(self.action.space, continuous=continuous)
 
     def to_json(self) -> bytes:
         """The bytes of ``card.json``."""
@@ -228,6 +267,13 @@ class Card(AnyCard):
     rating: CardRating
     hyperparameters: dict[str, float]
     lineage: tuple[Ancestor, ...]
+
+    @property
+    def observation_layout(self) -> ObservationLayout:
+        """How what the network sees is laid out in rows."""
+        return observation_layout(
+            self.environment.agent_specs[self.agents[0]], agents=self.agents, network=self.network
+        )
 
 
 class CardMember(_Part):

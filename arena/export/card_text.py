@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from arena.export.card import AnyCard, Card, CardRating, MixtureCard
 
@@ -67,6 +70,7 @@ def _equilibrium(card: MixtureCard) -> list[tuple[str, object]]:
         ("weighed players", card.num_players),
         ("expected score against the best of them", f"{card.worst_score:.4f}"),
         ("cyclicity of the league", cyclicity),
+        *_exploitability(card),
     ]
 
 
@@ -127,7 +131,11 @@ def _summary(card: Card) -> str:
     rows: list[tuple[str, object]] = [
         *_environment(card),
         ("rating", strength),
-        ("network", f"{network.encoder} {list(network.hidden_sizes)}"),
+        *_exploitability(card),
+        ("encoder", network.encoder),
+        ("hidden layers", list(network.hidden_sizes)),
+        ("memory", "none" if network.core == "none" else f"{network.core} {network.core_size}"),
+        ("agent id", "yes" if network.agent_id else "no"),
         ("agent steps", card.agent_steps),
         ("learner updates", card.learner_updates),
         ("generation", card.generation),
@@ -143,9 +151,18 @@ def _environment(card: AnyCard) -> list[tuple[str, object]]:
         ("environment", f"{environment.id} {json.dumps(environment.kwargs)}"),
         ("population", card.population),
         ("agents", ", ".join(card.agents)),
-        ("observation", f"{list(card.observation.shape)} {_space(card.observation.space)}"),
-        ("actions", f"{card.action.num_actions}, from {card.action.start}"),
+        ("observation", _space(card.observation.space)),
+        ("actions", _space(card.action.space)),
+        *_bounds(card),
         ("action mask", card.mask or "none"),
+    ]
+
+
+def _exploitability(card: AnyCard) -> list[tuple[str, object]]:
+    if card.exploitability is None:
+        return []
+    return [
+        ("exploitability (a best response's gain, mean of seats)", f"{card.exploitability:.4f}")
     ]
 
 
@@ -161,10 +178,29 @@ def _strength(rating: CardRating) -> str:
     return f"{rating.rating:.0f} (95%: {rating.rating_low:.0f} to {rating.rating_high:.0f})"
 
 
-def _space(space: dict[str, object]) -> str:
-    return ", ".join(
-        f"{key} {value}" for key, value in space.items() if isinstance(value, (str, int))
+def _space(space: Mapping[str, Any]) -> str:
+    match space["kind"]:
+        case "Dict":
+            members = (f"{name}: {_space(member)}" for name, member in space["spaces"].items())
+            return f"Dict({', '.join(members)})"
+        case "Tuple":
+            return f"Tuple({', '.join(_space(member) for member in space['spaces'])})"
+        case "Discrete":
+            return f"Discrete {space['n']}, from {space['start']}"
+        case "MultiDiscrete":
+            return f"MultiDiscrete {space['nvec']}, from {space['start']}"
+        case "MultiBinary":
+            return f"MultiBinary {space['shape']}"
+    bounds = (space[name] if np.ndim(space[name]) == 0 else "various" for name in ("low", "high"))
+    return (
+        f"{space['kind']} {space['shape']} {space['dtype']}, from {' to '.join(map(str, bounds))}"
     )
+
+
+def _bounds(card: AnyCard) -> list[tuple[str, object]]:
+    if not card.action_layout.num_continuous:
+        return []
+    return [("numbers of actions are", card.environment.continuous_actions)]
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

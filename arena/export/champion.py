@@ -4,14 +4,17 @@
     champion.reset()
     action = champion.act(observation, action_mask)
 
-``reset`` begins an episode: of a mixture it draws the member that plays it.
+``reset`` begins an episode: a policy with a memory forgets the one before, and of a mixture it
+draws the member that plays it.
 
 ``observation`` is what the PettingZoo environment gives, its dictionary with an ``action_mask``
-included. Run as a script, it plays PettingZoo's own environment against uniformly random moves::
+included, and ``action`` is what it takes. Run as a script, it plays PettingZoo's own environment
+against uniformly random moves::
 
     python champion.py --games 100
 
-The file is copied as it is into every export and imports nothing of Arena.
+The file is copied as it is into every export and imports nothing of Arena. Shapes: n choices of all
+categories of an action, C continuous numbers.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ import argparse
 import hashlib
 import importlib
 import json
+import math
+import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,37 +37,7 @@ import onnxruntime
 
 _SCHEMA = 1
 _EQUAL = 1e-9  # returns are sums of rewards: rounding decides no game
-
-
-class Discrete(Protocol):
-    """The action space of an agent: integers from ``start``."""
-
-    n: int
-    start: int
-
-
-class Environment(Protocol):
-    """What is used of a PettingZoo AEC environment."""
-
-    possible_agents: list[str]
-
-    def reset(self, seed: int | None = None) -> None:
-        """Begin an episode."""
-
-    def agent_iter(self) -> Iterable[str]:
-        """Whose turn it is, until the episode is over."""
-
-    def last(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Observation, reward, terminated, truncated and info of the agent on turn."""
-
-    def step(self, action: int | None) -> None:
-        """Carry out the action of the agent on turn."""
-
-    def action_space(self, agent: str) -> Discrete:
-        """What an agent can do."""
-
-    def close(self) -> None:
-        """Release everything."""
+_PARAMETERS = ("logits", "mean", "log_std")
 
 
 class Champion:
@@ -87,12 +63,15 @@ class Champion:
         members = self.card.get("members", [])
         policies = [f"{member['directory']}/policy.onnx" for member in members] or ["policy.onnx"]
         self._sessions = [_session(self._verified(path, policy)) for policy in policies]
+        self._inputs = {graph.name for graph in self._sessions[0].get_inputs()}
+        outputs = {graph.name for graph in self._sessions[0].get_outputs()}
+        self._parameters = [name for name in _PARAMETERS if name in outputs]
+        self._state_size = _state_size(self._sessions[0])
+        self._states: dict[str | None, npt.NDArray[np.float32]] = {}
         masses = np.array([member["probability"] for member in members] or [1.0])
         self._probabilities = masses / masses.sum()
-        self._shape = tuple(self.card["observation"]["shape"])
-        self._num_actions = int(self.card["action"]["num_actions"])
-        self._start = int(self.card["action"]["start"])
-        self._has_mask = self.card["mask"] is not None
+        self._observations = Observations(self.card["observation"]["space"], self.card["mask"])
+        self._actions = Actions(self.card["action"]["space"], continuous=continuous_of(self.card))
         self._rng = np.random.default_rng()
         self.member = 0
         self.reset(seed=seed)
@@ -100,59 +79,67 @@ class Champion:
     def act(
         self,
         observation: object,
-        action_mask: npt.ArrayLike | None = None,
+        action_mask: object = None,
         *,
         agent: str | None = None,
         sample: bool = False,
         seed: int | None = None,
-    ) -> int:
+    ) -> Any:  # noqa: ANN401  (whatever the environment takes)
         """Choose an action.
 
         Args:
-            observation: As the environment gives it: an array, a number (Discrete), or a
-                dictionary with ``observation`` and ``action_mask``.
-            action_mask: Non-zero for legal actions, one per action; needed where the environment
-                has masks and ``observation`` does not bring it.
-            agent: Whose decision it is; checked against the agents that the policy can play.
+            observation: As the environment gives it: an array, a number (Discrete), dictionaries
+                and tuples of these, or a dictionary with ``observation`` and ``action_mask``.
+            action_mask: Non-zero for legal choices, one per choice, of several categories side by
+                side or nested as the environment has them; needed where the environment has masks
+                and ``observation`` does not bring it.
+            agent: Whose decision it is; checked against the agents that the policy can play, and
+                needed by a policy that is told who decides (``network.agent_id`` on the card). A
+                policy with a memory (``network.core``) remembers each agent's decisions by
+                themselves, so who plays several of them in one game must name them.
             sample: Draw from the policy instead of its likeliest action.
             seed: Starts the stream of random numbers anew, for this and later calls; who plays
                 this episode of a mixture stays.
 
         Returns:
-            The action as the environment counts it.
+            The action as the environment takes it.
 
         Raises:
             ValueError: If an argument does not fit the card.
         """
         if agent is not None and agent not in self.card["agents"]:
             raise ValueError(f"agent must be one of {self.card['agents']}, got {agent!r}")
-        if isinstance(observation, Mapping) and "observation" in observation:
-            if action_mask is None:
-                action_mask = observation.get("action_mask")
-            observation = observation["observation"]
-        inputs = {"observation": self._checked_observation(observation)}
-        mask = self._checked_mask(action_mask)
+        observation, found = self._observations.unwrapped(observation)
+        mask = self._checked_mask(found if action_mask is None else action_mask)
+        inputs = self._observations.inputs(observation)
         if mask is not None:
-            inputs["action_mask"] = mask
+            inputs["action_mask"] = mask[np.newaxis]
+        if "agent_id" in self._inputs:
+            inputs["agent_id"] = np.array([self._place(agent)], dtype=np.int64)
         if seed is not None:
             self._rng = np.random.default_rng(seed)
-        session = self._sessions[self.member]
-        if not sample:
-            (action,) = session.run(["action"], inputs)
-            return int(action[0]) + self._start
-        (logits,) = session.run(["logits"], inputs)
-        return self._draw(logits[0]) + self._start
+        outputs = list(self._parameters)
+        if self._state_size:
+            nothing = np.zeros((1, self._state_size), dtype=np.float32)
+            inputs["state_in"] = self._states.get(agent, nothing)
+            outputs.append("state_out")
+        values = self._sessions[self.member].run(outputs, inputs)
+        if self._state_size:
+            self._states[agent] = values.pop()
+        parameters = {name: row[0] for name, row in zip(self._parameters, values, strict=True)}
+        return self._actions.chosen(parameters, rng=self._rng if sample else None)
 
     def reset(self, *, seed: int | None = None) -> None:
-        """Begin a new episode: draw who of a mixture plays it.
+        """Begin a new episode: forget the one before, and draw who of a mixture plays it.
 
-        A policy has no memory: without a mixture this matters only for policies to come.
+        Without a mixture and without a memory it makes no difference.
 
         Args:
             seed: Starts the stream of random numbers anew, before the draw.
         """
         if seed is not None:
             self._rng = np.random.default_rng(seed)
+        self._states.clear()
         if len(self._sessions) > 1:
             self.member = int(self._rng.choice(len(self._sessions), p=self._probabilities))
 
@@ -163,34 +150,282 @@ class Champion:
             raise ValueError(f"{name} is not the file of card.json: its sha256 is {digest}")
         return data
 
-    def _checked_observation(self, observation: object) -> npt.NDArray[Any]:
-        row = np.asarray(observation, dtype=np.float32)
-        if row.shape != self._shape:
-            raise ValueError(f"observation must have shape {self._shape}, got {row.shape}")
-        if not np.isfinite(row).all():
-            raise ValueError("observation must be finite")
-        return row[np.newaxis]
+    def _place(self, agent: str | None) -> int:
+        agents: list[str] = self.card["agents"]
+        if agent is None and len(agents) > 1:
+            raise ValueError(f"agent is needed: the policy is told which of {agents} decides")
+        return 0 if agent is None else agents.index(agent)
 
-    def _checked_mask(self, action_mask: npt.ArrayLike | None) -> npt.NDArray[Any] | None:
-        if not self._has_mask:
+    def _checked_mask(self, action_mask: object) -> npt.NDArray[np.bool_] | None:
+        if self.card["mask"] is None:
             if action_mask is not None:
                 raise ValueError("this policy's environment has no action masks")
             return None
         if action_mask is None:
             raise ValueError("action_mask is needed: this policy's environment has masks")
-        mask = np.asarray(action_mask).astype(np.bool_)
-        if mask.shape != (self._num_actions,):
-            raise ValueError(
-                f"action_mask must have shape ({self._num_actions},), got {mask.shape}"
-            )
-        if not mask.any():
-            raise ValueError("action_mask must have a legal action")
-        return mask[np.newaxis]
+        return self._actions.flat_mask(action_mask)
 
-    def _draw(self, logits: npt.NDArray[np.float32]) -> int:
-        # In float64 a masked-out logit (float32's minimum) has weight exp(-3.4e38) = 0 exactly.
-        weights = np.exp(logits.astype(np.float64) - np.max(logits))
-        return int(self._rng.choice(len(weights), p=weights / weights.sum()))
+
+@dataclass(frozen=True)
+class Leaf:
+    """A space that is no Dict or Tuple, as the card describes it.
+
+    Attributes:
+        keys: What to index the whole value with, to come to this one.
+        kind: ``Box``, ``Discrete``, ``MultiDiscrete`` or ``MultiBinary``.
+        shape: Of a value.
+        dtype: Of a value.
+        low: Lowest number of each element, or what its first choice is called. [size].
+        high: Highest number of each element of a Box. [size].
+        choices: Number of choices of each element; none for Box.
+    """
+
+    keys: tuple[str | int, ...]
+    kind: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    low: npt.NDArray[Any]
+    high: npt.NDArray[Any]
+    choices: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """For messages and for the graph's inputs."""
+        return "".join(f".{key}" for key in self.keys)
+
+
+def leaves_of(space: Mapping[str, Any], keys: tuple[str | int, ...] = ()) -> Iterator[Leaf]:
+    """The parts of a space, those of a Dict by name."""
+    kind = space["kind"]
+    if kind in ("Dict", "Tuple"):
+        for key, member in _members(space):
+            yield from leaves_of(member, (*keys, key))
+        return
+    shape, dtype = tuple(space.get("shape", ())), space.get("dtype", "int64")
+    choices: Any = ()
+    if kind == "Box":
+        # Text such as "inf" becomes a number, too.
+        low, high = (np.asarray(space[name]).astype(np.float64) for name in ("low", "high"))
+    else:
+        choices = space["n"] if kind == "Discrete" else space.get("nvec", np.full(shape, 2))
+        low = high = np.asarray(space.get("start", 0))
+        shape = np.shape(choices)
+        dtype = "int8" if kind == "MultiBinary" else dtype
+    yield Leaf(
+        keys=keys,
+        kind=kind,
+        shape=shape,
+        dtype=np.dtype(dtype),
+        low=np.broadcast_to(low, shape).reshape(-1),
+        high=np.broadcast_to(high, shape).reshape(-1),
+        choices=tuple(np.reshape(choices, -1).astype(np.int64).tolist()),
+    )
+
+
+def _members(space: Mapping[str, Any]) -> list[tuple[str | int, Any]]:
+    members = space["spaces"]
+    return list(enumerate(members)) if space["kind"] == "Tuple" else sorted(members.items())
+
+
+def nested(space: Mapping[str, Any], values: Iterator[Any]) -> Any:  # noqa: ANN401
+    """The values of the leaves, nested as their space is."""
+    if space["kind"] not in ("Dict", "Tuple"):
+        return next(values)
+    parts = {key: nested(member, values) for key, member in _members(space)}
+    return tuple(parts.values()) if space["kind"] == "Tuple" else parts
+
+
+def continuous_of(card: Mapping[str, Any]) -> str:
+    """How numbers are brought within their bounds: ``squashed`` or ``clipped``."""
+    return str(card["environment"].get("continuous_actions", "squashed"))
+
+
+class Observations:
+    """From the environment's observations to the graph's inputs.
+
+    Args:
+        space: As the card describes it, without the mask.
+        mask: Where the mask is: ``observation``: the environment gives a dictionary of both;
+            ``beside``: among the keys of the observation; ``info``; or None: nowhere.
+    """
+
+    def __init__(self, space: Mapping[str, Any], mask: str | None) -> None:
+        self._is_dict = space["kind"] == "Dict"
+        self._mask = mask
+        self._leaves = list(leaves_of(space))
+
+    def unwrapped(self, observation: Any) -> tuple[Any, object]:  # noqa: ANN401
+        """The observation proper, and the mask that came with it."""
+        if not isinstance(observation, Mapping):
+            return observation, None
+        if self._mask == "beside":
+            return observation, observation.get("action_mask")
+        is_pair = self._mask == "observation" and "action_mask" in observation
+        if "observation" in observation and (is_pair or not self._is_dict):
+            return observation["observation"], observation.get("action_mask")
+        return observation, None
+
+    def inputs(self, observation: Any) -> dict[str, npt.NDArray[Any]]:  # noqa: ANN401
+        """One float32 array [1, ...] for each part."""
+        return {
+            f"observation{leaf.name}": _checked_part(leaf, observation)[np.newaxis]
+            for leaf in self._leaves
+        }
+
+
+def _checked_part(leaf: Leaf, value: Any) -> npt.NDArray[np.float32]:  # noqa: ANN401
+    name = f"observation{leaf.name}"
+    try:
+        for key in leaf.keys:
+            value = value[key]
+    except (KeyError, IndexError, TypeError):
+        raise ValueError(f"{name} is needed: the observation has no such part") from None
+    part: npt.NDArray[np.float32] = np.asarray(value, dtype=np.float32)
+    if part.shape != leaf.shape:
+        raise ValueError(f"{name} must have shape {leaf.shape}, got {part.shape}")
+    if not np.isfinite(part).all():
+        raise ValueError(f"{name} must be finite")
+    chosen = part.reshape(-1) - leaf.low if leaf.choices else np.zeros(0)
+    if leaf.choices and not ((chosen >= 0) & (chosen < leaf.choices)).all():
+        raise ValueError(f"{name} must be one of the space's choices, got {value}")
+    return part
+
+
+class Actions:
+    """From the graph's outputs to the environment's actions.
+
+    Args:
+        space: As the card describes it.
+        continuous: What is drawn for a number is ``squashed`` by tanh or ``clipped``.
+    """
+
+    def __init__(self, space: Mapping[str, Any], *, continuous: str) -> None:
+        self._space = space
+        self._leaves = list(leaves_of(space))
+        self._branches = [number for leaf in self._leaves for number in leaf.choices]
+        boxes = [leaf for leaf in self._leaves if leaf.kind == "Box"]
+        self._low = np.concatenate([np.zeros(0), *(leaf.low for leaf in boxes)])
+        self._high = np.concatenate([np.zeros(0), *(leaf.high for leaf in boxes)])
+        self._bounded = np.isfinite(self._low) & np.isfinite(self._high)
+        self._squashed = self._bounded & (continuous == "squashed")
+
+    def chosen(
+        self, parameters: Mapping[str, npt.NDArray[np.float32]], *, rng: np.random.Generator | None
+    ) -> Any:  # noqa: ANN401
+        """The likeliest action, or one that is drawn.
+
+        Args:
+            parameters: ``logits`` float32 [n], ``mean`` and ``log_std`` float32 [C]; those that
+                there are.
+            rng: Draws; None: the likeliest action.
+        """
+        parts = self._by_category(parameters.get("logits", np.zeros(0, dtype=np.float32)))
+        choices = [_drawn(part, rng) if rng is not None else int(part.argmax()) for part in parts]
+        numbers = parameters.get("mean", np.zeros(0)).astype(np.float64)
+        if rng is not None and len(numbers):
+            std = np.exp(parameters["log_std"].astype(np.float64))
+            numbers = numbers + std * rng.standard_normal(len(numbers))
+        at, to, squashed = self._low[self._squashed], self._high[self._squashed], self._squashed
+        # Halved first: the bounds' sum and difference may be more than a float holds.
+        numbers[squashed] = at / 2 + to / 2 + (to / 2 - at / 2) * np.tanh(numbers[squashed])
+        return self._in_units(choices, np.clip(numbers, self._low, self._high))
+
+    def random(self, mask: object, *, rng: np.random.Generator) -> Any:  # noqa: ANN401
+        """Legal choices equally often, and numbers uniformly within their bounds.
+
+        A number with one bound is as far from it as a standard normal one from 0.
+        """
+        legal = self.everything if mask is None else self.flat_mask(mask)
+        choices = [int(rng.choice(np.flatnonzero(part))) for part in self._by_category(legal)]
+        numbers = rng.standard_normal(len(self._low))
+        for at, (low, high) in enumerate(zip(self._low, self._high, strict=True)):
+            if self._bounded[at]:
+                share = rng.random()
+                numbers[at] = (1 - share) * low + share * high
+            elif math.isfinite(low):
+                numbers[at] = low + abs(numbers[at])
+            elif math.isfinite(high):
+                numbers[at] = high - abs(numbers[at])
+        return self._in_units(choices, numbers)
+
+    def flat_mask(self, mask: object) -> npt.NDArray[np.bool_]:
+        """Masks of all categories side by side. bool [n].
+
+        Raises:
+            ValueError: If its shape is not the space's, or a category has no legal choice.
+        """
+        size = sum(self._branches)
+        try:
+            flat = np.asarray(mask).astype(np.bool_)
+        except ValueError:  # masks of different lengths
+            flat = np.zeros(0, dtype=np.bool_)
+        if flat.shape != (size,) and self._space["kind"] != "Discrete":
+            parts = [_leaf_mask(leaf, mask) for leaf in self._leaves if leaf.choices]
+            flat = np.concatenate([np.zeros(0, dtype=np.bool_), *parts])
+        if flat.shape != (size,):
+            raise ValueError(f"action_mask must have shape ({size},), got {flat.shape}")
+        if not all(part.any() for part in self._by_category(flat)):
+            raise ValueError("action_mask must have a legal action")
+        return flat
+
+    @property
+    def everything(self) -> npt.NDArray[np.bool_]:
+        """A mask that allows all. bool [n]."""
+        return np.ones(sum(self._branches), dtype=np.bool_)
+
+    def _by_category(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
+        return np.split(values, np.cumsum(self._branches)[:-1]) if self._branches else []
+
+    def _in_units(self, choices: Sequence[int], numbers: npt.NDArray[np.float64]) -> Any:  # noqa: ANN401
+        return nested(self._space, self._values(iter(choices), iter(numbers.tolist())))
+
+    def _values(self, choices: Iterator[int], numbers: Iterator[float]) -> Iterator[Any]:
+        for leaf in self._leaves:
+            if leaf.kind == "Discrete":
+                yield next(choices) + int(leaf.low[0])
+                continue
+            source: Iterator[float] = numbers if leaf.kind == "Box" else choices
+            values = np.array([next(source) for _ in leaf.low]).reshape(leaf.shape)
+            if leaf.kind != "Box":
+                values = values + leaf.low.reshape(leaf.shape)
+            rounded = np.rint(values) if leaf.dtype.kind in "iub" else values
+            # Of no dimension, numpy would give a number for an array.
+            yield np.asarray(rounded, dtype=leaf.dtype)
+
+
+def _drawn(logits: npt.NDArray[np.float32], rng: np.random.Generator) -> int:
+    # In float64 a masked-out logit (float32's minimum) has weight exp(-3.4e38) = 0 exactly.
+    weights = np.exp(logits.astype(np.float64) - np.max(logits))
+    return int(rng.choice(len(weights), p=weights / weights.sum()))
+
+
+def _leaf_mask(leaf: Leaf, mask: Any) -> npt.NDArray[np.bool_]:  # noqa: ANN401
+    """A part's masks, those of its categories side by side; None: everything is legal."""
+    for key in leaf.keys:
+        try:
+            mask = None if mask is None else mask[key]
+        except (KeyError, IndexError, TypeError):
+            raise ValueError(f"action_mask must have the part {leaf.name[1:]!r}") from None
+    if mask is None:
+        return np.ones(sum(leaf.choices), dtype=np.bool_)
+    flat = np.array(list(_flattened(mask)), dtype=np.bool_)
+    if len(flat) != sum(leaf.choices):
+        raise ValueError(f"action_mask must have {sum(leaf.choices)} entries, got {len(flat)}")
+    return flat
+
+
+def _flattened(mask: Any) -> Iterator[bool]:  # noqa: ANN401
+    if isinstance(mask, (list, tuple)):
+        for part in mask:
+            yield from _flattened(part)
+    else:
+        yield from np.asarray(mask).astype(np.bool_).reshape(-1).tolist()
+
+
+def _state_size(session: onnxruntime.InferenceSession) -> int:
+    """Numbers that a policy remembers; 0: it has no memory."""
+    shapes = {node.name: node.shape for node in session.get_inputs()}
+    return int(shapes["state_in"][1]) if "state_in" in shapes else 0
 
 
 def _session(model: bytes) -> onnxruntime.InferenceSession:
@@ -201,31 +436,78 @@ def _session(model: bytes) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
-def make_environment(environment_id: str, kwargs: Mapping[str, Any]) -> Environment:
-    """Make PettingZoo's own environment, turn by turn (AEC).
+def make_environment(environment_id: str, kwargs: Mapping[str, Any], *, api: str = "aec") -> Any:  # noqa: ANN401
+    """Make PettingZoo's own environment.
 
     Args:
         environment_id: ``classic/connect_four-v3``, ``mpe2/simple_tag_v3``, or
             ``package.module:factory``.
         kwargs: For its factory.
-    """
-    import pettingzoo
-    from pettingzoo.utils.conversions import parallel_to_aec
+        api: ``aec``, turn by turn, or ``parallel``; what a factory makes is taken as it is.
 
+    Raises:
+        ValueError: If it is a game of OpenSpiel: those are no PettingZoo environments.
+    """
+    # Before pygame can open a window; the user's own choice of a driver holds.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     path, colon, factory = environment_id.partition(":")
+    if path == "openspiel":
+        raise ValueError(f"{environment_id} is no PettingZoo environment: arena evaluate plays it")
     if colon:
-        env = getattr(importlib.import_module(path), factory)(**kwargs)
-        return cast(Environment, env if hasattr(env, "agent_iter") else parallel_to_aec(env))
+        return getattr(importlib.import_module(path), factory)(**kwargs)
     family, _, name = environment_id.partition("/")
     if family in ("mpe", "mpe2"):
         module = importlib.import_module(f"mpe2.{name.replace('-', '_')}")
-        return cast(Environment, module.env(**kwargs))
-    return cast(Environment, pettingzoo.make("aec", environment_id, **kwargs))
+        return (module.env if api == "aec" else module.parallel_env)(**kwargs)
+    return importlib.import_module("pettingzoo").make(api, environment_id, **kwargs)
+
+
+class Table:
+    """Who decides what in a game: the champion for some agents, chance for the others.
+
+    Args:
+        champion: Who plays ``agents``.
+        agents: The champion's.
+        rng: Of the random moves.
+        sample: Draw the champion's actions too.
+    """
+
+    def __init__(
+        self,
+        champion: Champion,
+        *,
+        agents: Sequence[str],
+        rng: np.random.Generator,
+        sample: bool,
+    ) -> None:
+        self._champion = champion
+        self._agents = agents
+        self._rng = rng
+        self._sample = sample
+        card = champion.card
+        self._specs = card["environment"]["agent_specs"]
+        self._actions = {
+            agent: Actions(spec["action"], continuous=continuous_of(card))
+            for agent, spec in self._specs.items()
+        }
+
+    def action(self, agent: str, observation: Any, info: Mapping[str, Any]) -> Any:  # noqa: ANN401
+        """What an agent does."""
+        mask = None
+        if self._specs[agent]["mask"] == "info":
+            mask = info.get("action_mask")
+            # PettingZoo's masks in info are optional: without one, everything is legal.
+            mask = self._actions[agent].everything if mask is None else mask
+        elif self._specs[agent]["mask"] is not None:
+            mask = observation["action_mask"]
+        if agent not in self._agents:
+            return self._actions[agent].random(mask, rng=self._rng)
+        return self._champion.act(observation, mask, agent=agent, sample=self._sample)
 
 
 def play_game(
     champion: Champion,
-    env: Environment,
+    env: Any,  # noqa: ANN401
     *,
     agents: Sequence[str],
     seed: int,
@@ -236,7 +518,7 @@ def play_game(
 
     Args:
         champion: Who plays ``agents``.
-        env: A PettingZoo AEC environment.
+        env: A PettingZoo environment, AEC or Parallel.
         agents: The champion's.
         seed: Of the environment's reset.
         rng: Of the random moves.
@@ -245,28 +527,34 @@ def play_game(
     Returns:
         The return of every agent.
     """
-    env.reset(seed=seed)
+    table = Table(champion, agents=agents, rng=rng, sample=sample)
     champion.reset()
-    returns = dict.fromkeys(env.possible_agents, 0.0)
-    for agent in env.agent_iter():
-        observation, reward, terminated, truncated, info = env.last()
+    returns = dict.fromkeys(champion.card["environment"]["agents"], 0.0)
+    play = _play_in_turn if hasattr(env, "agent_iter") else _play_at_once
+    for agent, reward in play(env, table, seed=seed):
         returns[agent] += float(reward)
-        if terminated or truncated:
-            env.step(None)
-            continue
-        mask = info.get("action_mask")
-        if isinstance(observation, Mapping) and "action_mask" in observation:
-            mask = observation["action_mask"]
-        if agent in agents:
-            env.step(champion.act(observation, mask, agent=agent, sample=sample))
-        else:
-            env.step(_random_action(env.action_space(agent), mask, rng))
     return returns
 
 
-def _random_action(space: Discrete, mask: npt.ArrayLike | None, rng: np.random.Generator) -> int:
-    legal = np.arange(space.n) if mask is None else np.flatnonzero(mask)
-    return int(rng.choice(legal)) + int(space.start)
+def _play_in_turn(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, float]]:  # noqa: ANN401
+    """Who is rewarded, as the game goes on."""
+    env.reset(seed=seed)
+    for agent in env.agent_iter():
+        observation, reward, terminated, truncated, info = env.last()
+        yield agent, reward
+        is_over = terminated or truncated
+        env.step(None if is_over else table.action(agent, observation, info))
+
+
+def _play_at_once(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, float]]:  # noqa: ANN401
+    """Who is rewarded, as the game goes on."""
+    observations, infos = env.reset(seed=seed)
+    ended: set[str] = set()
+    while deciding := [a for a in env.agents if a in observations and a not in ended]:
+        chosen = {a: table.action(a, observations[a], infos.get(a, {})) for a in deciding}
+        observations, rewards, terminations, truncations, infos = env.step(chosen)
+        yield from rewards.items()
+        ended = {agent for ends in (terminations, truncations) for agent in ends if ends[agent]}
 
 
 def score_of(card: Mapping[str, Any], returns: Mapping[str, float], agents: Sequence[str]) -> float:
@@ -299,7 +587,8 @@ def play_record(
     Wins, draws and losses are None in cooperation: there nobody plays against anybody.
     """
     card = champion.card
-    env = make_environment(environment_id, card["environment"]["kwargs"])
+    environment = card["environment"]
+    env = make_environment(environment_id, environment["kwargs"], api=environment["api"])
     rng = np.random.default_rng(seed)
     champion.reset(seed=int(rng.integers(2**31)))
     seats = []

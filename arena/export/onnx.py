@@ -1,20 +1,24 @@
 """A policy as an ONNX graph: normalization, masking and the greedy action inside.
 
-Inputs and outputs are those that ``arena export`` promises: ``observation`` float32 [N, ...] as the
-environment gives it, ``action_mask`` bool [N, n] where there are masks; ``logits`` float32 [N, n]
-with illegal actions at float32's minimum, ``action`` int64 [N]. Actions count from 0: the start of
-a Discrete action space is added by who plays (`champion.py`), as the card says.
+Inputs are those of `arena.export.inputs` and, where there are masks, ``action_mask`` bool [N, n].
+Outputs are the policy's parameters and those of `arena.export.outputs`: ``logits`` float32 [N, n]
+of all choices side by side, illegal ones at float32's minimum; ``mean`` and ``log_std`` float32
+[N, C] of what is drawn for continuous numbers, before it is brought within their bounds; the greedy
+action; and of a policy with a memory ``state_out`` float32 [N, H]. Choices count from 0: the starts
+of an action space are added by who plays (`champion.py`), as the card says.
 
-Shapes: N rows, F features of a flattened observation, n actions.
+Shapes: N rows, F numbers of a flattened observation, n logits, C continuous numbers, H numbers of
+a state.
 """
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +26,30 @@ import onnx
 import torch
 from torch import nn
 
+from arena.envs.actions import ActionLayout
 from arena.envs.spaces import ObservationLayout
 from arena.errors import ExportError
+from arena.export.inputs import STATE_IN, Feeds, Flatten, random_feeds
+from arena.export.outputs import (
+    LOGITS,
+    MEAN,
+    STATE_OUT,
+    InUnits,
+    action_names,
+    parameter_names,
+)
 from arena.export.session import make_session
 from arena.networks.actor_critic import ActorCritic
+from arena.networks.gaussians import LOG_STD_LIMIT
+from arena.networks.heads import mask_logits
+
+ACTION_MASK = "action_mask"
+
+SMALLEST = np.finfo(np.float32).min
 
 NUM_CHECKED = 64
-LOGITS_TOLERANCE = 1e-4
-"""Relative to the largest logit (at least 1): runtimes add up in different orders."""
+TOLERANCE = 1e-4
+"""Relative to the largest number (at least 1): runtimes add up in different orders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +58,11 @@ class OnnxCheck:
 
     Attributes:
         observations: How many random ones were compared.
-        max_logit_difference: The largest difference, over legal actions.
+        max_difference: The largest difference of a legal choice's logit or of a mean.
     """
 
     observations: int
-    max_logit_difference: float
+    max_difference: float
 
 
 class _Graph(nn.Module):
@@ -51,62 +71,86 @@ class _Graph(nn.Module):
     def __init__(self, network: ActorCritic, layout: ObservationLayout) -> None:
         super().__init__()
         self._network = network
-        self._layout = layout
+        self._flatten = Flatten(layout)
+        self._in_units = InUnits(network.action)
 
-    def forward(
-        self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Masked logits and the greedy action."""
-        logits = self._network.logits(flatten(observation, self._layout), action_mask)
-        return logits, logits.argmax(dim=1)
-
-
-def flatten(observation: torch.Tensor, layout: ObservationLayout) -> torch.Tensor:
-    """What the network takes, from what the environment gives. float32 [N, ...] to [N, F]."""
-    rows = observation.flatten(1) if layout.shape else observation.unsqueeze(1)
-    if layout.kind == "Box":
-        return rows
-    values = torch.arange(layout.start, layout.start + layout.size, dtype=rows.dtype)
-    return (rows == values).to(rows.dtype)
+    def forward(self, feeds: dict[str, torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs, in the order of `output_names`."""
+        network = self._network
+        parameters, state = _parameters_and_state(network, self._flatten(feeds), feeds)
+        return [
+            *split_parameters(parameters, feeds.get(ACTION_MASK), action=network.action),
+            *self._in_units(network.distribution(parameters, feeds.get(ACTION_MASK)).greedy()),
+            *state,
+        ]
 
 
-def random_observations(
-    layout: ObservationLayout, num_rows: int, *, rng: np.random.Generator
-) -> npt.NDArray[np.float32]:
-    """Observations as the graph takes them. float32 [num_rows, ...]."""
-    if layout.kind == "Discrete":
-        numbers = rng.integers(layout.start, layout.start + layout.size, num_rows)
-        return numbers.astype(np.float32)
-    return rng.normal(scale=2.0, size=(num_rows, *layout.shape)).astype(np.float32)
+def _parameters_and_state(
+    network: ActorCritic, rows: torch.Tensor, feeds: Mapping[str, torch.Tensor]
+) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    """The policy's parameters and, where it remembers, the state afterwards."""
+    normalized = network.normalize_observation(rows)
+    if not network.state_size:
+        return network.policy(normalized), []
+    parameters, state = network.policy_step(normalized, feeds[STATE_IN])
+    return parameters, [state]
 
 
-def export_onnx(
-    network: ActorCritic, *, layout: ObservationLayout, num_actions: int, has_mask: bool
-) -> bytes:
+def output_names(action: ActionLayout, *, remembers: bool = False) -> tuple[str, ...]:
+    """The outputs of a graph.
+
+    Args:
+        action: What is chosen from.
+        remembers: Whether the policy has a memory.
+
+    Raises:
+        ExportError: If two have the same name.
+    """
+    state = (STATE_OUT,) if remembers else ()
+    return (*parameter_names(action), *action_names(action), *state)
+
+
+def split_parameters(
+    parameters: torch.Tensor, action_mask: torch.Tensor | None, *, action: ActionLayout
+) -> list[torch.Tensor]:
+    """The outputs that are a policy's parameters, in the order of `parameter_names`.
+
+    Args:
+        parameters: As `ActorCritic.policy` gives them.
+        action_mask: True for legal choices. bool [N, n], or None.
+        action: What is chosen from.
+    """
+    if not action.num_continuous:
+        return [mask_logits(parameters, action_mask)]
+    sizes = [action.num_logits, action.num_continuous, action.num_continuous]
+    logits, mean, log_std = torch.split(parameters, sizes, dim=1)
+    numbers = [mean, log_std.clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)]
+    return [mask_logits(logits, action_mask), *numbers] if action.branches else numbers
+
+
+def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bool) -> bytes:
     """Write a policy as an ONNX model with its weights inline.
 
     Args:
         network: The policy, on the CPU.
-        layout: How the environment gives observations.
-        num_actions: n.
-        has_mask: Whether the environment says which actions are legal.
+        layout: Of the rows that it sees.
+        has_mask: Whether the environment says which choices are legal.
 
     Raises:
         ExportError: If the exporter gives no valid model.
     """
     # Two rows: a batch of one would be taken for a constant.
-    inputs: dict[str, torch.Tensor] = {"observation": torch.zeros(2, *layout.shape)}
-    if has_mask:
-        inputs["action_mask"] = torch.ones(2, num_actions, dtype=torch.bool)
+    feeds = _random_feeds(network, layout, 2, has_mask=has_mask, seed=0)
+    inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
     batch = torch.export.Dim("batch")
     graph = _Graph(network, layout).eval()
     with _quiet():
         program = torch.onnx.export(
             graph,
-            tuple(inputs.values()),
+            kwargs={"feeds": inputs},
             input_names=list(inputs),
-            output_names=["logits", "action"],
-            dynamic_shapes=tuple({0: batch} for _ in inputs),
+            output_names=list(output_names(network.action, remembers=network.state_size > 0)),
+            dynamic_shapes={"feeds": {name: {0: batch} for name in inputs}},
             external_data=False,
             verbose=False,
             dynamo=True,
@@ -122,6 +166,23 @@ def export_onnx(
     return bytes(model.SerializeToString())
 
 
+def _random_feeds(
+    network: ActorCritic, layout: ObservationLayout, num_rows: int, *, has_mask: bool, seed: int
+) -> Feeds:
+    """Random observations, states, and masks, each with a legal choice in every category."""
+    rng, action = np.random.default_rng(seed), network.action
+    feeds = random_feeds(layout, num_rows, rng=rng)
+    if network.state_size:
+        feeds[STATE_IN] = rng.uniform(-1.0, 1.0, (num_rows, network.state_size)).astype(np.float32)
+    if has_mask:
+        legal = rng.random((num_rows, action.num_logits)) < 0.5
+        first = np.cumsum([0, *action.branches[:-1]])
+        chosen = first + rng.integers(action.branches, size=(num_rows, len(action.branches)))
+        legal[np.arange(num_rows)[:, None], chosen] = True
+        feeds[ACTION_MASK] = legal
+    return feeds
+
+
 def opset_version(model: bytes) -> int:
     """Version of the standard operators that a model uses."""
     opsets = onnx.ModelProto.FromString(model).opset_import
@@ -133,7 +194,6 @@ def check_onnx(
     *,
     network: ActorCritic,
     layout: ObservationLayout,
-    num_actions: int,
     has_mask: bool,
     seed: int = 0,
 ) -> OnnxCheck:
@@ -142,38 +202,78 @@ def check_onnx(
     Args:
         model: What `export_onnx` gave.
         network: The policy, on the CPU.
-        layout: How the environment gives observations.
-        num_actions: n.
+        layout: Of the rows that it sees.
         has_mask: Whether the model takes masks.
         seed: Of observations and masks.
 
     Raises:
-        ExportError: If logits differ by more than rounding, or an action is illegal or not the
-            likeliest.
+        ExportError: If parameters or states differ by more than rounding, or the action is not the
+            policy's greedy one, or illegal.
     """
-    rng = np.random.default_rng(seed)
-    rows = random_observations(layout, NUM_CHECKED, rng=rng)
-    feeds: dict[str, npt.NDArray[np.float32] | npt.NDArray[np.bool_]] = {"observation": rows}
-    legal = np.ones((NUM_CHECKED, num_actions), dtype=np.bool_)
-    if has_mask:
-        legal = rng.random((NUM_CHECKED, num_actions)) < 0.5
-        legal[np.arange(NUM_CHECKED), rng.integers(num_actions, size=NUM_CHECKED)] = True
-        feeds["action_mask"] = legal
-    logits, action = make_session(model).run(["logits", "action"], feeds)
-    with torch.inference_mode():
-        flat = flatten(torch.from_numpy(rows), layout)
-        expected = network.logits(flat, torch.from_numpy(legal)).numpy()
-    tolerance = LOGITS_TOLERANCE * max(1.0, float(np.abs(expected[legal]).max()))
-    difference = float(np.abs(logits - expected)[legal].max())
+    action = network.action
+    feeds = _random_feeds(network, layout, NUM_CHECKED, has_mask=has_mask, seed=seed)
+    names = output_names(action, remembers=network.state_size > 0)
+    outputs = dict(zip(names, make_session(model).run(list(names), feeds), strict=True))
+    expected = _expected(network, feeds, layout=layout)
+    difference = max(_difference(name, outputs[name], values) for name, values in expected.items())
+    _check_actions(outputs, expected, action=action)
+    return OnnxCheck(observations=NUM_CHECKED, max_difference=difference)
+
+
+@torch.inference_mode()
+def _expected(network: ActorCritic, feeds: Feeds, *, layout: ObservationLayout) -> Feeds:
+    """The policy's parameters and next state, by the names of the outputs."""
+    inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
+    rows = Flatten(layout)(inputs)
+    parameters, state = _parameters_and_state(network, rows, inputs)
+    split = split_parameters(parameters, inputs.get(ACTION_MASK), action=network.action)
+    names = (*parameter_names(network.action), *([STATE_OUT] if state else []))
+    return {name: values.numpy() for name, values in zip(names, [*split, *state], strict=True)}
+
+
+def _difference(name: str, found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
+    """The largest one, of what is legal."""
+    legal = expected > SMALLEST
+    difference = float(np.abs(found - expected)[legal].max(initial=0.0))
+    tolerance = _tolerance(expected[legal])
     if not difference <= tolerance:
-        raise ExportError(f"logits must agree within {tolerance:.1e}, differ by {difference:.1e}")
-    if not (logits[~legal] == np.finfo(np.float32).min).all():
-        raise ExportError("logits of illegal actions must be at float32's minimum")
-    chosen = expected[np.arange(NUM_CHECKED), action]
-    # Of equals within rounding either may be chosen.
-    if not (chosen >= expected.max(axis=1) - tolerance).all():
-        raise ExportError("the graph's action must be the policy's likeliest legal one")
-    return OnnxCheck(observations=NUM_CHECKED, max_logit_difference=difference)
+        raise ExportError(f"{name} must agree within {tolerance:.1e}, differ by {difference:.1e}")
+    if not (found[~legal] == SMALLEST).all():
+        raise ExportError(f"{name} of illegal actions must be at float32's minimum")
+    return difference
+
+
+def _check_actions(outputs: Feeds, expected: Feeds, *, action: ActionLayout) -> None:
+    """Refuse actions that are not greedy: of choices within rounding either may be taken."""
+    in_units = _numbers_in_units(expected, action=action)
+    first = 0
+    for name, leaf in zip(action_names(action), action.leaves, strict=True):
+        given = outputs[name]
+        if leaf.is_box:
+            values = np.asarray(leaf.of(in_units), dtype=np.float64)
+            tolerance = _tolerance(values) + (leaf.dtype.kind in "iub")
+            if not (np.abs(given - values) <= tolerance).all():
+                raise ExportError(f"{name} must be the policy's mean, within its bounds")
+            continue
+        for chosen, number in zip(given.reshape(len(given), -1).T, leaf.choices, strict=True):
+            logits = expected[LOGITS][:, first : first + number]
+            best = logits.max(axis=1) - _tolerance(logits[logits > SMALLEST])
+            if not (np.take_along_axis(logits, chosen[:, None], axis=1)[:, 0] >= best).all():
+                raise ExportError(f"the graph's {name} must be the policy's likeliest legal one")
+            first += number
+
+
+def _numbers_in_units(expected: Feeds, *, action: ActionLayout) -> object:
+    """The environment's actions with the policy's means; of all choices the first."""
+    rows = np.zeros((NUM_CHECKED, *action.row_shape), dtype=action.row_dtype)
+    if action.num_continuous:
+        rows[:, len(action.branches) :] = expected[MEAN]
+    actions: object = action.to_environment(rows)
+    return actions
+
+
+def _tolerance(values: npt.NDArray[Any]) -> float:
+    return TOLERANCE * max(1.0, float(np.abs(values).max(initial=0.0)))
 
 
 def _forget_sources(model: onnx.ModelProto) -> None:

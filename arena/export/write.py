@@ -135,17 +135,10 @@ def _player() -> bytes:
 def _contents(
     card: Card, weights: Mapping[str, torch.Tensor]
 ) -> tuple[dict[str, bytes], Card, OnnxCheck]:
-    layout = ObservationLayout.from_json(card.observation.space)
-    num_actions, has_mask = card.action.num_actions, card.mask is not None
-    network = _network(card, weights, observation_size=layout.size)
-    model = export_onnx(network, layout=layout, num_actions=num_actions, has_mask=has_mask)
-    check = check_onnx(
-        model,
-        network=network,
-        layout=layout,
-        num_actions=num_actions,
-        has_mask=has_mask,
-    )
+    network, layout = _network(card, weights)
+    has_mask = card.mask is not None
+    model = export_onnx(network, layout=layout, has_mask=has_mask)
+    check = check_onnx(model, network=network, layout=layout, has_mask=has_mask)
     files = {
         POLICY: model,
         WEIGHTS: serialize(weights),
@@ -159,13 +152,10 @@ def _contents(
 
 
 def _network(
-    card: Card, weights: Mapping[str, torch.Tensor], *, observation_size: int
-) -> ActorCritic:
+    card: Card, weights: Mapping[str, torch.Tensor]
+) -> tuple[ActorCritic, ObservationLayout]:
     network = make_actor_critic(
-        card.network,
-        observation_size=observation_size,
-        num_actions=card.action.num_actions,
-        seed=0,
+        card.network, observation=card.observation_layout, action=card.action_layout, seed=0
     )
     load_tensors(network.state_dict(), weights, what=WEIGHTS)
-    return network.eval().requires_grad_(False)
+    return network.eval().requires_grad_(False), card.observation_layout

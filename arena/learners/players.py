@@ -17,12 +17,14 @@ from arena.checkpoints.manifest import Manifest
 from arena.checkpoints.tensors import load_checkpoint, load_weights, publish_policy
 from arena.config import LearnerSetup, PopulationSetup
 from arena.core import Actor, Algorithm
-from arena.envs.spaces import ObservationLayout, num_actions
+from arena.envs.actions import ActionLayout
+from arena.envs.agent_ids import observation_layout
 from arena.errors import CheckpointCorrupt
 from arena.learners.faults import naming_checkpoint, naming_policy
 from arena.learning.algorithms import make_algorithm
 from arena.matches.actors import make_bot
 from arena.networks.frozen import FrozenPolicy
+from arena.resolve import put_first_on_path
 from arena.types import CheckpointRef, Entrant, Player, is_bot, population_of
 from arena.wire.messages import Published, Trainee
 
@@ -79,6 +81,8 @@ class Players:
     """
 
     def __init__(self, setup: LearnerSetup, *, device: torch.device) -> None:
+        # A network may be code of the user's.
+        put_first_on_path(setup.launch_directory)
         self._setup = setup
         self._root = Path(setup.root)
         self._device = device
@@ -88,10 +92,19 @@ class Players:
             for name, population in setup.populations.items()
         }
         self._layouts = {
-            name: ObservationLayout.from_json(spec.observation) for name, spec in specs.items()
+            name: observation_layout(
+                spec,
+                agents=setup.populations[name].agents,
+                network=setup.populations[name].network,
+            )
+            for name, spec in specs.items()
         }
-        self.num_actions = {name: num_actions(spec.action) for name, spec in specs.items()}
-        """By population."""
+        continuous = setup.environment.continuous_actions
+        self.actions = {
+            name: ActionLayout.from_json(spec.action, continuous=continuous)
+            for name, spec in specs.items()
+        }
+        """Layouts by population."""
         self._frozen: RecentlyUsed[tuple[str, Entrant], Actor] = RecentlyUsed(MAX_FROZEN)
         self._live: RecentlyUsed[tuple[str, str], _Live] = RecentlyUsed(MAX_LIVE)
 
@@ -115,7 +128,7 @@ class Players:
             return make_bot(
                 player.player,
                 layout=self._layouts[population],
-                num_actions=self.num_actions[population],
+                actions=self.actions[population],
                 launch_directory=self._setup.launch_directory,
             )
         if player.weights is None:
@@ -124,7 +137,11 @@ class Players:
             manifest, weights = load_weights(self._root, player.weights)
             self._check(manifest, population=population)
             return FrozenPolicy.from_weights(
-                self._setup.populations[population].network, weights, device=self._device
+                self._setup.populations[population].network,
+                weights,
+                observation=self._layouts[population],
+                action=self.actions[population],
+                device=self._device,
             )
 
     def algorithm(self, trainee: Trainee, *, seed: int) -> Algorithm:
@@ -167,8 +184,8 @@ class Players:
     def _make_algorithm(self, trainee: Trainee, *, population: str, seed: int) -> Algorithm:
         return make_algorithm(
             self._setup.populations[population],
-            observation_size=self._layouts[population].size,
-            num_actions=self.num_actions[population],
+            observation=self._layouts[population],
+            action=self.actions[population],
             hyperparameters=trainee.hyperparameters,
             device=self._device,
             precision=self._setup.precision,

@@ -148,7 +148,7 @@ class _Training:
             seats=setup.seats,
             sides=tuple(setup.sides),
             populations={name: value.agents for name, value in setup.populations.items()},
-            num_actions=players.num_actions,
+            actions=players.actions,
             openings=setup.environment.random_openings,
             generator=self._generator,
             progress=progress,
@@ -205,14 +205,13 @@ class _Training:
     def metrics(self) -> dict[str, float]:
         """Flat and finite; of several trainees each one's own are below its id."""
         result: dict[str, float] = {}
+        duration_s = self._collect_s + self._update_s
         for policy, mean in self._updates.items():
             prefix = "" if len(self._updates) == 1 else f"{policy}/"
             own = {**mean.result(), **self._episode_metrics(policy)}
+            if duration_s > 0.0:
+                own["throughput/agent_steps_per_s"] = self.agent_steps[policy] / duration_s
             result.update({f"{prefix}{name}": value for name, value in own.items()})
-        duration_s = self._collect_s + self._update_s
-        if duration_s > 0.0:
-            total = sum(self.agent_steps.values())
-            result["throughput/agent_steps_per_s"] = total / duration_s
         result["time/collect_s"] = self._collect_s
         result["time/update_s"] = self._update_s
         return result

@@ -105,6 +105,7 @@ class Worker:
                 num_envs=setup.environment.num_envs,
                 launch_directory=setup.launch_directory,
                 device=self.device,
+                agent_ids=setup.agent_ids,
             )
         return self._env
 

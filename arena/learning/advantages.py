@@ -1,4 +1,4 @@
-"""Generalized advantage estimation along each agent's own decisions.
+"""Generalized advantage estimation along each agent's own decisions, and what followed each.
 
 Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation"
 (2016), https://arxiv.org/abs/1506.02438. A trajectory belongs to (environment, agent): its steps
@@ -81,3 +81,65 @@ def own_decision_advantages(
         next_advantage = torch.where(decided, advantage[t], next_advantage)
         known = torch.where(decided, trained, known)
     return advantage, defined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Followed:
+    """What followed each decision; undefined where its successor is not known.
+
+    Attributes:
+        reward: Received until the agent's next decision or its end. float32 [T, B, P].
+        next_value: Value of the next decision; of an end, what follows it. float32 [T, B, P].
+        next_call: Before which call the next decision came; T: after the last one; -1: none, the
+            episode ended. int64 [T, B, P].
+    """
+
+    reward: torch.Tensor
+    next_value: torch.Tensor
+    next_call: torch.Tensor
+
+
+def what_followed(decisions: Decisions) -> Followed:
+    """The rewards and successors that advantages are made of."""
+    num_calls = len(decisions.value)
+    followed = Followed(
+        reward=torch.zeros_like(decisions.value),
+        next_value=torch.zeros_like(decisions.value),
+        next_call=torch.zeros_like(decisions.value, dtype=torch.int64),
+    )
+    reward = torch.zeros_like(decisions.next_value)
+    next_value = decisions.next_value
+    next_call = torch.full_like(reward, num_calls, dtype=torch.int64)
+    for t in reversed(range(num_calls)):
+        ended, decided = decisions.ended[t], decisions.decided[t]
+        reward = decisions.reward[t] + reward.masked_fill(ended, 0.0)
+        next_value = torch.where(ended, decisions.end_value[t], next_value)
+        next_call = next_call.masked_fill(ended, -1)
+        followed.reward[t], followed.next_value[t] = reward, next_value
+        followed.next_call[t] = next_call
+        reward = reward.masked_fill(decided, 0.0)
+        next_value = torch.where(decided, decisions.value[t], next_value)
+        next_call = next_call.masked_fill(decided, t)
+    return followed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transitions:
+    """What followed each of D decisions, for whoever values them anew.
+
+    Attributes:
+        reward: Received until the agent's next decision or its end. float32 [D].
+        successor: Row of the agent's next decision; -1: the episode ended, or the decision is not
+            among the rows. int64 [D].
+        next_value: Value of what followed when it was collected, in units of reward; 0 after an end
+            for good. float32 [D].
+    """
+
+    reward: torch.Tensor
+    successor: torch.Tensor
+    next_value: torch.Tensor
+
+    def next_of(self, values: torch.Tensor) -> torch.Tensor:
+        """The values of what followed: of successors from ``values``, else those collected. [D]."""
+        inside = self.successor >= 0
+        return torch.where(inside, values[self.successor.clamp(min=0)], self.next_value)

@@ -8,10 +8,14 @@ from typing import Protocol, cast
 import torch
 
 from arena.config import Model, NetworkConfig, PopulationSetup
-from arena.core import Algorithm
+from arena.core import Algorithm, state_size
+from arena.envs.actions import ActionLayout
+from arena.envs.spaces import ObservationLayout
+from arena.errors import ConfigError
 from arena.learning.hyperparameters import (
     coerce_hyperparameters,
     hyperparameter_model,
+    make_settings,
     own_hyperparameters,
 )
 from arena.learning.ppo import Ppo
@@ -21,30 +25,43 @@ from arena.resolve import resolve
 class AlgorithmClass(Protocol):
     """What ``package.module:Name`` must be: a class that is called like `Ppo`.
 
-    It also has an attribute ``Hyperparameters``, an `arena.config.Model` of which
-    ``hyperparameters`` is an instance.
+    It has an attribute ``Hyperparameters``, an `arena.config.Model` of numbers that PBT may change,
+    and may have one ``Settings``, an `arena.config.Model` of what it may not.
     """
 
     def __call__(
         self,
         network: NetworkConfig,
         *,
-        observation_size: int,
-        num_actions: int,
+        observation: ObservationLayout,
+        action: ActionLayout,
         hyperparameters: Model,
+        settings: Model,
         device: torch.device,
         precision: str,
         seed: int,
     ) -> Algorithm:
-        """Make one policy with fresh weights that depend on the arguments alone."""
+        """Make one policy with fresh weights that depend on the arguments alone.
+
+        Args:
+            network: The population's architecture. What `arena.networks.make.make_actor_critic`
+                makes of it with these layouts is what plays: ``weights`` are its ``state_dict``.
+            observation: What the rows of observations are.
+            action: What the rows of actions are.
+            hyperparameters: An instance of the class's ``Hyperparameters``.
+            settings: An instance of its ``Settings``; without such, an empty model.
+            device: Where it lives.
+            precision: ``auto``, ``float32`` or ``bfloat16``: of products in training.
+            seed: Of the weights.
+        """
         ...
 
 
 def make_algorithm(
     setup: PopulationSetup,
     *,
-    observation_size: int,
-    num_actions: int,
+    observation: ObservationLayout,
+    action: ActionLayout,
     hyperparameters: Mapping[str, float],
     device: torch.device,
     precision: str,
@@ -55,8 +72,8 @@ def make_algorithm(
 
     Args:
         setup: Its population.
-        observation_size: Features of a flattened observation.
-        num_actions: Actions to choose from.
+        observation: What the rows of observations are.
+        action: What the rows of actions are.
         hyperparameters: A policy's by name; integral ones are rounded, absent ones have their
             defaults, and weights of the reward are not the algorithm's business.
         device: Where it lives.
@@ -65,7 +82,8 @@ def make_algorithm(
         launch_directory: Where ``package`` is looked for first.
 
     Raises:
-        ConfigError: If there is no such algorithm, or a hyperparameter is out of its range.
+        ConfigError: If there is no such algorithm, a hyperparameter or setting is not as it must
+            be, or the network has a memory and the algorithm knows of none.
     """
     model = hyperparameter_model(setup.algorithm, launch_directory=launch_directory)
     values = coerce_hyperparameters(model, own_hyperparameters(hyperparameters))
@@ -74,12 +92,21 @@ def make_algorithm(
         if setup.algorithm == "ppo"
         else resolve(setup.algorithm, launch_directory=launch_directory)
     )
-    return cast("AlgorithmClass", algorithm)(
+    made = cast("AlgorithmClass", algorithm)(
         setup.network,
-        observation_size=observation_size,
-        num_actions=num_actions,
+        observation=observation,
+        action=action,
         hyperparameters=model.model_validate(values),
+        settings=make_settings(
+            setup.algorithm, setup.algorithm_settings, launch_directory=launch_directory
+        ),
         device=device,
         precision=precision,
         seed=seed,
     )
+    if setup.network.core != "none" and not state_size(made):
+        raise ConfigError(
+            f"network.core must be none with algorithm {setup.algorithm}, which has no state_size "
+            f"(arena.core.RememberingAlgorithm), got {setup.network.core!r}"
+        )
+    return made

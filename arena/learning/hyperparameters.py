@@ -1,10 +1,10 @@
-"""What PBT may change about a policy, with the range of each value. Torch-free."""
+"""The numbers of a policy that PBT may change, and the settings that it may not. Torch-free."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from pydantic import Field, ValidationError, create_model
 
@@ -55,6 +55,42 @@ class PpoHyperparameters(Model):
     adam_beta1: float = Field(0.9, ge=0.0, lt=1.0)
     """Decay of Adam's mean of gradients."""
 
+    value_clip: float | None = Field(None, gt=0.0)
+    """A value gains nothing by moving further from the one that was predicted while playing, in
+    standard deviations of returns; None: it moves as it likes."""
+
+    magnet_coef: float = Field(0.0, ge=0.0, le=100.0)
+    """Weight of KL(policy || magnet); the magnet is a slow average of the policy's own past. 0:
+    there is none."""
+
+    magnet_rate: float = Field(0.01, ge=0.0, le=1.0)
+    """How far the magnet goes towards the policy after each rollout."""
+
+    ema_decay: float = Field(0.0, ge=0.0, lt=1.0)
+    """What plays elsewhere (ratings, ghosts, exports) is an exponential average of the weights that
+    keeps this much of itself after each rollout. 0: the weights themselves."""
+
+    rho_bar: float = Field(1.0, gt=0.0, le=1e6)
+    """V-trace: largest importance of a decision."""
+
+    c_bar: float = Field(1.0, ge=0.0, le=1e6)
+    """V-trace: largest importance that is passed on to earlier decisions."""
+
+
+class PpoSettings(Model):
+    """Settings of PPO: what holds for all policies of a population, and PBT does not change."""
+
+    advantages: Literal["gae", "vtrace"] = "gae"
+    """``gae`` trusts the log-probabilities and values of when the decisions were made; ``vtrace``
+    corrects for a policy that has changed since."""
+
+    normalize_returns: bool = True
+    """Whether values are learned in standard deviations of returns; if not, in units of reward."""
+
+    bptt_length: int | None = Field(None, ge=1)
+    """Own decisions through which a memory is trained, before the gradient is cut; None: those of
+    an episode in a rollout. Does nothing where ``network.core`` is ``none``."""
+
 
 def hyperparameter_model(algorithm: str, *, launch_directory: str) -> type[Model]:
     """The type of an algorithm's hyperparameters.
@@ -69,13 +105,40 @@ def hyperparameter_model(algorithm: str, *, launch_directory: str) -> type[Model
     """
     if algorithm == "ppo":
         return PpoHyperparameters
-    model = getattr(resolve(algorithm, launch_directory=launch_directory), "Hyperparameters", None)
-    if not (isinstance(model, type) and issubclass(model, Model)):
+    found = resolve(algorithm, launch_directory=launch_directory)
+    return _model(getattr(found, "Hyperparameters", None), "Hyperparameters", algorithm=algorithm)
+
+
+def make_settings(algorithm: str, values: Mapping[str, object], *, launch_directory: str) -> Model:
+    """An algorithm's settings, checked and complete.
+
+    Args:
+        algorithm: ``ppo``, or ``package.module:Name`` of a class that may have an attribute
+            ``Settings``.
+        values: Some of them by name.
+        launch_directory: Where ``package`` is looked for first.
+
+    Raises:
+        ConfigError: If there is no such class, or a setting is not as the class wants it. Names
+            each bad key with its rule and its value.
+    """
+    model: type[Model] = PpoSettings
+    if algorithm != "ppo":
+        found = getattr(resolve(algorithm, launch_directory=launch_directory), "Settings", Model)
+        model = _model(found, "Settings", algorithm=algorithm)
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(_faults(error, of="algorithm_settings")) from error
+
+
+def _model(found: object, name: str, *, algorithm: str) -> type[Model]:
+    if not (isinstance(found, type) and issubclass(found, Model)):
         raise ConfigError(
-            f"algorithm must have a class attribute Hyperparameters that is an arena.config.Model, "
-            f"got {model!r} in {algorithm!r}"
+            f"algorithm must have a class attribute {name} that is an arena.config.Model, "
+            f"got {found!r} in {algorithm!r}"
         )
-    return model
+    return found
 
 
 def with_reward_weights(model: type[Model], reward_weights: Mapping[str, float]) -> type[Model]:
@@ -138,13 +201,16 @@ def coerce_hyperparameters(
     try:
         validated = model.model_validate(rounded)
     except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, got {fault['input']!r}"
-            for fault in error.errors()
-        ]
-        raise ConfigError("hyperparameters." + "; hyperparameters.".join(faults)) from error
+        raise ConfigError(_faults(error, of="hyperparameters")) from error
     dumped = cast("dict[str, float | int | None]", validated.model_dump())
     return {name: value for name, value in dumped.items() if value is not None}
+
+
+def _faults(error: ValidationError, *, of: str) -> str:
+    return "; ".join(
+        f"{'.'.join(map(str, (of, *fault['loc'])))}: {fault['msg']}, got {fault['input']!r}"
+        for fault in error.errors()
+    )
 
 
 def _rounded(value: float) -> float | int:

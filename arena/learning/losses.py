@@ -28,8 +28,17 @@ def clipped_surrogate(
 
 
 def value_loss(value: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Mean squared error, not clipped: clipping depends on the scale and helps nowhere. Scalar."""
+    """Mean squared error. Scalar."""
     return (value - target).square().mean()
+
+
+def clipped_value_loss(
+    value: torch.Tensor, target: torch.Tensor, old_value: torch.Tensor, *, value_clip: float
+) -> torch.Tensor:
+    """The larger of the errors with and without staying near the value while playing. Scalar."""
+    # L = E[max((v - R)^2, (clip(v, v_old - c, v_old + c) - R)^2)]
+    near = old_value + (value - old_value).clamp(-value_clip, value_clip)
+    return torch.maximum((value - target).square(), (near - target).square()).mean()
 
 
 def approximate_kl(log_ratio: torch.Tensor) -> torch.Tensor:

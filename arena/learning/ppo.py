@@ -2,25 +2,33 @@
 
 Schulman et al., "Proximal Policy Optimization Algorithms" (2017), https://arxiv.org/abs/1707.06347;
 Andrychowicz et al., "What Matters In On-Policy Reinforcement Learning?" (2021) for the choices.
-Shapes: N rows, F features of an observation, n actions, D decisions of a rollout, M of a minibatch.
+Shapes: N rows, F features of an observation, n logits, P parameters of a distribution, D decisions
+of a rollout, M of a minibatch, H numbers of a state.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 
 import torch
 
 from arena.config import NetworkConfig
+from arena.envs.actions import ActionLayout
+from arena.envs.spaces import ObservationLayout
 from arena.errors import NonFiniteError
 from arena.learning import losses
-from arena.learning.hyperparameters import PpoHyperparameters
+from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
+from arena.learning.batch import Batch, minibatches, predict, predict_all
+from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
+from arena.learning.objective import objective
 from arena.learning.optimizer import NamedAdam
 from arena.learning.precision import product_dtype
-from arena.networks import heads
+from arena.learning.progress import MAGNET_DISTANCE, METRICS, Progress
+from arena.learning.sequences import Sequences
+from arena.learning.vtrace import valued_anew
+from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
 from arena.rollout.buffer import Rollout
@@ -30,46 +38,11 @@ MAX_SKIPPED = 3
 
 ADVANTAGE_EPSILON = 1e-8
 
-LOSSES = ("loss/policy", "loss/value", "loss/total", "policy/entropy", "gradient/norm")
-"""Means over the rollout's optimizer steps."""
+LIVE = "live."
+"""Begins the names of the weights that learn, where an average of them plays."""
 
-DISTANCES = ("policy/kl", "policy/clip_fraction")
-"""Means over the last epoch: how far the policy has come from the one that played."""
-
-METRICS = LOSSES + DISTANCES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Batch:
-    """What a minibatch (or the whole rollout) gives the loss. D or M rows.
-
-    Attributes:
-        normalized: Observations after the normalizer. float32 [M, F].
-        action_mask: bool [M, n], or None.
-        action: int64 [M].
-        log_prob: Of the policy that played. float32 [M].
-        advantage: Mean 0 and deviation 1 over the rollout. float32 [M].
-        target: Normalized return. float32 [M].
-    """
-
-    normalized: torch.Tensor
-    action_mask: torch.Tensor | None
-    action: torch.Tensor
-    log_prob: torch.Tensor
-    advantage: torch.Tensor
-    target: torch.Tensor
-
-    def rows(self, index: torch.Tensor) -> _Batch:
-        """One gather per tensor."""
-        mask = self.action_mask
-        return _Batch(
-            normalized=self.normalized.index_select(0, index),
-            action_mask=None if mask is None else mask.index_select(0, index),
-            action=self.action.index_select(0, index),
-            log_prob=self.log_prob.index_select(0, index),
-            advantage=self.advantage.index_select(0, index),
-            target=self.target.index_select(0, index),
-        )
+MAGNET = "magnet."
+"""Begins the names of the magnet's weights."""
 
 
 class Ppo:
@@ -79,35 +52,46 @@ class Ppo:
     """
 
     Hyperparameters = PpoHyperparameters
+    Settings = PpoSettings
 
     def __init__(
         self,
         network: NetworkConfig,
         *,
-        observation_size: int,
-        num_actions: int,
+        observation: ObservationLayout,
+        action: ActionLayout,
         hyperparameters: PpoHyperparameters,
         device: torch.device,
         precision: str,
         seed: int,
+        settings: PpoSettings | None = None,
     ) -> None:
         """Start with fresh weights and a fresh optimizer.
 
         Args:
             network: The architecture.
-            observation_size: F.
-            num_actions: n.
+            observation: What the rows of observations are.
+            action: What the rows of actions are.
             hyperparameters: For good; a mutation is a new object and a load.
             device: Where the network lives.
             precision: Of the products while it trains; see `arena.learning.precision`.
             seed: Of the fresh weights.
+            settings: Of the population; None: the defaults.
         """
         self._hyperparameters = hyperparameters
+        self._settings = settings or PpoSettings()
         self._device = device
-        self._product_dtype = product_dtype(precision, network=network, device=device)
+        self._product_dtype = product_dtype(
+            precision, network=network, device=device, observation=observation
+        )
         self._network = make_actor_critic(
-            network, observation_size=observation_size, num_actions=num_actions, seed=seed
+            network, observation=observation, action=action, seed=seed
         ).to(device)
+        self._distribution = self._network.distribution
+        # What plays, and what a loss holds the policy near; None where neither is wanted.
+        self._average = AveragedNetwork(self._network) if hyperparameters.ema_decay else None
+        self._magnet = AveragedNetwork(self._network) if hyperparameters.magnet_coef else None
+        self._metrics = METRICS if self._magnet is None else (*METRICS, MAGNET_DISTANCE)
         self._optimizer = NamedAdam(
             self._network,
             learning_rate=hyperparameters.learning_rate,
@@ -132,9 +116,24 @@ class Ppo:
         return self._hyperparameters.gae_lambda
 
     @property
+    def needs_transitions(self) -> bool:
+        """Whether advantages are computed anew when they are used."""
+        return self._settings.advantages == "vtrace"
+
+    @property
     def learner_updates(self) -> int:
         """Optimizer steps so far."""
         return self._learner_updates
+
+    @property
+    def state_size(self) -> int:
+        """H; 0: it has no memory."""
+        return self._network.state_size
+
+    @property
+    def bptt_length(self) -> int | None:
+        """Decisions of the longest sequence; None: as long as the rollout."""
+        return self._settings.bptt_length
 
     @torch.inference_mode()
     def act(
@@ -148,14 +147,37 @@ class Ppo:
         network = self._network
         # As in the update, so that the first ratio is exactly 1.
         with self._autocast():
-            logits, value = network(network.normalize_observation(observation))
-        log_probs = heads.masked_log_probs(logits, action_mask)
-        action = heads.sample(log_probs, generator=generator)
-        return (
-            action,
-            heads.action_log_probs(log_probs, action),
-            network.return_normalizer.denormalize(value),
-        )
+            parameters, value = network(network.normalize_observation(observation))
+        return self._sampled(parameters, value, action_mask, generator=generator)
+
+    @torch.inference_mode()
+    def act_from(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        state: torch.Tensor,
+        generator: torch.Generator,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+        """As `act`, with a memory: and the states afterwards, [N, H]."""
+        network = self._network
+        with self._autocast():
+            normalized = network.normalize_observation(observation)
+            parameters, value, next_state = network.step(normalized, state)
+        return *self._sampled(parameters, value, action_mask, generator=generator), next_state
+
+    def _sampled(
+        self,
+        parameters: torch.Tensor,
+        value: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        generator: torch.Generator,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        distribution = self._distribution(parameters, action_mask)
+        action = distribution.sample(generator)
+        value = self._network.return_normalizer.denormalize(value)
+        return action, distribution.log_prob(action), value
 
     @torch.inference_mode()
     def value(self, observation: torch.Tensor) -> torch.Tensor:
@@ -163,11 +185,19 @@ class Ppo:
         with self._autocast():
             return self._network.value(observation)
 
+    @torch.inference_mode()
+    def value_from(self, observation: torch.Tensor, *, state: torch.Tensor) -> torch.Tensor:
+        """As `value`, with a memory."""
+        network = self._network
+        with self._autocast():
+            _, value, _ = network.step(network.normalize_observation(observation), state)
+        return network.return_normalizer.denormalize(value)
+
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from one rollout.
 
         Returns:
-            Flat, finite metrics: those of `METRICS`, ``value/explained_variance``,
+            Flat, finite metrics: those of `arena.learning.progress`, ``value/explained_variance``,
             ``gradient/skipped``, ``optimizer/learning_rate`` and ``optimizer/updates``. A rollout
             without decisions changes nothing.
 
@@ -188,13 +218,12 @@ class Ppo:
                 self._learner_updates = updates_before
         if undone:
             # No step was refused and still they led nowhere: the rollout counts as one skipped.
-            progress = _Progress()
+            progress = Progress(self._metrics)
             progress.add(None)
             self._skipped_in_a_row = skipped_before
             self._skip()
-        elif self._network.observation_normalizer is not None:
-            # Only now: the policy that is updated must be the one that played.
-            self._network.observation_normalizer.update(rollout.observation)
+        elif len(rollout):
+            self._follow(rollout)
         return progress.means() | {
             "value/explained_variance": losses.explained_variance(rollout.value, rollout.return_),
             "gradient/skipped": float(progress.skipped),
@@ -202,13 +231,32 @@ class Ppo:
             "optimizer/updates": float(self._learner_updates),
         }
 
+    def _follow(self, rollout: Rollout) -> None:
+        """Move all that moves once per rollout."""
+        if self._network.observation_normalizer is not None:
+            # Only now: the policy that is updated must be the one that played.
+            self._network.observation_normalizer.update(rollout.observation)
+        if self._magnet is not None:
+            self._magnet.follow(self._hyperparameters.magnet_rate)
+        if self._average is not None:
+            self._average.follow(1.0 - self._hyperparameters.ema_decay)
+
     def weights(self) -> dict[str, torch.Tensor]:
         """Network and normalizers: all that playing needs. float32 CPU copies."""
-        return copy_tensors(self._network.state_dict())
+        averaged = {} if self._average is None else self._average.tensors()
+        return copy_tensors({**self._network.state_dict(), **averaged})
 
     def optimizer_state(self) -> dict[str, torch.Tensor]:
-        """``exp_avg.<parameter>``, ``exp_avg_sq.<parameter>``, ``step.<parameter>``."""
-        return copy_tensors(self._optimizer.tensors())
+        """``exp_avg.<parameter>``, ``exp_avg_sq.<parameter>``, ``step.<parameter>``.
+
+        With a magnet also ``magnet.<parameter>``; where an average plays, ``live.<parameter>``.
+        """
+        tensors = self._optimizer.tensors()
+        if self._magnet is not None:
+            tensors |= with_prefix(MAGNET, self._magnet.tensors())
+        if self._average is not None:
+            tensors |= with_prefix(LIVE, dict(self._network.named_parameters()))
+        return copy_tensors(tensors)
 
     def load(
         self,
@@ -219,15 +267,28 @@ class Ppo:
     ) -> None:
         """Take over weights and optimizer (None: a fresh one), then apply the hyperparameters.
 
+        A magnet or an average that the state does not have starts from the weights; one that the
+        hyperparameters do not ask for is dropped.
+
         Raises:
             CheckpointCorrupt: If names, shapes or dtypes differ from this architecture's, or a
                 number is not finite.
         """
+        state = optimizer_state or {}
         load_tensors(self._network.state_dict(), weights, what="weights")
+        if self._average is not None:
+            self._average.restart()
+        if live := without_prefix(LIVE, state):
+            load_tensors(dict(self._network.named_parameters()), live, what="live weights")
+        if self._magnet is not None:
+            self._magnet.restart()
+            if magnet := without_prefix(MAGNET, state):
+                load_tensors(self._magnet.tensors(), magnet, what="magnet")
         if optimizer_state is None:
             self._optimizer.reset()
         else:
-            load_tensors(self._optimizer.tensors(), optimizer_state, what="optimizer")
+            moments = {k: v for k, v in state.items() if not k.startswith((LIVE, MAGNET))}
+            load_tensors(self._optimizer.tensors(), moments, what="optimizer")
         self._optimizer.apply(
             learning_rate=self._hyperparameters.learning_rate,
             beta1=self._hyperparameters.adam_beta1,
@@ -235,72 +296,89 @@ class Ppo:
         self._learner_updates = learner_updates
         self._skipped_in_a_row = 0
 
-    def _learn(self, rollout: Rollout, *, generator: torch.Generator) -> _Progress:
+    def _learn(self, rollout: Rollout, *, generator: torch.Generator) -> Progress:
         """All epochs over one rollout."""
-        progress = _Progress()
+        progress = Progress(self._metrics)
         if len(rollout) == 0:
             return progress
         batch = self._prepare(rollout)
         target_kl = self._hyperparameters.target_kl
         for _ in range(self._hyperparameters.num_epochs):
             progress.begin_epoch()
-            for index in self._minibatches(len(rollout), generator=generator):
-                progress.add(self._step(batch.rows(index)))
+            for part in minibatches(
+                batch,
+                rollout.sequences,
+                num_parts=self._hyperparameters.num_minibatches,
+                generator=generator,
+            ):
+                progress.add(self._step(part))
             if target_kl is not None and progress.means()["policy/kl"] > target_kl:
                 break
         return progress
 
     @torch.no_grad()
-    def _prepare(self, rollout: Rollout) -> _Batch:
-        """Normalize once what all epochs use; the statistics stay put meanwhile."""
+    def _prepare(self, rollout: Rollout) -> Batch:
+        """Compute once what all epochs use; the statistics stay put meanwhile."""
+        normalized = self._network.normalize_observation(rollout.observation)
+        if normalized.is_floating_point():  # images stay small
+            normalized = normalized.to(self._product_dtype)
+        if self._settings.advantages == "vtrace":
+            rollout = self._valued_anew(rollout, normalized)
         returns = self._network.return_normalizer
-        returns.update(rollout.return_.unsqueeze(1))
+        if self._settings.normalize_returns:
+            returns.update(rollout.return_.unsqueeze(1))
         deviation, mean = torch.std_mean(rollout.advantage, correction=0)
-        return _Batch(
-            normalized=self._network.normalize_observation(rollout.observation).to(
-                self._product_dtype
-            ),
+        value_clip = self._hyperparameters.value_clip
+        magnet = None
+        if self._magnet is not None:
+            magnet, _ = self._predict(self._magnet.network, normalized, rollout.sequences)
+        return Batch(
+            normalized=normalized,
             action_mask=rollout.action_mask,
             action=rollout.action,
             log_prob=rollout.log_prob,
             advantage=(rollout.advantage - mean) / (deviation + ADVANTAGE_EPSILON),
             target=returns.normalize(rollout.return_),
+            value=None if value_clip is None else returns.normalize(rollout.value),
+            magnet=magnet,
         )
 
-    def _minibatches(
-        self, num_decisions: int, *, generator: torch.Generator
-    ) -> Sequence[torch.Tensor]:
-        """One permutation in equal parts (sizes differ by one at most), none of them empty."""
-        permutation = torch.randperm(num_decisions, generator=generator, device=generator.device)
-        parts = min(self._hyperparameters.num_minibatches, num_decisions)
-        return permutation.to(self._device).tensor_split(parts)
+    def _valued_anew(self, rollout: Rollout, normalized: torch.Tensor) -> Rollout:
+        """By V-trace."""
+        parameters, value = self._predict(self._network, normalized, rollout.sequences)
+        return valued_anew(
+            rollout,
+            value=self._network.return_normalizer.denormalize(value),
+            log_prob=self._distribution(parameters, rollout.action_mask).log_prob(rollout.action),
+            hyperparameters=self._hyperparameters,
+        )
 
-    def _step(self, batch: _Batch) -> list[float] | None:
-        """One optimizer step. Returns METRICS in order, or None if it had to be skipped."""
-        hyperparameters = self._hyperparameters
+    def _predict(
+        self, network: ActorCritic, normalized: torch.Tensor, sequences: Sequences | None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Parameters [D, P] and normalized values [D]."""
+        num_parts = self._hyperparameters.num_minibatches
         with self._autocast():
-            logits, value = self._network(batch.normalized)
-        log_probs = heads.masked_log_probs(logits, batch.action_mask)
-        log_ratio = losses.log_ratio(
-            heads.action_log_probs(log_probs, batch.action), batch.log_prob
+            return predict_all(network, normalized, sequences, num_parts=num_parts)
+
+    def _step(self, batch: Batch) -> list[float] | None:
+        """One optimizer step. Returns its metrics in order, or None if it had to be skipped."""
+        with self._autocast():
+            parameters, value = predict(self._network, batch.normalized, packed=batch.packed)
+        magnet = None
+        if batch.magnet is not None:
+            magnet = self._distribution(batch.magnet, batch.action_mask)
+        found = objective(
+            self._distribution(parameters, batch.action_mask),
+            value,
+            batch,
+            magnet=magnet,
+            hyperparameters=self._hyperparameters,
         )
-        ratio = log_ratio.exp()
-        clip_coef = hyperparameters.clip_coef
-        policy_loss = losses.clipped_surrogate(ratio, batch.advantage, clip_coef=clip_coef)
-        value_loss = losses.value_loss(value, batch.target)
-        entropy = heads.entropy(log_probs).mean()
-        # L = L_policy + c_value L_value - c_entropy H
-        total = (
-            policy_loss
-            + hyperparameters.value_coef * value_loss
-            - hyperparameters.entropy_coef * entropy
-        )
-        norm = self._optimizer.compute_gradients(total, max_norm=hyperparameters.max_grad_norm)
-        with torch.no_grad():
-            kl = losses.approximate_kl(log_ratio)
-            clipped = losses.clip_fraction(ratio, clip_coef=clip_coef)
-            # One transfer for all numbers.
-            metrics = torch.stack([policy_loss, value_loss, total, entropy, norm, kl, clipped])
+        max_norm = self._hyperparameters.max_grad_norm
+        norm = self._optimizer.compute_gradients(found.total, max_norm=max_norm)
+        with torch.no_grad():  # one transfer for all numbers
+            metrics = torch.stack([*found.terms, norm, *found.distances])
         numbers: list[float] = metrics.tolist()
         if not all(map(math.isfinite, numbers)):
             self._skip()
@@ -335,38 +413,3 @@ class Ppo:
         """
         norms = torch.stack([tensor.norm() for tensor in self._live().values()])
         return bool(norms.isfinite().all())
-
-
-class _Progress:
-    """Sums up the optimizer steps of one rollout."""
-
-    def __init__(self) -> None:
-        self.skipped = 0
-        self._earlier: list[list[float]] = []
-        self._epoch: list[list[float]] = []
-
-    def begin_epoch(self) -> None:
-        """What comes next is the last epoch, as far as anyone knows."""
-        self._earlier += self._epoch
-        self._epoch = []
-
-    def add(self, metrics: list[float] | None) -> None:
-        """Count one step: METRICS in order, or None for a skipped one."""
-        if metrics is None:
-            self.skipped += 1
-        else:
-            self._epoch.append(metrics)
-
-    def means(self) -> dict[str, float]:
-        """Means over all steps, but over the last epoch for DISTANCES; 0 without any step."""
-        everything = _column_means(self._earlier + self._epoch)
-        return everything | {name: _column_means(self._epoch)[name] for name in DISTANCES}
-
-
-def _column_means(steps: Sequence[Sequence[float]]) -> dict[str, float]:
-    if not steps:
-        return dict.fromkeys(METRICS, 0.0)
-    columns = zip(*steps, strict=True)
-    return {
-        name: math.fsum(column) / len(steps) for name, column in zip(METRICS, columns, strict=True)
-    }

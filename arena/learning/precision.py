@@ -9,23 +9,37 @@ from __future__ import annotations
 import torch
 
 from arena.config import NetworkConfig
+from arena.envs.spaces import ObservationLayout
+from arena.networks.planes import is_plain
 
 MIN_WIDTH = 64
 """Products of narrower layers gain less than the rounding costs."""
 
 
-def product_dtype(precision: str, *, network: NetworkConfig, device: torch.device) -> torch.dtype:
+def product_dtype(
+    precision: str,
+    *,
+    network: NetworkConfig,
+    device: torch.device,
+    observation: ObservationLayout | None = None,
+) -> torch.dtype:
     """The dtype of products.
 
     Args:
         precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 where the hardware multiplies it
-            and the network is wide enough to gain.
+            and the network gains: it is wide enough, and has no memory, no convolutions and no
+            module of the user's.
         network: The architecture.
         device: Where it trains.
+        observation: What the network sees; None: a vector.
     """
     if precision == "bfloat16":
         return torch.bfloat16
     wide = max(network.hidden_sizes, default=0) >= MIN_WIDTH
+    if network.core != "none":
+        return torch.float32
+    if observation is not None and not is_plain(network, observation):
+        return torch.float32
     if precision == "auto" and wide and _multiplies_bfloat16(device):
         return torch.bfloat16
     return torch.float32

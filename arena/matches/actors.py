@@ -1,6 +1,6 @@
 """Bots: players that are programs, not networks.
 
-Shapes: N rows, F features of a flattened observation, n actions.
+Shapes: N rows, F features of a flattened observation, n choices, K numbers of an action.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import numpy.typing as npt
 import torch
 
 from arena.core import Actor
+from arena.envs.actions import ActionLayout
+from arena.envs.random_play import uniform_actions
 from arena.envs.spaces import ObservationLayout
 from arena.errors import ConfigError
 from arena.resolve import resolve
@@ -19,41 +21,47 @@ from arena.types import BOT_PREFIX, RANDOM_BOT
 
 
 class Bot(Protocol):
-    """What ``bot:package.module:Class`` names: a class without constructor arguments."""
+    """What ``bot:package.module:Class`` names: a class without constructor arguments.
+
+    It sees and answers what the environment gives and takes: arrays with a leading axis of N rows,
+    nested in dictionaries and tuples as the spaces are.
+    """
 
     def act(
         self,
-        observation: npt.NDArray[Any],
+        observation: Any,  # noqa: ANN401
         action_mask: npt.NDArray[np.bool_] | None,
         *,
         agent: str,
         rng: np.random.Generator,
-    ) -> npt.NDArray[np.int64]:
+    ) -> Any:  # noqa: ANN401
         """Choose one action per row.
 
         Args:
             observation: As the environment gives it, with a leading axis of N rows.
-            action_mask: True for legal actions. [N, n], or None.
+            action_mask: True for legal choices; where there are several categories, their masks
+                side by side. [N, n], or None.
             agent: Whose decisions these are.
             rng: The only source of randomness.
 
         Returns:
-            Integers [N].
+            As the environment takes it, with a leading axis of N rows: for Discrete integers [N],
+            for MultiDiscrete integers [N, branches], for a Box numbers [N, ...].
         """
         ...
 
 
 class RandomActor:
-    """Uniform over the legal actions.
+    """Uniform over the legal actions: see `uniform_actions`.
 
     Args:
-        num_actions: Of the agents it plays; what it draws from where there is no mask.
+        actions: Layout of the actions of the agents it plays.
     """
 
     reads_agent = False
 
-    def __init__(self, num_actions: int) -> None:
-        self._num_actions = num_actions
+    def __init__(self, actions: ActionLayout) -> None:
+        self._actions = actions
 
     def act(
         self,
@@ -63,13 +71,13 @@ class RandomActor:
         agent: str,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        """Draw one action per row. int64 [N]."""
-        num_rows, device = len(observation), observation.device
-        if action_mask is None:
-            return torch.randint(self._num_actions, (num_rows,), generator=generator, device=device)
-        draws = torch.rand(action_mask.shape, generator=generator, device=device)
-        # Independent uniform draws: each legal action is the largest equally often.
-        return draws.masked_fill_(~action_mask, -1.0).argmax(dim=1)
+        """Draw one action per row. int64 [N] or float32 [N, K]."""
+        return uniform_actions(
+            self._actions,
+            num_rows=len(observation),
+            action_mask=action_mask,
+            generator=generator,
+        )
 
 
 class BotActor:
@@ -79,16 +87,18 @@ class BotActor:
         bot: The user's object.
         name: For error texts.
         layout: Undoes the flattening of observations.
-        num_actions: Answers are in [0, num_actions).
+        actions: Brings its answers into rows.
     """
 
     reads_agent = True
 
-    def __init__(self, bot: Bot, *, name: str, layout: ObservationLayout, num_actions: int) -> None:
+    def __init__(
+        self, bot: Bot, *, name: str, layout: ObservationLayout, actions: ActionLayout
+    ) -> None:
         self._bot = bot
         self._name = name
         self._layout = layout
-        self._num_actions = num_actions
+        self._actions = actions
 
     def act(
         self,
@@ -116,46 +126,48 @@ class BotActor:
 
     def _checked(
         self, answer: object, *, num_rows: int, mask: npt.NDArray[np.bool_] | None
-    ) -> npt.NDArray[np.int64]:
-        action = np.asarray(answer)
-        if action.shape != (num_rows,) or not np.issubdtype(action.dtype, np.integer):
+    ) -> npt.NDArray[Any]:
+        try:
+            rows = self._actions.from_environment(answer)
+        except ValueError as error:
             raise ConfigError(
-                f"{self._name} must answer with integers of shape ({num_rows},), "
-                f"got {action.dtype} of shape {action.shape}"
-            )
-        outside = (action < 0) | (action >= self._num_actions)
-        if outside.any():
+                f"{self._name} must answer as the environment acts: {error}"
+            ) from None
+        if len(rows) != num_rows:
             raise ConfigError(
-                f"{self._name} must answer with actions in [0, {self._num_actions}), "
-                f"got {action[outside][0]}"
+                f"{self._name} must answer with one action for each of {num_rows} rows, "
+                f"got {len(rows)}"
             )
-        if mask is not None:
-            illegal = ~mask[np.arange(num_rows), action]
-            if illegal.any():
-                row = int(illegal.argmax())
-                raise ConfigError(
-                    f"{self._name} chose action {action[row]}, legal are "
-                    f"{mask[row].nonzero()[0].tolist()}"
-                )
-        return action.astype(np.int64)
+        illegal = ~self._actions.are_legal(rows, mask)
+        if illegal.any():
+            row = int(illegal.argmax())
+            chosen = self._actions.actions(rows[row : row + 1])[0]
+            legal = "" if mask is None else f": its action mask allows {_allowed(mask[row])}"
+            raise ConfigError(f"{self._name} chose {chosen!r}, which is not legal{legal}")
+        return rows
+
+
+def _allowed(mask: npt.NDArray[np.bool_]) -> list[int]:
+    allowed: list[int] = np.flatnonzero(mask).tolist()
+    return allowed
 
 
 def make_bot(
-    player: str, *, layout: ObservationLayout, num_actions: int, launch_directory: str
+    player: str, *, layout: ObservationLayout, actions: ActionLayout, launch_directory: str
 ) -> Actor:
     """Make the actor that a bot's id names.
 
     Args:
         player: ``bot:random`` or ``bot:package.module:Class``.
         layout: Of the observations of the agents that it plays.
-        num_actions: Of these agents.
+        actions: Layout of their actions.
         launch_directory: First on ``sys.path`` while the class is resolved.
 
     Raises:
         ConfigError: If there is no such bot, or its class cannot be made or has no ``act``.
     """
     if player == RANDOM_BOT:
-        return RandomActor(num_actions)
+        return RandomActor(actions)
     reference = player.removeprefix(BOT_PREFIX)
     if reference == player or ":" not in reference:
         raise ConfigError(f"a bot is bot:random or bot:package.module:Class, got {player!r}")
@@ -165,4 +177,4 @@ def make_bot(
     bot = bot_class()
     if not callable(getattr(bot, "act", None)):
         raise ConfigError(f"{player} has no method act(observation, action_mask, *, agent, rng)")
-    return BotActor(bot, name=player, layout=layout, num_actions=num_actions)
+    return BotActor(bot, name=player, layout=layout, actions=actions)

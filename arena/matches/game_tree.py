@@ -1,11 +1,12 @@
-"""All of a small two-player game, grown breadth-first on the batched game itself.
+"""All of a small two-player game, and how it grows breadth-first on a batched game itself.
 
 For each length of history there is one batch, in which every game replays one history and an action
-more. Histories are therefore as many as memory holds, and no game needs to be copied.
+more. Histories are therefore as many as memory holds, and no game needs to be copied. Games of
+OpenSpiel grow in `arena.matches.openspiel_tree`.
 
-Shapes: B games of one batch, H histories of one length after which somebody decides, E legal
-actions after them, I information sets of an agent (what it can know when it decides), D deals of c
-cards, F features of an observation, n actions.
+Shapes: B games of one batch, H histories of one length (in decisions) after which somebody decides,
+E legal actions after them and what chance does next, I information sets of an agent (what it can
+know when it decides), D deals of c cards, F features of an observation, n actions.
 """
 
 from __future__ import annotations
@@ -24,14 +25,23 @@ from arena.envs.spaces import num_actions
 CPU = torch.device("cpu")
 NUM_AGENTS = 2
 
-MAX_HISTORIES = 2_000_000
+MAX_HISTORIES = 100_000
 """Of one length. A game with more is not small."""
+
+MAX_INFORMATION_SETS = 100_000
+"""Of both agents together. A game with more is not small."""
 
 REWARD_TOLERANCE = 1e-4
 """How far the two rewards of a step may be from a sum of 0."""
 
 NUM_PROBES = 64
 """How many keys are tried, to find chance that is not in the deals."""
+
+
+class NoGameTree(ValueError):
+    """A game is not small, not of two players whose gains are losses of the other, or its chance
+    cannot be told.
+    """
 
 
 @runtime_checkable
@@ -76,7 +86,8 @@ class Level:
         known: Its information set, counted through all levels. int64 [H].
         parent: The history before an action, of H. int64 [E].
         action: int64 [E].
-        reward: That the action brings both agents. float64 [E, 2].
+        chance: How likely chance goes on in this way after the action. float64 [E].
+        reward: That the action and the chance after it bring both agents. float64 [E, 2].
         child: The history after it, of the next level's H; -1 where it ended the game. int64 [E].
     """
 
@@ -84,6 +95,7 @@ class Level:
     known: torch.Tensor
     parent: torch.Tensor
     action: torch.Tensor
+    chance: torch.Tensor
     reward: torch.Tensor
     child: torch.Tensor
 
@@ -95,11 +107,13 @@ class GameTree:
     Attributes:
         agents: Their names.
         knowledge: By agent.
-        levels: By length of history. The first has one history for each deal, all equally likely.
+        start: How likely chance begins with each history of the first level. float64 [H].
+        levels: By length of history.
     """
 
     agents: tuple[str, ...]
     knowledge: tuple[InformationSets, ...]
+    start: torch.Tensor
     levels: tuple[Level, ...]
 
 
@@ -109,21 +123,27 @@ def grow_tree(game_class: BatchedGameClass) -> GameTree:
     Histories that look the same are one where a game is no `DealtGame`: all is known then.
 
     Raises:
-        ValueError: If it is not a small two-player zero-sum game with turns, perfect recall, and
+        NoGameTree: If it is not a small two-player zero-sum game with turns, perfect recall, and
             no chance but its deals.
     """
     one = game_class(1, device=CPU)
     if one.api != "aec" or len(one.agents) != NUM_AGENTS:
-        raise ValueError(
+        raise NoGameTree(
             f"the game must have two agents who take turns, got {len(one.agents)}, {one.api}"
         )
     grower = _Grower(game_class, game=one)
     frontier = grower.first()
+    num_starts = len(frontier.agent)
     levels: list[Level] = []
     while len(frontier.agent):
         level, frontier = grower.expand(frontier)
         levels.append(level)
-    return GameTree(agents=one.agents, knowledge=grower.knowledge(), levels=tuple(levels))
+    return GameTree(
+        agents=one.agents,
+        knowledge=grower.knowledge(),
+        start=torch.full((num_starts,), 1 / num_starts, dtype=torch.float64),
+        levels=tuple(levels),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +185,7 @@ class _Grower:
         """Try every legal action after every history."""
         parent, action = frontier.legal.nonzero().unbind(dim=1)
         if len(parent) > MAX_HISTORIES:
-            raise ValueError(
+            raise NoGameTree(
                 f"the game must have at most {MAX_HISTORIES} histories of one length, "
                 f"got {len(parent)}"
             )
@@ -173,7 +193,7 @@ class _Grower:
         actions = torch.cat((frontier.actions[parent], action[:, None]), dim=1)
         game, last = self._play(cards, actions)
         if bool((last.reward.sum(dim=1).abs() > REWARD_TOLERANCE).any()):
-            raise ValueError("the game must be zero-sum: the rewards of each step sum to 0")
+            raise NoGameTree("the game must be zero-sum: the rewards of each step sum to 0")
         gone = last.terminated if last.truncated is None else last.terminated | last.truncated
         after, child = self._look(game, cards=cards, actions=actions, asked=~gone.all(dim=1))
         level = Level(
@@ -181,6 +201,7 @@ class _Grower:
             known=frontier.known,
             parent=parent,
             action=action,
+            chance=torch.ones(len(action), dtype=torch.float64),
             reward=last.reward.double(),
             child=child,
         )
@@ -196,7 +217,7 @@ class _Grower:
         for rows, n in zip(self._rows, self._num_actions, strict=True):
             all_rows = torch.cat(rows) if rows else torch.zeros(0, n)
             if len(_distinct(all_rows)[0]) < len(all_rows):
-                raise ValueError(
+                raise NoGameTree(
                     "the game must have perfect recall: an observation tells how many actions "
                     "came before"
                 )
@@ -279,6 +300,7 @@ class _Grower:
         before = sum(len(entered) for entered in self._rows[agent])
         found, index = _distinct(rows)
         self._rows[agent].append(found)
+        check_size(sum(len(entered) for rows in self._rows for entered in rows))
         return index + before
 
     def _refuse_chance(self) -> None:
@@ -287,7 +309,17 @@ class _Grower:
         game.reset(torch.ones(NUM_PROBES, dtype=torch.bool), key=torch.arange(NUM_PROBES))
         for group in game.decisions():
             if bool((group.observation != group.observation[:1]).any()):
-                raise ValueError("the game's chance must be in its deals: see DealtGame")
+                raise NoGameTree("the game's chance must be in its deals: see DealtGame")
+
+
+def check_size(num_information_sets: int) -> None:
+    """Stop before a game fills the memory.
+
+    Raises:
+        NoGameTree: If both agents together have more than `MAX_INFORMATION_SETS`.
+    """
+    if num_information_sets > MAX_INFORMATION_SETS:
+        raise NoGameTree(f"the game must have at most {MAX_INFORMATION_SETS:,} information sets")
 
 
 def _distinct(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

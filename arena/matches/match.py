@@ -15,7 +15,7 @@ import torch
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.matches.seated import SeatedPlayers, block_of_envs
-from arena.matches.seating import is_cooperation
+from arena.matches.seating import is_cooperation, seat_teams
 from arena.matches.tally import TallyBook, TallySums, mean_of_agents
 from arena.types import Entrant, Seat, Tally
 
@@ -123,8 +123,9 @@ def play_matches(
 ) -> tuple[Tally, ...]:
     """Play every block's matches to their ends.
 
-    Actors sample with ``generator``. In cooperation the home players play their episodes, then the
-    away players the same seeded ones, and of each pair the higher return wins.
+    Actors sample with ``generator``. In cooperation the home team plays its episodes, then the away
+    team the same seeded ones; of each pair the higher outcome wins, by default the mean return of
+    all agents.
 
     Args:
         env: Steps the environments; the first blocks have the first ones. It is reset here.
@@ -187,12 +188,15 @@ def _compare_returns(
     play: _Play, *, blocks: Sequence[Block], block_of_env: torch.Tensor, seats: tuple[Seat, ...]
 ) -> tuple[Tally, ...]:
     logs = []
-    for index, seat in enumerate(seats):
-        log = _EpisodeLog(play.num_matches, agents=play.agents, seat=seat)
+    teams = seat_teams(seats)
+    for team in dict.fromkeys(teams):
+        own = [index for index, name in enumerate(teams) if name == team]
+        own_seats = tuple(seats[index] for index in own)
+        log = _EpisodeLog(play.num_matches, agents=play.agents, seats=own_seats)
         seated = SeatedPlayers(
-            [(block.actors[index],) for block in blocks],
+            [tuple(block.actors[index] for index in own) for block in blocks],
             block_of_env=block_of_env,
-            seats=(seat,),
+            seats=own_seats,
             agents=play.agents,
         )
         play.run(seated, record=log.record)
@@ -202,35 +206,48 @@ def _compare_returns(
     row_of_block = torch.tensor([row_of[block.entrants] for block in blocks])
     row_of_env = row_of_block[block_of_env.cpu()]
     # Episode k of an environment has the same seed in every log: row by row they are pairs.
-    seat_return = torch.stack([log.returns for log in logs], dim=1)
     sums = TallySums(distinct, seats=seats, compare=True)
     sums.add(
         torch.repeat_interleave(row_of_env, play.num_matches.cpu()),
-        seat_return=seat_return,
-        seat_score=seat_return,
+        seat_return=torch.cat([log.returns for log in logs], dim=1),
+        seat_score=torch.cat([log.scores.expand_as(log.returns) for log in logs], dim=1),
         length=torch.stack([log.lengths for log in logs]).sum(dim=0),
     )
     return sums.tallies()
 
 
 class _EpisodeLog:
-    """Return and length of every episode of one seat, by environment, then episode."""
+    """Returns and length of every episode of one team, by environment, then episode.
 
-    def __init__(self, num_matches: torch.Tensor, *, agents: tuple[str, ...], seat: Seat) -> None:
+    Attributes:
+        returns: Mean return of each seat's agents. float64 [episodes, seats of the team].
+        scores: What teams are compared by: the environment's outcome, or, where that is the return,
+            the mean return of all agents. float64 [episodes, 1].
+        lengths: Calls of ``step``. int64 [episodes].
+    """
+
+    def __init__(
+        self, num_matches: torch.Tensor, *, agents: tuple[str, ...], seats: tuple[Seat, ...]
+    ) -> None:
         counts = num_matches.cpu()
         self._next = counts.cumsum(0) - counts
-        self._mean = mean_of_agents((seat,), agents=agents)[:, 0]
-        self._return = torch.zeros(len(counts), dtype=torch.float64)
+        self._mean = mean_of_agents(seats, agents=agents)
+        self._return = torch.zeros(len(counts), len(agents), dtype=torch.float64)
         self._length = torch.zeros(len(counts), dtype=torch.int64)
-        self.returns = torch.zeros(int(counts.sum()), dtype=torch.float64)
-        self.lengths = torch.zeros(int(counts.sum()), dtype=torch.int64)
+        num_episodes = int(counts.sum())
+        self.returns = torch.zeros(num_episodes, len(seats), dtype=torch.float64)
+        self.scores = torch.zeros(num_episodes, 1, dtype=torch.float64)
+        self.lengths = torch.zeros(num_episodes, dtype=torch.int64)
 
     def record(self, turn: Turn) -> None:
-        self._return += turn.reward.cpu().double() @ self._mean
+        self._return += turn.reward.cpu()
         self._length += 1
         over = turn.episode_over.cpu()
         places = self._next[over]
-        self.returns[places] = self._return[over]
+        self.returns[places] = self._return[over] @ self._mean
+        objective = turn.score[over].cpu().double()
+        mean_return = self._return[over].mean(dim=1, keepdim=True)
+        self.scores[places] = torch.where(objective.isnan(), mean_return, objective)
         self.lengths[places] = self._length[over]
         self._next[over] += 1
         self._return[over] = 0.0
@@ -269,6 +286,7 @@ class _Play:
             if self._should_stop():
                 raise Stopped("told to stop during matches")
             turn = self._env.step(self._actions(turn, seated=seated, active=active))
+            seated.memory.forget(turn)
             record(turn)
             if self._progress is not None:
                 self._progress.advance()
@@ -290,7 +308,7 @@ class _Play:
         self, population: str, group: Group, *, seated: SeatedPlayers[Actor], active: torch.Tensor
     ) -> torch.Tensor:
         owner = seated.owners(group.agent_index, active=active)
-        action = torch.zeros_like(owner)
+        action = group.new_actions()
         with torch.no_grad():
             seated.play_frozen(
                 population, group, owner=owner, action=action, generator=self._generator

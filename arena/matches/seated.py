@@ -2,7 +2,7 @@
 
 One mechanism for matches and for training. A player is whatever the caller seats: an Actor, or a
 policy that learns. Shapes: B environments, A agents, S decisions of a population at once, N rows of
-a flattened group (B * S), F features, n actions.
+a flattened group (B * S), F features, n actions, H numbers of a state.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Generic, TypeVar
 
 import torch
 
-from arena.core import Actor
+from arena.core import Actor, RememberingActor, state_size
 from arena.envs.base import Group
+from arena.matches.memory import Memory
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.stack import PolicyStack, stack_key
 from arena.types import Seat
@@ -56,6 +57,9 @@ class SeatedPlayers(Generic[PlayerT]):
         seats: The seats that are filled; together they have every agent once.
         agents: The environment's agents in order.
 
+    Attributes:
+        memory: What players with a memory remember. Who steps the environments lets it forget.
+
     Raises:
         ValueError: If a block does not fill every seat, or the seats do not partition the agents.
     """
@@ -88,6 +92,12 @@ class SeatedPlayers(Generic[PlayerT]):
                     table[row, column[agent]] = index_of[id(player)]
         self.players = tuple(players)
         self.table = table.to(block_of_env.device)[block_of_env]
+        self.memory = Memory(
+            num_envs=len(self.table),
+            num_agents=len(agents),
+            size=max(map(state_size, self.players), default=0),
+            device=self.table.device,
+        )
         self._agents = agents
         self._deciders = {
             population: _deciders(self.players, indices=sorted(indices), device=self.table.device)
@@ -128,7 +138,7 @@ class SeatedPlayers(Generic[PlayerT]):
             population: Whose decisions these are.
             group: The decisions that are asked for.
             owner: Who makes them, from `owners`. int64 [B, S].
-            action: Where they are written. int64 [B, S].
+            action: Where they are written. int64 [B, S] or float32 [B, S, K].
             generator: The only source of randomness.
         """
         deciders = self._deciders.get(population)
@@ -151,6 +161,16 @@ class SeatedPlayers(Generic[PlayerT]):
                 agents=self._agents,
                 generator=generator,
             )
+        for index, remembering in deciders.remembering:
+            decide_from(
+                remembering,
+                group,
+                where=owner == index,
+                action=action,
+                agents=self._agents,
+                memory=self.memory,
+                generator=generator,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +181,12 @@ class _Deciders:
         stacks: Frozen policies of one architecture, and of each player its index among them or
             NOBODY; the last entry, which the owner NOBODY finds, is NOBODY. int64 [players + 1].
         alone: The other actors and their indices.
+        remembering: Those with a memory.
     """
 
     stacks: tuple[tuple[PolicyStack, torch.Tensor], ...]
     alone: tuple[tuple[int, Actor], ...]
+    remembering: tuple[tuple[int, RememberingActor], ...]
 
 
 def _deciders(
@@ -173,9 +195,12 @@ def _deciders(
     """Those of some players that are actors."""
     alike: dict[Hashable, dict[int, FrozenPolicy]] = {}
     alone: list[tuple[int, Actor]] = []
+    remembering: list[tuple[int, RememberingActor]] = []
     for index in indices:
         player = players[index]
-        if type(player) is FrozenPolicy:
+        if isinstance(player, RememberingActor) and player.state_size:
+            remembering.append((index, player))
+        elif type(player) is FrozenPolicy:
             alike.setdefault(stack_key(player), {})[index] = player
         elif isinstance(player, Actor):
             alone.append((index, player))
@@ -188,7 +213,7 @@ def _deciders(
             member = torch.full((len(players) + 1,), NOBODY, dtype=torch.int64)
             member[list(policies)] = torch.arange(len(policies))
             stacks.append((PolicyStack(list(policies.values())), member.to(device)))
-    return _Deciders(stacks=tuple(stacks), alone=tuple(alone))
+    return _Deciders(stacks=tuple(stacks), alone=tuple(alone), remembering=tuple(remembering))
 
 
 class Rows:
@@ -218,7 +243,7 @@ class Rows:
 
     @property
     def observation(self) -> torch.Tensor:
-        """float32 [rows, F]."""
+        """[rows, F]."""
         return self.take(self._group.observation)
 
     @property
@@ -228,11 +253,12 @@ class Rows:
         return None if mask is None else self.take(mask)
 
     def put(self, per_decision: torch.Tensor, values: torch.Tensor) -> None:
-        """Write values [rows] into a contiguous tensor [B, S]."""
+        """Write values [rows, ...] into a contiguous tensor [B, S, ...]."""
+        flat = per_decision.view(-1, *per_decision.shape[2:])
         if self._all:
-            per_decision.view(-1).copy_(values)
+            flat.copy_(values)
         else:
-            per_decision.view(-1).index_copy_(0, self.index, values.to(per_decision.dtype))
+            flat.index_copy_(0, self.index, values.to(flat.dtype))
 
 
 def decide(
@@ -253,20 +279,51 @@ def decide(
         actor: Who decides.
         group: The decisions that are asked for.
         where: Those that are the actor's. bool [B, S].
-        action: Where they are written. int64 [B, S].
+        action: Where they are written. int64 [B, S] or float32 [B, S, K].
         agents: Names of the agents.
         generator: The only source of randomness.
     """
+    for agent, rows in _calls(actor, group, where=where, agents=agents):
+        chosen = actor.act(rows.observation, rows.action_mask, agent=agent, generator=generator)
+        rows.put(action, chosen)
+
+
+def decide_from(
+    actor: RememberingActor,
+    group: Group,
+    *,
+    where: torch.Tensor,
+    action: torch.Tensor,
+    agents: tuple[str, ...],
+    memory: Memory,
+    generator: torch.Generator,
+) -> None:
+    """As `decide`, for an actor that remembers; what it remembers afterwards is kept."""
+    places = memory.places(group.agent_index)
+    for agent, rows in _calls(actor, group, where=where, agents=agents):
+        own = rows.take(places)
+        chosen, state = actor.act_from(
+            rows.observation,
+            rows.action_mask,
+            state=memory.recall(own, size=actor.state_size),
+            agent=agent,
+            generator=generator,
+        )
+        rows.put(action, chosen)
+        memory.keep(own, state)
+
+
+def _calls(
+    actor: object, group: Group, *, where: torch.Tensor, agents: tuple[str, ...]
+) -> Iterator[tuple[str, Rows]]:
+    """The rows of each call of an actor, with the agent that it is told."""
     rows = Rows(group, where=where)
     if not len(rows):
         return
-    if not getattr(actor, "reads_agent", not isinstance(actor, FrozenPolicy)):
-        mask = rows.action_mask
-        rows.put(action, actor.act(rows.observation, mask, agent="", generator=generator))
-        return
-    for agent, mine in _by_agent(group, where=where, agents=agents):
-        chosen = actor.act(mine.observation, mine.action_mask, agent=agent, generator=generator)
-        mine.put(action, chosen)
+    if getattr(actor, "reads_agent", not isinstance(actor, FrozenPolicy)):
+        yield from _by_agent(group, where=where, agents=agents)
+    else:
+        yield "", rows
 
 
 def _by_agent(

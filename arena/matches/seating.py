@@ -6,6 +6,8 @@ Torch-free: the controller decides who sits where, the learner carries it out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
+from types import MappingProxyType
 
 from arena.errors import ConfigError
 from arena.types import Player, Seat, Seating
@@ -33,13 +35,12 @@ def make_seats(
 
     Raises:
         ConfigError: If an agent is on no side or on two, likewise for populations; if a side or
-            population has an agent that the environment lacks; or if one side has several
-            populations and there is no other side.
+            population has an agent that the environment lacks.
     """
     _check_partition("environment.sides", groups=sides, agents=agents)
     _check_partition("populations", groups=populations, agents=agents)
     if is_cooperation(sides):
-        return _cooperation_seats(agents, side=next(iter(sides)), populations=tuple(populations))
+        return _cooperation_seats(side=next(iter(sides)), agents=agents, populations=populations)
     seats = []
     for side, side_agents in sides.items():
         shared = {
@@ -54,16 +55,43 @@ def make_seats(
 
 
 def _cooperation_seats(
-    agents: tuple[str, ...], *, side: str, populations: tuple[str, ...]
+    *, side: str, agents: tuple[str, ...], populations: Mapping[str, tuple[str, ...]]
 ) -> tuple[Seat, ...]:
-    if len(populations) != 1:
-        raise ConfigError(
-            "environment.sides: cooperation (one side) is supported for one population, got "
-            f"{len(populations)}: {', '.join(populations)}"
-        )
     return tuple(
-        Seat(name=name, side=side, population=populations[0], agents=agents)
-        for name in (HOME, AWAY)
+        Seat(
+            name=team if len(populations) == 1 else f"{team}/{population}",
+            side=side,
+            population=population,
+            agents=tuple(agent for agent in agents if agent in members),
+        )
+        for team in (HOME, AWAY)
+        for population, members in populations.items()
+    )
+
+
+def seat_teams(seats: Sequence[Seat]) -> tuple[str, ...]:
+    """The team of each seat: its side; in cooperation ``home`` or ``away``, in this order.
+
+    Home and away have the same agents, so each of them has all seats that one play needs.
+    """
+    if len({seat.side for seat in seats}) > 1:
+        return tuple(seat.side for seat in seats)
+    num_away = len(seats) // 2
+    return (HOME,) * (len(seats) - num_away) + (AWAY,) * num_away
+
+
+def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
+    """Pairs of seats whose players are compared, the lower index first.
+
+    Those on different sides. In cooperation the two seats of each population: a team's result is
+    that of every member, so each scale has it once.
+    """
+    teams, is_one_side = seat_teams(seats), len({seat.side for seat in seats}) == 1
+    return tuple(
+        (first, second)
+        for first, second in combinations(range(len(seats)), 2)
+        if teams[first] != teams[second]
+        and not (is_one_side and seats[first].population != seats[second].population)
     )
 
 
@@ -88,6 +116,7 @@ def seatings_for(
     population: str,
     opponents: Mapping[str, Sequence[Player]],
     num_mirrors: int = 0,
+    mates: Mapping[str, Player] = MappingProxyType({}),
 ) -> tuple[Seating, ...]:
     """List seatings in which the trainee meets each opponent in each of its seats equally often.
 
@@ -95,7 +124,8 @@ def seatings_for(
     opponent of the trainee's own population, one seating per seat that the trainee can have. A
     population with a single seat has no opponents of its own; then there is one seating for each
     player in the longest list of the other populations. Seats of other populations are filled from
-    their lists in turn. In cooperation the trainee has all agents, and there is one seating.
+    their lists in turn. In cooperation the trainee has all agents of its population, its mates have
+    those of theirs, and there is one seating.
 
     Args:
         trainee: Who learns.
@@ -104,6 +134,7 @@ def seatings_for(
         opponents: Frozen players by population. Populations with seats other than the trainee's
             need at least one.
         num_mirrors: How many mirror seatings to list.
+        mates: In cooperation, who learns beside the trainee, by population.
 
     Raises:
         ValueError: If the population has no seat, or another population no player for its seats.
@@ -112,7 +143,8 @@ def seatings_for(
     if not own:
         raise ValueError(f"population {population!r} has no seat")
     if len({seat.side for seat in seats}) == 1:
-        return (Seating(players=(trainee,) * len(seats)),)
+        team = {**mates, population: trainee}
+        return (team_seating(team, team, seats=seats),)
     for seat in seats:
         if seat.population != population and not opponents.get(seat.population):
             raise ValueError(f"no player of population {seat.population!r} for seat {seat.name!r}")
@@ -140,6 +172,23 @@ def seatings_for(
     return (*mirrors, *against)
 
 
+def team_seating(
+    home: Mapping[str, Player], away: Mapping[str, Player], *, seats: tuple[Seat, ...]
+) -> Seating:
+    """Seat two teams of cooperation, whose players are given by population.
+
+    Raises:
+        ValueError: If a team lacks a population.
+    """
+    players = []
+    for seat, name in zip(seats, seat_teams(seats), strict=True):
+        team = home if name == HOME else away
+        if seat.population not in team:
+            raise ValueError(f"no player of population {seat.population!r} for seat {seat.name!r}")
+        players.append(team[seat.population])
+    return Seating(players=tuple(players))
+
+
 def pair_seatings(home: Player, away: Player, *, seats: tuple[Seat, ...]) -> tuple[Seating, ...]:
     """List seatings between two players so that each has every seat equally often.
 
@@ -155,7 +204,9 @@ def pair_seatings(home: Player, away: Player, *, seats: tuple[Seat, ...]) -> tup
     """
     sides = tuple(dict.fromkeys(seat.side for seat in seats))
     if len(sides) == 1:
-        return (Seating(players=(home, away)),)
+        populations = dict.fromkeys(seat.population for seat in seats)
+        teams = (dict.fromkeys(populations, home), dict.fromkeys(populations, away))
+        return (team_seating(*teams, seats=seats),)
     seatings = [
         Seating(players=tuple(single if seat.side == side else rest for seat in seats))
         for single, rest in ((home, away), (away, home))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 
 import torch
 
 from arena.envs.base import Turn
+from arena.matches.seating import rival_seats
 from arena.types import Entrant, PairScore, Seat, Tally
 
 
@@ -34,7 +34,7 @@ class TallySums:
         compare: bool,
     ) -> None:
         self._entrants = tuple(entrants)
-        self._pairs = _rival_seats(seats) if compare else ()
+        self._pairs = rival_seats(seats) if compare else ()
         rows, num_seats = len(self._entrants), len(seats)
         self._matches = torch.zeros(rows, dtype=torch.int64)
         self._length = torch.zeros(rows, dtype=torch.int64)
@@ -196,14 +196,4 @@ def _sum(one: Tally, other: Tally) -> Tally:
             map(sum, zip(one.return_sum_of_squares, other.return_sum_of_squares, strict=True))
         ),
         length_sum=one.length_sum + other.length_sum,
-    )
-
-
-def _rival_seats(seats: tuple[Seat, ...]) -> tuple[tuple[int, int], ...]:
-    """Pairs of seats that are compared: on different sides, or home and away in cooperation."""
-    cooperation = len({seat.side for seat in seats}) == 1
-    return tuple(
-        (first, second)
-        for first, second in combinations(range(len(seats)), 2)
-        if cooperation or seats[first].side != seats[second].side
     )

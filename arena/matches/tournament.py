@@ -14,7 +14,7 @@ from arena.envs.base import BatchedEnv
 from arena.errors import ConfigError
 from arena.matches.match import Block, Progress, play_matches, share_envs
 from arena.matches.mixture import ActorMixture, draw_lineups
-from arena.matches.seating import is_cooperation
+from arena.matches.seating import seat_teams
 from arena.matches.seeds import environment_seeds
 from arena.matches.tally import merge_tallies
 from arena.types import Entrant, Seat, Tally
@@ -86,7 +86,7 @@ class _Pairing:
     """``home`` has the seats of one team, ``away`` all others.
 
     Attributes:
-        teams: The team of each seat: its side, or in cooperation the seat itself.
+        teams: The team of each seat.
     """
 
     home: Contender
@@ -150,9 +150,7 @@ def play_tournament(
         raise ValueError(f"a tournament needs two or more distinct names, got {names}")
     if num_matches < 1:
         raise ValueError(f"num_matches must be at least 1, got {num_matches}")
-    pairings = _pairings(
-        contenders, num_matches=num_matches, seats=seats, cooperation=is_cooperation(sides)
-    )
+    pairings = _pairings(contenders, num_matches=num_matches, seats=seats)
     if not pairings:
         needed = ", ".join(dict.fromkeys(seat.population for seat in seats))
         raise ConfigError(f"no two of {', '.join(names)} can fill the seats of {needed}")
@@ -191,9 +189,8 @@ def _pairings(
     *,
     num_matches: int,
     seats: tuple[Seat, ...],
-    cooperation: bool,
 ) -> list[_Pairing]:
-    teams = tuple(seat.name if cooperation else seat.side for seat in seats)
+    teams = seat_teams(seats)
     distinct = tuple(dict.fromkeys(teams))
     # With two teams the reverse pair is the other rotation.
     home_teams = distinct if len(distinct) > 2 else distinct[:1]

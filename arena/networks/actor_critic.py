@@ -1,23 +1,27 @@
-"""A policy's network: one trunk, one linear layer for logits and value, the normalizers inside.
+"""A policy's network: features, perhaps a memory, one linear layer for policy and value, the
+normalizers inside.
 
-Shapes: N rows, F features of a flattened observation, n actions.
+Shapes: N rows, F numbers of a flattened observation, n logits of all branches, C continuous
+numbers, P = n + 2 C parameters of the policy's distribution, H numbers of a state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import nn
 
+from arena.config import NetworkConfig
+from arena.envs.actions import ActionLayout
+from arena.envs.spaces import ObservationLayout
 from arena.learning.normalization import RunningNormalizer
-from arena.networks.encoders import make_linear, make_mlp
+from arena.networks.cores import Core, make_core
+from arena.networks.distributions import make_distribution
+from arena.networks.encoders import make_encoder, make_linear, make_mlp
 from arena.networks.heads import mask_logits
+from arena.networks.normalizers import make_observation_normalizer
 
 HEAD_GAIN = 0.01
 """Near-zero logits: the first policy is almost uniform, and the first value almost the mean."""
-
-OBSERVATION_CLIP = 10.0
 
 
 class ActorCritic(nn.Module):
@@ -25,55 +29,204 @@ class ActorCritic(nn.Module):
 
     `normalize_observation` and `forward` are two calls because a learner normalizes a rollout once
     and then passes it through the network in every epoch. No part of it changes while it plays.
+
+    A network with a core remembers: it is called by `step` or `unroll`, with the state that its
+    caller keeps, and nothing else of it gives parameters or values.
+
+    Attributes:
+        action: The actions it chooses from.
+        distribution: Turns its parameters into the distribution of actions.
+        state_size: H; 0: it has no memory.
     """
 
     def __init__(
         self,
+        network: NetworkConfig,
         *,
-        observation_size: int,
-        num_actions: int,
-        hidden_sizes: Sequence[int],
-        normalize_observations: bool,
+        observation: ObservationLayout,
+        action: ActionLayout,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
+        self.action = action
+        self.distribution = make_distribution(action)
         self.observation_normalizer = (
-            RunningNormalizer(observation_size, clip=OBSERVATION_CLIP)
-            if normalize_observations
-            else None
+            make_observation_normalizer(observation) if network.normalize_observations else None
         )
         self.return_normalizer = RunningNormalizer(1)
-        self.trunk = make_mlp(observation_size, hidden_sizes, generator=generator)
-        features = hidden_sizes[-1] if hidden_sizes else observation_size
-        # One product for both: the value is the last output.
-        self.head = make_linear(features, num_actions + 1, gain=HEAD_GAIN, generator=generator)
+        self.encoder, features = make_encoder(network, observation, generator=generator)
+        self.trunk = make_mlp(features, network.hidden_sizes, generator=generator)
+        width = network.hidden_sizes[-1] if network.hidden_sizes else features
+        self.core = make_core(network, in_features=width, generator=generator)
+        self.state_size = 0
+        if self.core is not None:
+            width, self.state_size = self.core.num_features, self.core.state_size
+        outputs = action.num_logits + action.num_continuous
+        # One product for both where they share the trunk: the value is the last output.
+        shared = 0 if network.separate_value else 1
+        self.head = make_linear(width, outputs + shared, gain=HEAD_GAIN, generator=generator)
+        # Of deviations, in the units of what is drawn; the same whatever is observed.
+        self.log_std = (
+            nn.Parameter(torch.zeros(action.num_continuous)) if action.num_continuous else None
+        )
+        self.critic = (
+            _make_critic(network, observation, generator=generator)
+            if network.separate_value
+            else None
+        )
 
     def normalize_observation(self, observation: torch.Tensor) -> torch.Tensor:
-        """By the running statistics, where the network has them. float32 [N, F] to [N, F]."""
+        """By the running statistics, where the network has them. [N, F] to [N, F].
+
+        What it does not normalize it leaves as it is, in its dtype: rows of images stay uint8.
+        """
         if self.observation_normalizer is None:
             return observation
         return self.observation_normalizer.normalize(observation)
 
     def forward(self, normalized: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits and value of normalized observations.
+        """Parameters of the policy and value of normalized observations.
 
         Args:
-            normalized: From `normalize_observation`. float32 [N, F].
+            normalized: From `normalize_observation`, perhaps in fewer bits. [N, F].
 
         Returns:
-            Unmasked logits float32 [N, n], and the normalized value float32 [N].
+            What ``distribution`` takes, logits unmasked, float32 [N, P]; and the normalized value
+            float32 [N].
         """
-        outputs = self.head(self.trunk(normalized)).float()
-        return outputs[:, :-1], outputs[:, -1]
+        outputs = self._outputs(normalized)
+        if self.critic is None:
+            return self._with_deviations(outputs[:, :-1]), outputs[:, -1]
+        value = self.critic(normalized).float()[:, 0]
+        return self._with_deviations(outputs), value
+
+    def step(
+        self, normalized: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """One decision of each row, of a network that remembers.
+
+        Args:
+            normalized: As `forward` takes it. [N, F].
+            state: What is remembered before it. float32 [N, H].
+
+        Returns:
+            What `forward` gives, and what is remembered after it, float32 [N, H].
+        """
+        remembered, next_state = self._memory.step(self._features(normalized), state)
+        return *self._judged(normalized, remembered), next_state
+
+    def policy_step(
+        self, normalized: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What `step` gives, without the value: parameters [N, P] and the next state [N, H]."""
+        remembered, next_state = self._memory.step(self._features(normalized), state)
+        outputs = self.head(remembered).float()
+        outputs = outputs if self.critic is not None else outputs[:, :-1]
+        return self._with_deviations(outputs), next_state
+
+    def unroll(
+        self, normalized: torch.Tensor, *, batch_sizes: torch.Tensor, state: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """All decisions of whole sequences, of a network that remembers.
+
+        Args:
+            normalized: In the order of `arena.learning.sequences.Packed`. [R, F].
+            batch_sizes: As there. int64 [L], on the CPU.
+            state: As there. float32 [Q, H].
+
+        Returns:
+            What `forward` gives, of each row.
+        """
+        features = self._features(normalized)
+        remembered = self._memory.unroll(features, batch_sizes=batch_sizes, state=state)
+        return self._judged(normalized, remembered)
+
+    def policy(self, normalized: torch.Tensor) -> torch.Tensor:
+        """The parameters that `forward` gives, without the value. float32 [N, P]."""
+        outputs = self._outputs(normalized)
+        return self._with_deviations(outputs if self.critic is not None else outputs[:, :-1])
 
     def logits(
         self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Logits of raw observations, illegal actions at float32's minimum. float32 [N, n]."""
-        logits, _ = self(self.normalize_observation(observation))
-        return mask_logits(logits, action_mask)
+        """Logits of raw observations, illegal choices at float32's minimum. float32 [N, n]."""
+        parameters = self.policy(self.normalize_observation(observation))
+        return mask_logits(parameters[:, : self.action.num_logits], action_mask)
 
     def value(self, observation: torch.Tensor) -> torch.Tensor:
         """Expected discounted return of raw observations, in units of reward. float32 [N]."""
         _, value = self(self.normalize_observation(observation))
         return self.return_normalizer.denormalize(value)
+
+    def _outputs(self, normalized: torch.Tensor) -> torch.Tensor:
+        """Of the policy's head. float32 [N, ...]."""
+        if self.state_size:
+            raise ValueError("a network with a core needs the state: call step or unroll")
+        outputs: torch.Tensor = self.head(self._features(normalized))
+        return outputs.float()
+
+    def _features(self, normalized: torch.Tensor) -> torch.Tensor:
+        """Of the last hidden layer. [N, ...]."""
+        features: torch.Tensor = self.trunk(_encoded(self.encoder, normalized))
+        return features
+
+    @property
+    def _memory(self) -> Core:
+        if self.core is None:
+            raise ValueError("a network without a core has no state: call it as it is")
+        return self.core
+
+    def _judged(
+        self, normalized: torch.Tensor, remembered: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Parameters and value from what the core gave."""
+        outputs = self.head(remembered).float()
+        if self.critic is None:
+            return self._with_deviations(outputs[:, :-1]), outputs[:, -1]
+        # The value reads the policy's memory and leaves it alone.
+        value = self.critic(normalized, remembered.detach()).float()[:, 0]
+        return self._with_deviations(outputs), value
+
+    def _with_deviations(self, outputs: torch.Tensor) -> torch.Tensor:
+        if self.log_std is None:
+            return outputs
+        return torch.cat([outputs, self.log_std.expand(outputs.shape[0], -1)], dim=1)
+
+
+class Critic(nn.Module):
+    """A value with an encoder and hidden layers of its own; a memory it shares."""
+
+    def __init__(self, encoder: nn.Module | None, trunk: nn.Sequential, head: nn.Linear) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.trunk = trunk
+        self.head = head
+
+    def forward(
+        self, normalized: torch.Tensor, remembered: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """[N, F], and what the policy's core gave where it has one, to [N, 1]."""
+        features = _encoded(self.encoder, normalized)
+        if remembered is not None:
+            features = torch.cat([features.float(), remembered], dim=1)
+        value: torch.Tensor = self.head(self.trunk(features))
+        return value
+
+
+def _make_critic(
+    network: NetworkConfig, observation: ObservationLayout, *, generator: torch.Generator
+) -> Critic:
+    encoder, features = make_encoder(network, observation, generator=generator)
+    features += network.core_size if network.core != "none" else 0
+    trunk = make_mlp(features, network.hidden_sizes, generator=generator)
+    width = network.hidden_sizes[-1] if network.hidden_sizes else features
+    head = make_linear(width, 1, gain=HEAD_GAIN, generator=generator)
+    return Critic(encoder, trunk, head)
+
+
+def _encoded(encoder: nn.Module | None, normalized: torch.Tensor) -> torch.Tensor:
+    """What the hidden layers take."""
+    if encoder is not None:
+        features: torch.Tensor = encoder(normalized)
+        return features
+    return normalized if normalized.is_floating_point() else normalized.float()

@@ -1,40 +1,132 @@
 """What turns a flattened observation into features.
 
-Orthogonal initialisation: Saxe et al., "Exact solutions to the nonlinear dynamics of learning in
-deep linear neural networks" (ICLR 2014). Shapes: N rows, F features of an observation.
+Shapes: N rows, F numbers of a flattened observation.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
-TRUNK_GAIN = math.sqrt(2.0)
-"""Keeps the variance of what passes a ReLU."""
+from arena.config import NetworkConfig
+from arena.envs.leaves import Leaf
+from arena.envs.spaces import ObservationLayout
+from arena.networks.convolutions import make_cnn, make_residual_cnn
+from arena.networks.initialization import TRUNK_GAIN, fill
+from arena.networks.own_encoder import make_own_encoder
+from arena.networks.planes import PIXEL_SCALE, Planes, convolved_parts, is_image, is_picture
 
 
 def make_linear(
     in_features: int, out_features: int, *, gain: float, generator: torch.Generator
 ) -> nn.Linear:
     """A linear layer with orthogonal weights and zero bias, drawn from ``generator`` alone."""
-    # Made without values, because nn.Linear would draw them from the global generator.
-    layer = nn.Linear(in_features, out_features, device="meta").to_empty(device="cpu")
-    nn.init.orthogonal_(layer.weight, gain, generator=generator)
-    nn.init.zeros_(layer.bias)
-    return layer
+    layer = nn.Linear(in_features, out_features, device="meta")
+    return fill(layer, gain=gain, generator=generator)
 
 
 def make_mlp(
-    observation_size: int, hidden_sizes: Sequence[int], *, generator: torch.Generator
+    num_features: int, hidden_sizes: Sequence[int], *, generator: torch.Generator
 ) -> nn.Sequential:
     """Linear layers, each with a ReLU. [N, F] to [N, hidden_sizes[-1]]; without any, identity."""
     layers: list[nn.Module] = []
-    in_features = observation_size
+    in_features = num_features
     for out_features in hidden_sizes:
         layers.append(make_linear(in_features, out_features, gain=TRUNK_GAIN, generator=generator))
         layers.append(nn.ReLU(inplace=True))
         in_features = out_features
     return nn.Sequential(*layers)
+
+
+def make_encoder(
+    network: NetworkConfig, observation: ObservationLayout, *, generator: torch.Generator
+) -> tuple[nn.Module | None, int]:
+    """What comes before the hidden layers, and how many features it gives them.
+
+    Args:
+        network: Its ``encoder`` and ``channels``.
+        observation: What it sees.
+        generator: The only source of randomness.
+
+    Returns:
+        A module, of rows (any dtype) [N, F] to float32 [N, features]; None where the hidden layers
+        take rows as they are.
+
+    Raises:
+        ConfigError: If the configured encoder does not fit the observation or cannot be made.
+    """
+    if ":" in network.encoder:
+        return make_own_encoder(network.encoder, observation, generator=generator)
+    convolved = convolved_parts(network, observation)
+    if not convolved and not any(map(is_image, observation.leaves)):
+        return None, observation.size
+    encoder = PartsEncoder(network, observation, convolved=convolved, generator=generator)
+    return encoder, encoder.num_features
+
+
+class PartsEncoder(nn.Module):
+    """Every image or board through convolutions of its own, the other numbers as they are.
+
+    Brightnesses are scaled to [0, 1]; the features of the convolutions come first.
+
+    Args:
+        network: Its ``encoder`` says which convolutions.
+        observation: What it sees.
+        convolved: Planes of the parts that are convolved, by their index among the leaves.
+        generator: The only source of randomness.
+
+    Attributes:
+        num_features: That it gives.
+    """
+
+    def __init__(
+        self,
+        network: NetworkConfig,
+        observation: ObservationLayout,
+        *,
+        convolved: dict[int, Planes],
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        make = make_residual_cnn if network.encoder == "residual_cnn" else make_cnn
+        self.convolutions = nn.ModuleList()
+        self._convolved = [(observation.leaves[at], planes) for at, planes in convolved.items()]
+        self._plain = [
+            leaf for at, leaf in enumerate(observation.leaves) if at not in convolved and leaf.size
+        ]
+        self.num_features = sum(leaf.size for leaf in self._plain)
+        for leaf, planes in self._convolved:
+            convolution, features = make(
+                planes.channels,
+                planes.height,
+                planes.width,
+                is_picture=is_picture(leaf, planes),
+                generator=generator,
+            )
+            self.convolutions.append(convolution)
+            self.num_features += features
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        """[N, F] of any dtype to [N, features]."""
+        parts = [
+            convolution(_arranged(_scaled(rows, leaf), planes))
+            for convolution, (leaf, planes) in zip(self.convolutions, self._convolved, strict=True)
+        ]
+        parts += [_scaled(rows, leaf) for leaf in self._plain]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+def _scaled(rows: torch.Tensor, leaf: Leaf) -> torch.Tensor:
+    """A part's numbers, brightnesses between 0 and 1. float32 [N, size]."""
+    part = rows[:, leaf.place].float()
+    return part * PIXEL_SCALE if is_image(leaf) else part
+
+
+def _arranged(part: torch.Tensor, planes: Planes) -> torch.Tensor:
+    """[N, size] to [N, C, H, W]."""
+    if planes.first:
+        return part.reshape(part.shape[0], planes.channels, planes.height, planes.width)
+    grid = part.reshape(part.shape[0], planes.height, planes.width, planes.channels)
+    return grid.permute(0, 3, 1, 2)

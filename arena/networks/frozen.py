@@ -1,6 +1,7 @@
 """A policy that plays and never learns: a ghost, an exported champion, an opponent.
 
-Shapes: N rows, F features of a flattened observation, n actions.
+Shapes: N rows, F numbers of a flattened observation, n logits of all branches, H numbers of a
+state.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections.abc import Mapping
 import torch
 
 from arena.config import NetworkConfig
-from arena.errors import CheckpointCorrupt
-from arena.networks import heads
+from arena.envs.actions import ActionLayout
+from arena.envs.spaces import ObservationLayout
 from arena.networks.actor_critic import ActorCritic
+from arena.networks.distributions import Distribution
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import load_tensors
 
@@ -20,7 +22,8 @@ from arena.networks.weights import load_tensors
 class FrozenPolicy:
     """An `arena.core.Actor` over weights of its own: no live tensor is shared, nothing moves.
 
-    Keeps no state between calls, so several threads may use one.
+    One with a memory is an `arena.core.RememberingActor`: its ``act_from`` is called, and all that
+    knows no state raises ValueError. Keeps nothing between calls, so several threads may use one.
     """
 
     reads_agent = False
@@ -29,6 +32,7 @@ class FrozenPolicy:
     def __init__(self, network: ActorCritic, *, greedy: bool = False) -> None:
         """Take over a network that nobody else holds; see `from_weights`."""
         self._network = network.eval().requires_grad_(False)
+        self._make_distribution = network.distribution
         self._greedy = greedy
 
     @classmethod
@@ -37,25 +41,27 @@ class FrozenPolicy:
         network: NetworkConfig,
         weights: Mapping[str, torch.Tensor],
         *,
+        observation: ObservationLayout,
+        action: ActionLayout,
         device: torch.device,
         greedy: bool = False,
     ) -> FrozenPolicy:
         """Copy a policy's weights.
 
         Args:
-            network: The architecture; sizes come from the tensors.
+            network: The architecture, from the configuration: it may name code to import.
             weights: As `arena.core.Algorithm.weights` gives them.
+            observation: What the policy sees.
+            action: What it chooses from.
             device: Where to play.
             greedy: Play the likeliest action instead of sampling.
 
         Raises:
             CheckpointCorrupt: If names or shapes are not those of the architecture, or a number is
                 not finite.
+            ConfigError: As `make_actor_critic`.
         """
-        observation_size, num_actions = _sizes(network, weights)
-        policy = make_actor_critic(
-            network, observation_size=observation_size, num_actions=num_actions, seed=0
-        )
+        policy = make_actor_critic(network, observation=observation, action=action, seed=0)
         load_tensors(policy.state_dict(), weights, what="weights")
         return cls(policy.to(device), greedy=greedy)
 
@@ -70,16 +76,23 @@ class FrozenPolicy:
         return self._greedy
 
     @property
-    def num_actions(self) -> int:
-        """The n actions it chooses from."""
-        return self._network.head.out_features - 1
+    def state_size(self) -> int:
+        """H; 0: it has no memory."""
+        return self._network.state_size
 
     @torch.inference_mode()
     def logits(
         self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Masked logits of float32 [N, F], on the policy's device. float32 [N, n]."""
+        """Masked logits of rows [N, F], on the policy's device. float32 [N, n]."""
         return self._network.logits(observation, action_mask)
+
+    @torch.inference_mode()
+    def distribution(
+        self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
+    ) -> Distribution:
+        """Of the actions, for rows [N, F] on the policy's device."""
+        return self._distribution(observation, action_mask)
 
     @torch.inference_mode()
     def act(
@@ -91,18 +104,30 @@ class FrozenPolicy:
         generator: torch.Generator,
     ) -> torch.Tensor:
         """Choose one action per row, as in `arena.core.Actor`; who decides makes no difference."""
-        logits, _ = self._network(self._network.normalize_observation(observation))
-        if self._greedy:
-            return heads.greedy(logits, action_mask)
-        return heads.sample(heads.mask_logits(logits, action_mask), generator=generator)
+        distribution = self._distribution(observation, action_mask)
+        return distribution.greedy() if self._greedy else distribution.sample(generator)
 
+    @torch.inference_mode()
+    def act_from(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        state: torch.Tensor,
+        agent: str,
+        generator: torch.Generator,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Choose one action per row, as in `arena.core.RememberingActor`."""
+        network = self._network
+        normalized = network.normalize_observation(observation)
+        parameters, next_state = network.policy_step(normalized, state)
+        distribution = self._make_distribution(parameters, action_mask)
+        action = distribution.greedy() if self._greedy else distribution.sample(generator)
+        return action, next_state
 
-def _sizes(network: NetworkConfig, weights: Mapping[str, torch.Tensor]) -> tuple[int, int]:
-    """F and n, from the first and the last layer."""
-    first = weights.get("trunk.0.weight" if network.hidden_sizes else "head.weight")
-    last = weights.get("head.weight")
-    if first is None or last is None or first.ndim != 2 or last.ndim != 2 or last.shape[0] < 2:
-        raise CheckpointCorrupt(
-            f"weights must be those of the network {network.model_dump()}, got {sorted(weights)}"
-        )
-    return first.shape[1], last.shape[0] - 1
+    def _distribution(
+        self, observation: torch.Tensor, action_mask: torch.Tensor | None
+    ) -> Distribution:
+        network = self._network
+        parameters = network.policy(network.normalize_observation(observation))
+        return self._make_distribution(parameters, action_mask)

@@ -5,24 +5,25 @@ from __future__ import annotations
 import torch
 
 from arena.config import NetworkConfig
+from arena.envs.actions import ActionLayout
+from arena.envs.spaces import ObservationLayout
 from arena.networks.actor_critic import ActorCritic
 
 
 def make_actor_critic(
-    network: NetworkConfig, *, observation_size: int, num_actions: int, seed: int
+    network: NetworkConfig, *, observation: ObservationLayout, action: ActionLayout, seed: int
 ) -> ActorCritic:
     """A fresh network on the CPU: a function of its arguments that leaves global randomness alone.
 
     Args:
-        network: The architecture.
-        observation_size: F, the features of a flattened observation.
-        num_actions: n.
+        network: The architecture. A user's own module is looked for on ``sys.path`` as it is.
+        observation: What it sees.
+        action: What it chooses from.
         seed: Decides the weights. Any integer; taken modulo 2**63.
+
+    Raises:
+        ConfigError: If the architecture does not fit the observation, or a user's module cannot be
+            made.
     """
-    return ActorCritic(
-        observation_size=observation_size,
-        num_actions=num_actions,
-        hidden_sizes=network.hidden_sizes,
-        normalize_observations=network.normalize_observations,
-        generator=torch.Generator().manual_seed(seed % 2**63),
-    )
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    return ActorCritic(network, observation=observation, action=action, generator=generator)

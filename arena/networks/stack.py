@@ -2,7 +2,7 @@
 
 Every layer is one batched product over parameters [K, out, in], so that a call costs about what one
 network takes for as many rows. Shapes: K policies, N rows, M rows of the policy with most of them,
-F features of a flattened observation, n actions.
+F numbers of a flattened observation, n logits of all branches, O outputs: logits and means.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from arena.networks import heads
-from arena.networks.actor_critic import OBSERVATION_CLIP
+from arena.networks.distributions import Distribution
 from arena.networks.frozen import FrozenPolicy
+from arena.networks.heads import mask_logits
+from arena.networks.normalizers import OBSERVATION_CLIP
 
 MAX_PADDING = 3
 """Padding to equal numbers of rows may multiply them by this much."""
@@ -26,10 +27,17 @@ ROWS_AT_ONCE = 1024
 
 
 def stack_key(policy: FrozenPolicy) -> Hashable:
-    """Policies with equal keys fit into one stack: architecture, device and greediness."""
-    tensors = policy.network.state_dict()
+    """Policies with equal keys fit into one stack: architecture, actions, device and greediness.
+
+    A policy with an encoder (convolutions, a user's own module) or a memory has a key that no other
+    has.
+    """
+    network = policy.network
+    if network.encoder is not None or network.state_size:
+        return policy
+    tensors = network.state_dict()
     shapes = tuple((name, tuple(tensor.shape)) for name, tensor in tensors.items())
-    return shapes, str(next(iter(tensors.values())).device), policy.greedy
+    return shapes, network.action, str(next(iter(tensors.values())).device), policy.greedy
 
 
 class PolicyStack:
@@ -42,7 +50,8 @@ class PolicyStack:
         """Copy the policies' weights.
 
         Raises:
-            ValueError: If there is none, or they differ in architecture, device or greediness.
+            ValueError: If there is none, or they differ in architecture, device or greediness, or
+                have encoders or memories.
         """
         if len({stack_key(policy) for policy in policies}) != 1:
             raise ValueError(
@@ -50,13 +59,16 @@ class PolicyStack:
                 f"got {len({stack_key(policy) for policy in policies})} kinds"
             )
         networks = [policy.network for policy in policies]
+        if networks[0].encoder is not None or networks[0].state_size:
+            raise ValueError("a stack needs policies without an encoder and a memory, got one")
         normalizers = [
             network.observation_normalizer
             for network in networks
             if network.observation_normalizer is not None
         ]
         self._greedy = policies[0].greedy
-        self._num_actions = policies[0].num_actions
+        self._action = networks[0].action
+        self._distribution = networks[0].distribution
         self._normalizer = (
             (
                 torch.stack([normalizer.mean for normalizer in normalizers])[:, None],
@@ -67,9 +79,13 @@ class PolicyStack:
         )
         trunks = zip(*(_linear_layers(network.trunk) for network in networks), strict=True)
         self._trunk = [_stacked(layers) for layers in trunks]
-        # Who plays needs no value: the head's last output is left out.
+        # Who plays needs no value: where it is the head's last output, it is left out.
         weight, bias = _stacked([network.head for network in networks])
-        self._head = weight[:, :-1].contiguous(), bias[:, :, :-1].contiguous()
+        self._num_outputs = self._action.num_logits + self._action.num_continuous
+        outputs = slice(self._num_outputs)
+        self._head = weight[:, outputs].contiguous(), bias[:, :, outputs].contiguous()
+        log_stds = [network.log_std.detach() for network in networks if network.log_std is not None]
+        self._log_std = torch.stack(log_stds) if log_stds else None
         self._num_policies = len(policies)
         self._index = np.arange(len(policies))[:, None]
 
@@ -86,7 +102,8 @@ class PolicyStack:
         player: torch.Tensor,
     ) -> torch.Tensor:
         """Masked logits of each row by its policy. float32 [N, n]; arguments as in `act`."""
-        return heads.mask_logits(self._logits(observation, player=player), action_mask)
+        outputs = self._outputs(observation, player=player)
+        return mask_logits(outputs[:, : self._action.num_logits], action_mask)
 
     @torch.inference_mode()
     def act(
@@ -100,20 +117,24 @@ class PolicyStack:
         """Choose one action per row.
 
         Args:
-            observation: Flattened, in any order of policies. float32 [N, F].
-            action_mask: True for legal actions. bool [N, n], or None.
+            observation: Flattened, in any order of policies. [N, F].
+            action_mask: True for legal choices. bool [N, n], or None.
             player: The policy that decides each row, in [0, K). int64 [N].
             generator: The only source of randomness.
 
         Returns:
-            int64 [N].
+            Rows of actions, [N] or [N, ...].
         """
-        logits = self._logits(observation, player=player)
-        if self._greedy:
-            return heads.greedy(logits, action_mask)
-        return heads.sample(heads.mask_logits(logits, action_mask), generator=generator)
+        outputs = self._outputs(observation, player=player)
+        if self._log_std is not None:
+            outputs = torch.cat([outputs, self._log_std.index_select(0, player)], dim=1)
+        distribution: Distribution = self._distribution(outputs, action_mask)
+        return distribution.greedy() if self._greedy else distribution.sample(generator)
 
-    def _logits(self, observation: torch.Tensor, *, player: torch.Tensor) -> torch.Tensor:
+    def _outputs(self, observation: torch.Tensor, *, player: torch.Tensor) -> torch.Tensor:
+        """Logits and means of each row by its policy. float32 [N, O]."""
+        if not observation.is_floating_point():
+            observation = observation.float()
         # Numpy for a thousand small numbers: a third of the time that torch takes per operation.
         owner, device = player.cpu().numpy(), observation.device
         rows_each, left_over = divmod(len(owner), self._num_policies)
@@ -130,26 +151,26 @@ class PolicyStack:
             return self._divided(observation, player=player, busy=busy)
         row_of_place, place_of_row = _places(owner, counts=counts)
         padded = observation.index_select(0, torch.from_numpy(row_of_place).to(device))
-        logits = self._forward(padded.view(self._num_policies, -1, observation.shape[1]))
-        return logits.index_select(0, torch.from_numpy(place_of_row).to(device))
+        outputs = self._forward(padded.view(self._num_policies, -1, observation.shape[1]))
+        return outputs.index_select(0, torch.from_numpy(place_of_row).to(device))
 
     def _divided(
         self, observation: torch.Tensor, *, player: torch.Tensor, busy: Sequence[int]
     ) -> torch.Tensor:
         """Some policies by themselves, the others together."""
-        logits = observation.new_empty(len(observation), self._num_actions)
+        outputs = observation.new_empty(len(observation), self._num_outputs)
         others = torch.ones(self._num_policies, dtype=torch.bool, device=observation.device)
         for k in busy:
             rows = (player == k).nonzero().squeeze(1)
             alone = observation.index_select(0, rows)[None]
-            logits.index_copy_(0, rows, self._product(alone, slice(k, k + 1)))
+            outputs.index_copy_(0, rows, self._product(alone, slice(k, k + 1)))
             others[k] = False
         rows = others.index_select(0, player).nonzero().squeeze(1)
-        rest = self._logits(observation.index_select(0, rows), player=player.index_select(0, rows))
-        return logits.index_copy_(0, rows, rest)
+        own, players = observation.index_select(0, rows), player.index_select(0, rows)
+        return outputs.index_copy_(0, rows, self._outputs(own, player=players))
 
     def _forward(self, observation: torch.Tensor) -> torch.Tensor:
-        """Logits of M rows for each policy. [K, M, F] to [K * M, n]."""
+        """Outputs of M rows for each policy. [K, M, F] to [K * M, O]."""
         at_once = max(1, ROWS_AT_ONCE // max(1, observation.shape[1]))
         parts = [
             self._product(observation[start : start + at_once], slice(start, start + at_once))
@@ -158,7 +179,7 @@ class PolicyStack:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _product(self, observation: torch.Tensor, policies: slice) -> torch.Tensor:
-        """Logits of M rows for k of the policies. [k, M, F] to [k * M, n]."""
+        """Outputs of M rows for k of the policies. [k, M, F] to [k * M, O]."""
         if self._normalizer is not None:
             mean, deviation = self._normalizer
             observation = observation - mean[policies]

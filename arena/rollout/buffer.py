@@ -1,7 +1,8 @@
 """The decisions of one policy in T steps of B environments, and what becomes of them.
 
 Shapes: T calls of step, B environments, S decisions of the population at once, A agents, P agents
-of the population, F features of a flattened observation, n actions, D decisions to train on.
+of the population, F features of a flattened observation, n actions, D decisions to train on, H
+numbers of a state.
 """
 
 from __future__ import annotations
@@ -11,7 +12,13 @@ from dataclasses import dataclass
 import torch
 
 from arena.envs.base import Group, Turn
-from arena.learning.advantages import Decisions, own_decision_advantages
+from arena.learning.advantages import (
+    Decisions,
+    Transitions,
+    own_decision_advantages,
+    what_followed,
+)
+from arena.learning.sequences import Sequences, cut_into_sequences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,15 +28,17 @@ class Rollout:
     The tensors are the receiver's own.
 
     Attributes:
-        observation: float32 [D, F].
+        observation: float32 or uint8 [D, F].
         action_mask: True for legal actions. bool [D, n], or None without masks.
-        action: int64 [D].
+        action: int64 [D] or float32 [D, K].
         log_prob: Of the action when it was chosen. float32 [D].
         value: Predicted when the action was chosen, in units of reward. float32 [D].
         advantage: float32 [D].
         return_: Target of the value, advantage + value. float32 [D].
         agent_steps: Decisions of this policy in the rollout. At least D: an agent's last decision
             is left out where its successor is not known yet.
+        transitions: What followed each decision, for an algorithm that needs it.
+        sequences: Which decisions follow each other in one memory, of a policy that has one.
     """
 
     observation: torch.Tensor
@@ -40,6 +49,8 @@ class Rollout:
     advantage: torch.Tensor
     return_: torch.Tensor
     agent_steps: int
+    transitions: Transitions | None = None
+    sequences: Sequences | None = None
 
     def __len__(self) -> int:
         """D."""
@@ -52,15 +63,16 @@ class _Storage:
 
     Attributes:
         agent_index: int64 [T, B, S].
-        observation: float32 [T, B, S, F].
+        observation: float32 or uint8 [T, B, S, F].
         action_mask: bool [T, B, S, n], or None.
-        action: int64 [T, B, S].
+        action: int64 [T, B, S] or float32 [T, B, S, K].
         log_prob: float32 [T, B, S].
         value: float32 [T, B, S].
         trained: bool [T, B, S].
         reward: float32 [T, B, P].
         ended: bool [T, B, P].
         end_value: float32 [T, B, P].
+        state: float32 [T, B, S, H], or None.
     """
 
     agent_index: torch.Tensor
@@ -73,6 +85,7 @@ class _Storage:
     reward: torch.Tensor
     ended: torch.Tensor
     end_value: torch.Tensor
+    state: torch.Tensor | None
 
 
 class RolloutBuffer:
@@ -120,21 +133,24 @@ class RolloutBuffer:
         log_prob: torch.Tensor,
         value: torch.Tensor,
         trained: torch.Tensor,
+        state: torch.Tensor | None = None,
     ) -> None:
         """Copy the decisions before step t.
 
         Args:
             t: In [0, T).
             group: What was asked.
-            action: int64 [B, S].
+            action: int64 [B, S] or float32 [B, S, K].
             log_prob: float32 [B, S]; anything where not ``trained``.
             value: In units of reward. float32 [B, S]; anything where not ``trained``.
             trained: The policy chose this action and learns from it. False for other players' and
                 random decisions, and where there is none. bool [B, S].
+            state: What the policy remembered before it decided. float32 [B, S, H]; anything where
+                not ``trained``. None: it has no memory.
         """
         storage = self._storage
         if storage is None:
-            storage = self._storage = self._allocate(group)
+            storage = self._storage = self._allocate(group, action=action, state=state)
         storage.agent_index[t] = group.agent_index
         storage.observation[t] = group.observation
         if storage.action_mask is not None:
@@ -145,6 +161,10 @@ class RolloutBuffer:
         storage.log_prob[t] = log_prob
         storage.value[t] = value
         storage.trained[t] = trained & (group.agent_index >= 0)
+        if storage.state is not None:
+            if state is None:
+                raise ValueError("a policy has a memory always or never")
+            storage.state[t] = state
 
     def store_result(self, t: int, turn: Turn, *, final_value: torch.Tensor) -> None:
         """Copy what step t brought.
@@ -170,7 +190,14 @@ class RolloutBuffer:
         return (turn.components[:, self._agents] * self._reward_weights).sum(dim=-1)
 
     def finish(
-        self, *, group: Group, value: torch.Tensor, gamma: float, gae_lambda: float
+        self,
+        *,
+        group: Group,
+        value: torch.Tensor,
+        gamma: float,
+        gae_lambda: float,
+        needs_transitions: bool = False,
+        bptt_length: int | None = None,
     ) -> Rollout:
         """Compute advantages and hand out the decisions to train on.
 
@@ -180,6 +207,9 @@ class RolloutBuffer:
                 not decide.
             gamma: Discount per own decision.
             gae_lambda: Of the advantages.
+            needs_transitions: Whether the rollout says what followed each decision.
+            bptt_length: Decisions of the longest sequence of a policy with a memory; None: no
+                limit.
         """
         storage = self._stored()
         position = self._positions[storage.agent_index]
@@ -196,10 +226,25 @@ class RolloutBuffer:
         by_agent, defined = own_decision_advantages(decisions, gamma=gamma, gae_lambda=gae_lambda)
         advantage = _by_slot(by_agent, position)
         index = (storage.trained & _by_slot(defined, position)).flatten().nonzero().squeeze(1)
-        return self._rollout(storage, index=index, advantage=advantage)
+        transitions = sequences = None
+        if needs_transitions or storage.state is not None:
+            transitions = _transitions(decisions, index=index, position=position)
+        if storage.state is not None and transitions is not None:
+            rows = cut_into_sequences(transitions.successor, max_length=bptt_length)
+            state = storage.state.flatten(0, 2).index_select(0, index[rows[:, 0]])
+            sequences = Sequences(rows=rows, state=state)
+        return self._rollout(
+            storage, index=index, advantage=advantage, transitions=transitions, sequences=sequences
+        )
 
     def _rollout(
-        self, storage: _Storage, *, index: torch.Tensor, advantage: torch.Tensor
+        self,
+        storage: _Storage,
+        *,
+        index: torch.Tensor,
+        advantage: torch.Tensor,
+        transitions: Transitions | None,
+        sequences: Sequences | None,
     ) -> Rollout:
         def rows(stored: torch.Tensor) -> torch.Tensor:
             return stored.flatten(0, 2).index_select(0, index)
@@ -214,6 +259,8 @@ class RolloutBuffer:
             advantage=chosen_advantage,
             return_=chosen_advantage + value,
             agent_steps=int(storage.trained.sum()),
+            transitions=transitions,
+            sequences=sequences,
         )
 
     def _by_agent(self, slots: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
@@ -226,9 +273,12 @@ class RolloutBuffer:
             raise ValueError("the rollout buffer is empty: store decisions first")
         return self._storage
 
-    def _allocate(self, group: Group) -> _Storage:
+    def _allocate(
+        self, group: Group, *, action: torch.Tensor, state: torch.Tensor | None
+    ) -> _Storage:
         num_envs, num_slots = group.agent_index.shape
-        device, mask = group.agent_index.device, group.action_mask
+        device = group.agent_index.device
+        seen, mask = group.observation, group.action_mask
         slots = (self._length, num_envs, num_slots)
         agents = (self._length, num_envs, len(self._agents))
 
@@ -237,15 +287,16 @@ class RolloutBuffer:
 
         return _Storage(
             agent_index=zeros(*slots, dtype=torch.int64),
-            observation=zeros(*slots, *group.observation.shape[2:]),
+            observation=zeros(*slots, seen.shape[2], dtype=seen.dtype),
             action_mask=None if mask is None else zeros(*slots, mask.shape[2], dtype=torch.bool),
-            action=zeros(*slots, dtype=torch.int64),
+            action=zeros(*slots, *action.shape[2:], dtype=action.dtype),
             log_prob=zeros(*slots),
             value=zeros(*slots),
             trained=zeros(*slots, dtype=torch.bool),
             reward=zeros(*agents),
             ended=zeros(*agents, dtype=torch.bool),
             end_value=zeros(*agents),
+            state=None if state is None else zeros(*slots, state.shape[2]),
         )
 
 
@@ -253,3 +304,24 @@ def _by_slot(agents: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
     """[..., P] by agent to [..., S] by slot; zero where there is no decision."""
     padding = agents.new_zeros((*agents.shape[:-1], 1))
     return torch.cat([agents, padding], dim=-1).gather(-1, position)
+
+
+def _transitions(
+    decisions: Decisions, *, index: torch.Tensor, position: torch.Tensor
+) -> Transitions:
+    """What followed the decisions at ``index`` (int64 [D], of all [T * B * S])."""
+    followed = what_followed(decisions)
+    num_calls, num_envs, num_agents = followed.reward.shape
+    call_and_env = index // position.shape[2]
+    cell = call_and_env * num_agents + position.flatten()[index]
+    row_of_cell = torch.full((followed.reward.numel(),), -1, device=index.device)
+    row_of_cell[cell] = torch.arange(len(index), device=index.device)
+    call = followed.next_call.flatten()[cell]
+    inside = (call >= 0) & (call < num_calls)
+    calls_later = call - call_and_env // num_envs
+    next_cell = cell + torch.where(inside, calls_later, 0) * num_envs * num_agents
+    return Transitions(
+        reward=followed.reward.flatten()[cell],
+        successor=torch.where(inside, row_of_cell[next_cell], -1),
+        next_value=followed.next_value.flatten()[cell],
+    )

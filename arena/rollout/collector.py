@@ -1,7 +1,7 @@
 """Plays T steps of B environments and keeps the decisions of those who learn.
 
 Shapes: T steps, B environments, A agents, S decisions of a population at once, P agents of a
-population, F features of a flattened observation.
+population, F features of a flattened observation, H numbers of a state.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from dataclasses import dataclass
 import torch
 
 from arena.config import RandomOpenings
-from arena.core import Actor, Algorithm
+from arena.core import Actor, Algorithm, RememberingAlgorithm, state_size
+from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.matches.actors import RandomActor
 from arena.matches.match import Progress
+from arena.matches.memory import Memory
 from arena.matches.seated import NOBODY, Rows, SeatedPlayers, decide, equal_blocks
+from arena.matches.seating import HOME, seat_teams
 from arena.matches.tally import TallyBook
 from arena.rollout.buffer import Rollout, RolloutBuffer
 from arena.rollout.openings import Openings, random_decisions
@@ -42,6 +45,19 @@ class Learning:
     def population(self) -> str:
         """Whose agents it plays."""
         return population_of(self.policy)
+
+    @property
+    def state_size(self) -> int:
+        """H; 0: it has no memory."""
+        return state_size(self.algorithm)
+
+    @property
+    def remembering(self) -> RememberingAlgorithm | None:
+        """The algorithm, where its policy has a memory."""
+        algorithm: object = self.algorithm
+        if self.state_size and isinstance(algorithm, RememberingAlgorithm):
+            return algorithm
+        return None
 
 
 SeatedPlayer = Actor | Learning
@@ -80,7 +96,7 @@ class Collector:
         seats: The environment's seats.
         sides: Names of the sides, the columns of ``Turn.score``.
         populations: Agents by population.
-        num_actions: By population; what random openings draw from where there is no mask.
+        actions: Layouts by population; what random openings draw from.
         openings: How many episodes start with random decisions.
         generator: Of all actions and openings, on the environment's device.
         progress: Told of every step.
@@ -98,7 +114,7 @@ class Collector:
         seats: tuple[Seat, ...],
         sides: Sequence[str],
         populations: Mapping[str, tuple[str, ...]],
-        num_actions: Mapping[str, int],
+        actions: Mapping[str, ActionLayout],
         openings: RandomOpenings,
         generator: torch.Generator,
         progress: Progress,
@@ -109,7 +125,7 @@ class Collector:
         device = generator.device
         block_of_env = equal_blocks(len(blocks), num_envs=env.num_envs, device=device)
         # In cooperation home and away have the same agents; while training only home plays.
-        played = seats if len(sides) > 1 else seats[:1]
+        played = seats if len(sides) > 1 else seats[: seat_teams(seats).count(HOME)]
         self._seated = SeatedPlayers(
             [block.players[: len(played)] for block in blocks],
             block_of_env=block_of_env,
@@ -124,7 +140,7 @@ class Collector:
             sides=sides,
             seats=seats,
         )
-        self._random = {name: RandomActor(number) for name, number in num_actions.items()}
+        self._random = {name: RandomActor(layout) for name, layout in actions.items()}
         self._turn = env.reset(seeds)
         self._openings = Openings(
             openings, num_envs=env.num_envs, num_agents=len(env.agents), generator=generator
@@ -159,6 +175,7 @@ class Collector:
                 length=self._num_steps, agents=columns, reward_weights=learning.reward_weights
             ),
             agents=columns,
+            memory=self._seated.memory,
             generator=self._generator,
         )
 
@@ -199,6 +216,7 @@ class Collector:
         turn = self._turn = self._env.step(actions)
         for recorder in self._recorders:
             recorder.store_result(t, turn, seated=self._seated)
+        self._seated.memory.forget(turn)
         self._book.record(turn)
         if bool(turn.episode_over.any()):
             self._book.void(self._openings.begin(turn.episode_over))
@@ -207,9 +225,9 @@ class Collector:
     def _decide(
         self, t: int, population: str, *, group: Group, random: torch.Tensor | None
     ) -> torch.Tensor:
-        """Actions of one population. int64 [B, S]."""
+        """Actions of one population. int64 [B, S] or float32 [B, S, K]."""
         owner = self._seated.owners(group.agent_index, active=None)
-        action = torch.zeros_like(owner)
+        action = group.new_actions()
         if random is not None:
             drawn = random_decisions(random, group.agent_index)
             owner = owner.masked_fill(drawn, NOBODY)
@@ -240,6 +258,7 @@ class _Recorder:
         index: Of it among the seated players.
         buffer: Of its decisions.
         agents: Columns of its population's agents in ``Turn.reward``. int64 [P].
+        memory: What it remembers, where it does.
         generator: Of its actions.
     """
 
@@ -250,12 +269,14 @@ class _Recorder:
         index: int,
         buffer: RolloutBuffer,
         agents: torch.Tensor,
+        memory: Memory,
         generator: torch.Generator,
     ) -> None:
         self.learning = learning
         self.index = index
         self._buffer = buffer
         self._agents = agents
+        self._memory = memory
         self._generator = generator
 
     def decide(self, t: int, group: Group, *, where: torch.Tensor, action: torch.Tensor) -> int:
@@ -263,15 +284,56 @@ class _Recorder:
         rows = Rows(group, where=where)
         log_prob = torch.zeros(where.shape, device=where.device)
         value = torch.zeros(where.shape, device=where.device)
+        state = self._no_states(where)
         if len(rows):
-            chosen, chosen_log_prob, chosen_value = self.learning.algorithm.act(
-                rows.observation, rows.action_mask, generator=self._generator
-            )
+            chosen, chosen_log_prob, chosen_value = self._act(rows, group, state=state)
             rows.put(action, chosen)
             rows.put(log_prob, chosen_log_prob)
             rows.put(value, chosen_value)
-        self._buffer.store(t, group, action=action, log_prob=log_prob, value=value, trained=where)
+        self._buffer.store(
+            t,
+            group,
+            action=action,
+            log_prob=log_prob,
+            value=value,
+            trained=where,
+            state=state,
+        )
         return len(rows)
+
+    def _no_states(self, where: torch.Tensor) -> torch.Tensor | None:
+        """Zeros [B, S, H], where it remembers."""
+        size = self.learning.state_size
+        return torch.zeros(*where.shape, size, device=where.device) if size else None
+
+    def _act(
+        self, rows: Rows, group: Group, *, state: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Actions, log-probabilities and values of some rows.
+
+        Where it remembers, what it did before is put into ``state``, and what it does now kept.
+        """
+        remembering = self.learning.remembering
+        if remembering is None or state is None:
+            return self.learning.algorithm.act(
+                rows.observation, rows.action_mask, generator=self._generator
+            )
+        places = rows.take(self._memory.places(group.agent_index))
+        before = self._memory.recall(places, size=remembering.state_size)
+        rows.put(state, before)
+        action, log_prob, value, after = remembering.act_from(
+            rows.observation, rows.action_mask, state=before, generator=self._generator
+        )
+        self._memory.keep(places, after)
+        return action, log_prob, value
+
+    def _value(self, observation: torch.Tensor, *, places: torch.Tensor) -> torch.Tensor:
+        """Of observations [N, F] after what is remembered at ``places`` (int64 [N])."""
+        remembering = self.learning.remembering
+        if remembering is None:
+            return self.learning.algorithm.value(observation)
+        state = self._memory.recall(places, size=remembering.state_size)
+        return remembering.value_from(observation, state=state)
 
     def store_result(self, t: int, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> None:
         """Keep what a step brought; agents that were cut off bootstrap from what they saw last."""
@@ -280,24 +342,28 @@ class _Recorder:
         mine = truncated & (seated.table[:, self._agents] == self.index)
         final_value = torch.zeros(mine.shape, device=mine.device)
         if bool(mine.any()):
-            final_value[mine] = self.learning.algorithm.value(
-                turn.final_observation[population][mine]
+            places = self._memory.places(self._agents.expand(mine.shape))
+            final_value[mine] = self._value(
+                turn.final_observation[population][mine], places=places[mine]
             )
         self._buffer.store_result(t, turn, final_value=final_value)
 
     def finish(self, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> Rollout:
         """Bootstrap from the decisions that are asked for next, and hand out the rollout."""
-        group = turn.groups[self.learning.population]
+        group, remembering = turn.groups[self.learning.population], self.learning.remembering
         owner = seated.owners(group.agent_index, active=None)
         rows = Rows(group, where=owner == self.index)
         value = torch.zeros(owner.shape, device=owner.device)
         if len(rows):
-            rows.put(value, self.learning.algorithm.value(rows.observation))
+            places = rows.take(self._memory.places(group.agent_index))
+            rows.put(value, self._value(rows.observation, places=places))
         return self._buffer.finish(
             group=group,
             value=value,
             gamma=self.learning.algorithm.gamma,
             gae_lambda=self.learning.algorithm.gae_lambda,
+            needs_transitions=self.learning.algorithm.needs_transitions,
+            bptt_length=None if remembering is None else remembering.bptt_length,
         )
 
 

@@ -401,7 +401,7 @@ class PictureTurns(ScriptedTurns):
 
     def __init__(self) -> None:
         super().__init__()
-        inner = spaces.Dict({"map": spaces.Box(0, 1, (2,))})
+        inner = spaces.Dict({"map": spaces.Text(5)})
         self._spaces = dict.fromkeys(self.possible_agents, inner)
 
 
@@ -452,6 +452,13 @@ def higher_index_wins(
 ) -> dict[str, float]:
     """An outcome."""
     return {"a": 0.25, "b": 0.75}
+
+
+def minus_the_larger(
+    returns: dict[str, float], infos: dict[str, dict[str, object]]
+) -> dict[str, float]:
+    """An outcome of cooperation: an objective that is no share."""
+    return {"team": -max(returns.values())}
 
 
 def names_no_side(

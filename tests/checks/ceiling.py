@@ -267,9 +267,13 @@ class Contest:
         """The policy after one more rollout of self-play."""
         self._collector = self._make_collector(())
         self._learn()
-        setup = self._subject.setup.populations[self._subject.population]
+        subject, population = self._subject, self._subject.population
         return FrozenPolicy.from_weights(
-            setup.network, self._algorithm.weights(), device=torch.device("cpu")
+            subject.setup.populations[population].network,
+            self._algorithm.weights(),
+            observation=subject.observations(population),
+            action=subject.actions(population),
+            device=torch.device("cpu"),
         )
 
     def _make_collector(self, ghosts: Sequence[FrozenPolicy]) -> Collector:

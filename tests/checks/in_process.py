@@ -13,12 +13,15 @@ from pathlib import Path
 
 import torch
 
-from arena.core import Actor
+from arena.core import Actor, Algorithm
+from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import make_batched_env
-from arena.envs.spaces import ObservationLayout, num_actions
+from arena.envs.spaces import ObservationLayout
 from arena.learning.algorithms import make_algorithm
+from arena.learning.averages import without_prefix
+from arena.learning.ppo import LIVE
 from arena.matches.actors import make_bot
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.matches.tournament import Contender, play_tournament
@@ -92,24 +95,39 @@ class MirrorLearner:
         agents = self._setup.populations[self._population].agents
         facts = self._setup.spec.agent_specs[agents[0]]
         self._layout = ObservationLayout.from_json(facts.observation)
-        self._num_actions = num_actions(facts.action)
+        self._actions = ActionLayout.from_json(
+            facts.action, continuous=self._setup.environment.continuous_actions
+        )
         self._generator = seed_everything(seed, device=CPU)
         self._learning = Learning(
             policy=PolicyId(f"{self._population}/p000"),
-            algorithm=make_algorithm(
-                self._setup.populations[self._population],
-                observation_size=self._layout.size,
-                num_actions=self._num_actions,
-                hyperparameters=_start_values(run_file, self._population),
-                device=CPU,
-                precision=self._setup.precision,
-                seed=derived_seed(seed, Stream.WEIGHTS, 0),
-                launch_directory=self._setup.launch_directory,
-            ),
+            algorithm=self._make_algorithm(_start_values(run_file, self._population)),
         )
         self._env = self._make_env(self._setup.environment.num_envs)
-        self._evaluation_env = self._make_env(EVALUATION_ENVS)
+        self.evaluation_env = self._make_env(EVALUATION_ENVS)
+        """For matches that training does not see."""
+        self.seats = self._setup.seats
         self._collector = self._make_collector()
+
+    def _make_algorithm(self, hyperparameters: Mapping[str, float]) -> Algorithm:
+        return make_algorithm(
+            self._setup.populations[self._population],
+            observation=self._layout,
+            action=self._actions,
+            hyperparameters=hyperparameters,
+            device=CPU,
+            precision=self._setup.precision,
+            seed=derived_seed(self._seed, Stream.WEIGHTS, 0),
+            launch_directory=self._setup.launch_directory,
+        )
+
+    def explore(self, hyperparameters: Mapping[str, float]) -> None:
+        """Learn on with other hyperparameters, as after a checkpoint; rollouts stay as long."""
+        before = self._learning.algorithm
+        self._learning.algorithm = self._make_algorithm(hyperparameters)
+        self._learning.algorithm.load(
+            before.weights(), before.optimizer_state(), learner_updates=before.learner_updates
+        )
 
     def _make_env(self, num_envs: int) -> BatchedEnv:
         setup = self._setup
@@ -136,7 +154,7 @@ class MirrorLearner:
             seats=setup.seats,
             sides=tuple(setup.sides),
             populations={name: value.agents for name, value in setup.populations.items()},
-            num_actions={self._population: self._num_actions},
+            actions={self._population: self._actions},
             openings=setup.environment.random_openings,
             generator=self._generator,
             progress=Silence(),
@@ -167,7 +185,7 @@ class MirrorLearner:
         seed = derived_seed(self._seed, Stream.BLOCKS, self._num_evaluations)
         contenders = {"policy": self._frozen(greedy=greedy), "bot": self._bot(bot)}
         result = play_tournament(
-            self._evaluation_env,
+            self.evaluation_env,
             contenders=[
                 Contender(name=name, actors={self._population: actor})
                 for name, actor in contenders.items()
@@ -189,10 +207,21 @@ class MirrorLearner:
         """All that playing needs, copied."""
         return self._learning.algorithm.weights()
 
+    def live_weights(self) -> dict[str, torch.Tensor]:
+        """Those that learn, where an average of them plays."""
+        live = without_prefix(LIVE, self._learning.algorithm.optimizer_state())
+        return self.weights() | live
+
     def _frozen(self, *, greedy: bool) -> Actor:
+        return self.frozen(self.weights(), greedy=greedy)
+
+    def frozen(self, weights: Mapping[str, torch.Tensor], *, greedy: bool) -> FrozenPolicy:
+        """A player with some of the policy's weights."""
         return FrozenPolicy.from_weights(
             self._setup.populations[self._population].network,
-            self.weights(),
+            weights,
+            observation=self._layout,
+            action=self._actions,
             device=CPU,
             greedy=greedy,
         )
@@ -201,14 +230,14 @@ class MirrorLearner:
         return make_bot(
             bot,
             layout=self._layout,
-            num_actions=self._num_actions,
+            actions=self._actions,
             launch_directory=self._setup.launch_directory,
         )
 
     def close(self) -> None:
         """Release the environments."""
         self._env.close()
-        self._evaluation_env.close()
+        self.evaluation_env.close()
 
 
 def _start_values(run_file: RunFile, population: str) -> Mapping[str, float]:

@@ -1,14 +1,16 @@
 """Is a league's mixture harder to exploit than what plain self-play ends on?
 
     python -m tests.checks.mixtures kuhn --seeds 1 2 3
-    python -m tests.checks.mixtures leduc | rock_paper_scissors [KEY=VALUE ...]
+    python -m tests.checks.mixtures leduc|rock_paper_scissors|tictactoe|connect_four [KEY=VALUE ...]
 
 Not a test that passes or fails: it prints one JSON line per seed and way of training. One policy
 trains against itself alone (``latest``), or half against itself and half against its ghosts
 (``pfsp``), for equally many agent steps. Of what it leaves (ghosts and the last checkpoint) there
 are the last policy, the uniform mixture, and the Nash mixture of the game in which players choose
-one of them. Kuhn and Leduc poker: exact exploitability, half of NashConv. Rock-paper-scissors: the
-L1 distance from uniform, from a start that plays rock four times of five.
+one of them. Kuhn and Leduc poker, tic-tac-toe: exact exploitability, half of NashConv, of policies
+that sample. Rock-paper-scissors: the L1 distance from uniform, from a start that plays rock four
+times of five. Connect Four is too large for either; ``--keep DIR`` leaves the runs there as
+GAME-KIND-SEED for `tests.checks.head_to_head` and `tests.checks.exploiters`.
 """
 
 from __future__ import annotations
@@ -21,15 +23,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from arena import __version__
 from arena.checkpoints.files import encode_manifest, file_records
 from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
 from arena.checkpoints.tensors import load_weights, serialize
+from arena.envs.actions import ActionLayout
 from arena.envs.batched.kuhn_poker import KuhnPoker
 from arena.envs.batched.leduc_poker import LeducPoker
+from arena.envs.spaces import ObservationLayout
+from arena.envs.spec import EnvironmentSpec
 from arena.matches.exploitability import Policy, exploitability, mixture, values
+from arena.matches.game_tree import grow_tree
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.types import WeightsRef
@@ -39,6 +46,7 @@ from populations.league.views import Inspection
 from populations.overrides import apply_overrides
 from populations.ratings.nash import max_entropy_nash
 from populations.run_file import RunFile
+from tests.checks import mixed_tictactoe
 from tests.checks.commands import arena
 from tests.checks.in_process import prepare
 
@@ -47,7 +55,20 @@ ROCK = 0
 ROCK_LOGIT = 2.08
 """exp(2.08) is 8 times as likely as each of the others: 80%."""
 
-RECIPE: dict[str, object] = {
+COMMON: dict[str, object] = {
+    "populations": {
+        "player": {
+            "size": 1,
+            "network": {"hidden_sizes": [64, 64], "normalize_observations": False},
+            "search_space": {},
+        }
+    },
+    "matchmaking": {"latest_ratio": 0.5, "opponents": 32},
+    "pbt": {"exploit": "none", "explore": "none"},
+    "evaluation": {"share": 0.05},
+    "learners": 1,
+}
+POKER: dict[str, object] = {
     "learning_rate": 1e-3,
     "entropy_coef": 0.05,
     "gamma": 1.0,
@@ -55,33 +76,52 @@ RECIPE: dict[str, object] = {
     "num_epochs": 4,
     "num_minibatches": 4,
 }
+BOARD: dict[str, object] = {"learning_rate": 2.5e-3, "entropy_coef": 0.1, "num_epochs": 2}
 GAMES: dict[str, dict[str, object]] = {
     "kuhn": {
-        "id": "openspiel:kuhn_poker",
-        "num_envs": 1024,
-        "rollout_length": 8,
-        "agent_steps": 2_000_000,
-        "ghosts": 80,
-        "entropy_coef": 0.05,
+        "environment": {"id": "openspiel:kuhn_poker", "num_envs": 1024},
+        "hyperparameters": {**POKER, "rollout_length": 8},
+        "ghosts": {"every_agent_steps": 25_000},
+        "stop": {"agent_steps_per_policy": 2_000_000},
     },
     "leduc": {
-        "id": "openspiel:leduc_poker",
-        "num_envs": 1024,
-        "rollout_length": 16,
-        "agent_steps": 7_500_000,
-        "ghosts": 80,
-        "entropy_coef": 0.1,
+        "environment": {"id": "openspiel:leduc_poker", "num_envs": 1024},
+        "hyperparameters": {**POKER, "entropy_coef": 0.1, "rollout_length": 16},
+        "ghosts": {"every_agent_steps": 93_750},
+        "stop": {"agent_steps_per_policy": 7_500_000},
     },
     "rock_paper_scissors": {
-        "id": "classic/rps-v2",
-        "kwargs": {"max_cycles": 1},
-        "num_envs": 1024,
-        "rollout_length": 2,
-        "agent_steps": 1_000_000,
-        "ghosts": 100,
-        "entropy_coef": 0.05,
+        # One rollout an assignment, and win rates that follow it: opponents change before a policy
+        # has become pure against them, which it could not leave again.
+        "environment": {"id": "classic/rps-v2", "kwargs": {"max_cycles": 1}, "num_envs": 512},
+        "hyperparameters": {**POKER, "rollout_length": 4},
+        "assignment": {"agent_steps": 3_000},
+        "payoffs": {"half_life_matches": 30},
+        "ghosts": {"every_agent_steps": 10_000},
+        "stop": {"agent_steps_per_policy": 1_000_000},
+    },
+    "tictactoe": {
+        "environment": {
+            "id": "classic/tictactoe-v3",
+            "num_envs": 1024,
+            "random_openings": {"share": 0.5, "max_decisions": 4},
+        },
+        "hyperparameters": {**BOARD, "num_minibatches": 4, "rollout_length": 8},
+        "ghosts": {"every_agent_steps": 25_000},
+        "stop": {"agent_steps_per_policy": 1_000_000},
+    },
+    "connect_four": {
+        "environment": {
+            "id": "classic/connect_four-v3",
+            "num_envs": 2048,
+            "random_openings": {"share": 0.25, "max_decisions": 8},
+        },
+        "hyperparameters": {**BOARD, "num_minibatches": 16, "rollout_length": 16},
+        "ghosts": {"every_agent_steps": 100_000},
+        "stop": {"agent_steps_per_policy": 1_500_000},
     },
 }
+POKER_GAMES = {"kuhn": KuhnPoker, "leduc": LeducPoker}
 
 
 def main() -> None:
@@ -90,12 +130,13 @@ def main() -> None:
     parser.add_argument("game", choices=sorted(GAMES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--kinds", nargs="+", default=["latest", "pfsp"])
+    parser.add_argument("--keep", type=Path, help="Leave the runs in this directory.")
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as scratch:
         for seed in options.seeds:
             for kind in options.kinds:
-                run = Path(scratch) / f"{kind}-{seed}"
+                run = (options.keep or Path(scratch)) / f"{options.game}-{kind}-{seed}"
                 config = configuration(
                     options.game, kind=kind, seed=seed, overrides=options.overrides
                 )
@@ -112,39 +153,13 @@ def main() -> None:
 
 def configuration(game: str, *, kind: str, seed: int, overrides: Sequence[str]) -> RunConfig:
     """One way of training in one game."""
-    facts = GAMES[game]
-    steps = facts["agent_steps"]
-    assert isinstance(steps, int)
-    ghosts = facts["ghosts"]
-    assert isinstance(ghosts, int)
-    recipe = {
-        **RECIPE,
-        "entropy_coef": facts["entropy_coef"],
-        "rollout_length": facts["rollout_length"],
-    }
-    document: dict[str, object] = {
-        "environment": {
-            "id": facts["id"],
-            "kwargs": facts.get("kwargs", {}),
-            "num_envs": facts["num_envs"],
-        },
-        "populations": {
-            "player": {
-                "size": 1,
-                "network": {"hidden_sizes": [64, 64], "normalize_observations": False},
-                "hyperparameters": recipe,
-                "search_space": {},
-            }
-        },
-        "matchmaking": {"kind": kind, "latest_ratio": 0.5, "opponents": 32},
-        "ghosts": {"every_agent_steps": steps // ghosts},
-        "pbt": {"exploit": "none", "explore": "none"},
-        "evaluation": {"share": 0.05},
-        "learners": 1,
-        "stop": {"agent_steps_per_policy": steps},
-        "seed": seed,
-    }
-    return validate_config(apply_overrides(document, overrides))
+    document = {**COMMON, **GAMES[game], "seed": seed}
+    hyperparameters = document.pop("hyperparameters")
+    fixed = [
+        f"populations.player.hyperparameters={json.dumps(hyperparameters)}",
+        f"matchmaking.kind={kind}",
+    ]
+    return validate_config(apply_overrides(document, [*fixed, *overrides]))
 
 
 def train(config: RunConfig, run: Path, *, is_biased: bool) -> None:
@@ -160,7 +175,8 @@ def train(config: RunConfig, run: Path, *, is_biased: bool) -> None:
 def _rock(run_file: RunFile) -> dict[str, bytes]:
     """Weights that ignore what they see, and their manifest."""
     population = run_file.config.populations["player"]
-    network = make_actor_critic(population.network, observation_size=4, num_actions=3, seed=0)
+    observation, action = _layouts(run_file.spec)
+    network = make_actor_critic(population.network, observation=observation, action=action, seed=0)
     tensors = network.state_dict()
     tensors["head.weight"].zero_()
     tensors["head.bias"].zero_()
@@ -199,17 +215,43 @@ def facts(game: str, run: Path) -> dict[str, object]:
     found["players"] = len(policies)
     if game == "rock_paper_scissors":
         return found | _distances(policies)
-    game_class = {"kuhn": KuhnPoker, "leduc": LeducPoker}[game]
+    if game == "tictactoe":
+        return found | _tictactoe(policies)
+    if game in POKER_GAMES:
+        return found | _poker(game, policies)
+    return found
+
+
+def _poker(game: str, policies: Sequence[FrozenPolicy]) -> dict[str, object]:
+    """Exploitability of the last policy and of the mixtures."""
+    tree = grow_tree(POKER_GAMES[game])
     plays = [as_policy(policy) for policy in policies]
-    won = values(game_class, plays)
+    won = values(tree, plays)
     nash = max_entropy_nash(((won - won.T) / 2).numpy()).tolist()
     uniform = [1.0 / len(plays)] * len(plays)
-    return found | {
-        "last": round(exploitability(game_class, plays[-1]), 4),
-        "uniform": round(exploitability(game_class, mixture(game_class, plays, shares=uniform)), 4),
-        "nash": round(exploitability(game_class, mixture(game_class, plays, shares=nash)), 4),
+    return {
+        "last": round(exploitability(tree, plays[-1]), 4),
+        "uniform": round(exploitability(tree, mixture(tree, plays, shares=uniform)), 4),
+        "nash": round(exploitability(tree, mixture(tree, plays, shares=nash)), 4),
         "nash_support": sum(share > 1e-3 for share in nash),
     }
+
+
+def _tictactoe(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
+    """Exploitability of the last policy and of the mixtures, over whole histories."""
+    boards = torch.from_numpy(mixed_tictactoe.observations()).flatten(1).float()
+    legal = torch.from_numpy(mixed_tictactoe.legal())
+    plays = np.stack([p.logits(boards, legal).double().softmax(dim=1).numpy() for p in policies])
+    won = mixed_tictactoe.values(plays)
+    nash = max_entropy_nash((won - won.T) / 2)
+    uniform = np.full(len(plays), 1.0 / len(plays))
+    last = np.eye(len(plays))[-1]
+    shares = {"last": last, "uniform": uniform, "nash": nash}
+    found: dict[str, object] = {
+        name: round(mixed_tictactoe.exploitability(plays, shares=share), 4)
+        for name, share in shares.items()
+    }
+    return found | {"nash_support": int((nash > 1e-3).sum())}
 
 
 def left_behind(inspection: Inspection) -> list[FrozenPolicy]:
@@ -222,12 +264,24 @@ def left_behind(inspection: Inspection) -> list[FrozenPolicy]:
         last = tables.checkpoints[policy.checkpoint].weights
         refs.pop(last.digest, None)
         refs[last.digest] = last
-    return [_load(inspection.run_dir, ref) for ref in refs.values()]
+    spec = inspection.run_file.spec
+    return [_load(inspection.run_dir, ref, spec) for ref in refs.values()]
 
 
-def _load(run: Path, ref: WeightsRef) -> FrozenPolicy:
+def _load(run: Path, ref: WeightsRef, spec: EnvironmentSpec) -> FrozenPolicy:
     manifest, tensors = load_weights(run, ref)
-    return FrozenPolicy.from_weights(manifest.network, tensors, device=CPU)
+    observation, action = _layouts(spec)
+    return FrozenPolicy.from_weights(
+        manifest.network, tensors, observation=observation, action=action, device=CPU
+    )
+
+
+def _layouts(spec: EnvironmentSpec) -> tuple[ObservationLayout, ActionLayout]:
+    facts = spec.agent_specs[spec.agents[0]]
+    return (
+        ObservationLayout.from_json(facts.observation),
+        ActionLayout.from_json(facts.action, continuous="squashed"),
+    )
 
 
 def as_policy(frozen: FrozenPolicy) -> Policy:

@@ -23,6 +23,7 @@ from arena.config import NetworkConfig
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack
+from tests.layouts import discrete, flat_observation
 
 OBSERVATION_SIZE, NUM_ACTIONS = 84, 7
 NUM_POLICIES = (4, 8, 16, 32)
@@ -36,8 +37,8 @@ def random_policy(seed: int) -> FrozenPolicy:
     """A policy with its first weights."""
     network = make_actor_critic(
         NetworkConfig(hidden_sizes=(128, 128)),
-        observation_size=OBSERVATION_SIZE,
-        num_actions=NUM_ACTIONS,
+        observation=flat_observation(OBSERVATION_SIZE),
+        action=discrete(NUM_ACTIONS),
         seed=seed,
     )
     return FrozenPolicy(network)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from arena.envs.random_play import random_answers
 from arena.envs.registry import make_environment
 from arena.errors import ConfigError
 from tests.checks.ceiling import BareEnvironment, RecordedEnv, Round, measure, num_ghosts
-from tools.benchmarks.play import random_legal
 from tools.benchmarks.subject import Subject, load_subject
 
 NUM_ENVS = 4
@@ -37,8 +37,8 @@ def seen_in_batch(subject: Subject, env: RecordedEnv, *, num_steps: int) -> list
     generator = torch.Generator().manual_seed(1)
     turn = env.reset(range(NUM_ENVS))
     for _ in range(num_steps):
-        action = random_legal(
-            turn.groups[name], num_actions=subject.num_actions(name), generator=generator
+        action = random_answers(
+            turn.groups[name], layout=subject.actions(name), generator=generator
         )
         turn = env.step({name: action})
     return [row.flatten().tolist() for row in turn.groups[name].observation]

@@ -57,6 +57,23 @@ def test_training_goes_on_as_if_nobody_watched(run_file: RunFile) -> None:
         assert all(not torch.equal(ours[n], theirs[n]) for n in ours if n.endswith("weight"))
 
 
+def test_exploring_the_same_hyperparameters_changes_nothing(run_file: RunFile) -> None:
+    same = run_file.config.populations["player"].hyperparameters
+    with learner(run_file, seed=1) as explorer, learner(run_file, seed=1) as other:
+        for _ in range(2):
+            explorer.advance()
+            explorer.explore(same)
+            other.advance()
+        torch.testing.assert_close(explorer.weights(), other.weights(), rtol=0, atol=0)
+        explorer.explore({**same, "ema_decay": 0.5})
+        before = explorer.weights()
+        explorer.advance()
+        other.advance()
+        torch.testing.assert_close(explorer.live_weights(), other.weights(), rtol=0, atol=0)
+        middle = (before["head.weight"] + other.weights()["head.weight"]) / 2
+        torch.testing.assert_close(explorer.weights()["head.weight"], middle)
+
+
 def test_a_draw_is_half_a_win_or_none() -> None:
     record = Record(wins=3, draws=4, losses=1)
     assert (record.matches, record.score, record.win_rate) == (8, 0.625, 0.375)

@@ -25,7 +25,7 @@ from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
-ROUNDS = int(os.environ.get("ARENA_SOAK_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("ARENA_SOAK_ROUNDS", "4"))
 SEED = int(os.environ.get("ARENA_SOAK_SEED", "1"))
 COUNTERS = ("agent_steps", "matches", "assignments_finished", "elapsed_s")
 

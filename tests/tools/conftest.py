@@ -13,8 +13,9 @@ from arena.checkpoints.files import read_manifest
 from arena.checkpoints.manifest import ghost_key
 from arena.checkpoints.publish import link_ghost
 from arena.checkpoints.tensors import publish_policy
+from arena.envs.actions import ActionLayout
+from arena.envs.agent_ids import observation_layout
 from arena.envs.inspect import inspect_environment
-from arena.envs.spaces import ObservationLayout, num_actions
 from arena.networks.make import make_actor_critic
 from arena.types import (
     RANDOM_BOT,
@@ -77,8 +78,8 @@ class RunBuilder:
         facts = self.run_file.spec.agent_specs[agents[0]]
         network = make_actor_critic(
             population.network,
-            observation_size=ObservationLayout.from_json(facts.observation).size,
-            num_actions=num_actions(facts.action),
+            observation=observation_layout(facts, agents=agents, network=population.network),
+            action=ActionLayout.from_json(facts.action, continuous="squashed"),
             seed=seed,
         )
         if plays is not None:
@@ -295,6 +296,27 @@ def team_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for checkpoint in (first, latest):
         run.met(checkpoint.weights_digest, RANDOM_BOT)
     run.rate("agent", {first.weights_digest: 50.0, latest.weights_digest: 80.0})
+    return run.write()
+
+
+@pytest.fixture(scope="session")
+def steering_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Simple Spread with forces for actions: one policy, which is told who decides."""
+    run = RunBuilder(
+        tmp_path_factory.mktemp("runs") / "steering",
+        {
+            "environment": {
+                "id": "mpe2/simple_spread_v3",
+                "kwargs": {"N": 2, "max_cycles": 10, "continuous_actions": True},
+                "sides": {"team": ["agent_*"]},
+            },
+            "populations": {"agent": {"size": 1, "network": {**NETWORK, "agent_id": True}}},
+        },
+    )
+    latest = run.checkpoint("agent/p000", agent_steps=2_000, seed=33)
+    run.policy("agent/p000", index=0, latest=latest)
+    run.met(latest.weights_digest, RANDOM_BOT)
+    run.rate("agent", {latest.weights_digest: 80.0})
     return run.write()
 
 

@@ -5,6 +5,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+import yaml
 
 ASSETS = Path(__file__).parents[1] / "assets"
 CONNECT_FOUR_TWIN = "arena.envs.batched.connect_four:ConnectFour"
@@ -31,7 +32,7 @@ def test_list_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
         "package": "pettingzoo",
         "installed": True,
         "api": "aec",
-        "install": "pip install 'pettingzoo[classic]'",
+        "install": "pip install 'arena-league[classic]'",
         "batched": True,
         "twin": CONNECT_FOUR_TWIN,
     }
@@ -54,23 +55,98 @@ def test_list_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_check_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("envs", "check", "classic/rps-v2", "--seconds", "0.2", "--json") == 0
-    document = json.loads(capsys.readouterr().out)
+    arguments = ("--seconds", "0.2", "--train", "256", "--json")
+    assert run("envs", "check", "classic/rps-v2", *arguments) == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert said.err == ""
     assert document["schema"] == 1
     assert document["works"] is True
     assert document["problems"] == []
     assert document["environment"]["id"] == "classic/rps-v2"
     assert document["mean_length"] == 15.0
+    assert (document["reward_low"], document["reward_high"]) == (-1.0, 1.0)
+    assert document["turn_order"] == "all at once"
+    assert document["aliased"] is None
+    assert document["contract"] == {"parallel_api_test": True, "parallel_seed_test": True}
+    trial = document["trial"]
+    assert trial["agent_steps"] >= 256
+    assert trial["learner_updates"] > 0
+    assert trial["matches"] == 16
+    assert document["preset"].startswith("# classic/rps-v2")
 
 
 def test_check_for_people(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(ASSETS)
-    assert run("envs", "check", "environments:UnseededTurns", "--seconds", "0.1") == 3
+    preset = tmp_path / "preset.yaml"
+    arguments = ("--seconds", "0.1", "--write", str(preset))
+    assert run("envs", "check", "environments:UnseededTurns", *arguments) == 3
     output = capsys.readouterr().out
-    assert "problem: two runs with one seed differ" in output
+    assert "problem: two runs with one seed and the same actions differ: observations" in output
+    assert "mend: draw everything random from a generator that reset(seed=...) makes" in output
     assert "deterministic by seed: no" in output
+    assert not preset.exists()
+
+
+CHECK = ("--seconds", "0.1", "--train", "0")
+
+
+def test_keys_of_the_environment_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    keys = ("environment.kwargs={N: 2, max_cycles: 7}", 'environment.sides={team: ["*"]}')
+    assert run("envs", "check", "mpe2/simple_spread_v3", *keys, *CHECK, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["mean_length"] == 7.0
+    assert document["environment"]["agents"] == ["agent_0", "agent_1"]
+    assert document["trial"] is None
+    written = yaml.safe_load(document["preset"])["environment"]
+    assert written["kwargs"] == {"N": 2, "max_cycles": 7}
+    assert written["sides"] == {"team": ["*"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("stop.duration_s=3",), "only keys of environment can be checked, got stop"),
+        (("environment.kwarg={}",), "environment.kwargs"),
+        (("--write", "."), "--write .: there is a file of this name"),
+        (("--against", "classic/rps-v2", "--write", "x.yaml"), "no --write"),
+    ],
+)
+def test_bad_usage_of_check_exits_2(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("envs", "check", "classic/rps-v2", *arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+SMALL = (
+    "stop={agent_steps_per_policy: 500, duration_s: null}",
+    "evaluation.share=0",
+    "launcher=inline",
+    "metrics.sinks=[jsonl]",
+)
+
+
+@pytest.mark.xdist_group("processes")
+def test_what_is_written_can_be_launched(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    preset, run_dir = tmp_path / "preset.yaml", tmp_path / "run"
+    arguments = ("--seconds", "0.1", "--train", "100", "--write", str(preset))
+    assert run("envs", "check", "broken:AsymmetricTeams", *arguments) == 0
+    assert f"arena launch {preset}" in capsys.readouterr().err.replace("\n", "")
+    text = preset.read_text()
+    assert "# a guess: these always received the same rewards" in text
+    document = yaml.safe_load(text)
+    assert document["environment"]["sides"] == {"hunter": ["hunter_*"], "prey": ["prey_0"]}
+    ((population, settings),) = document["populations"].items()
+    assert settings["agents"] == ["*"]
+    small = ("environment.num_envs=4", f"populations.{population}.size=1", *SMALL)
+    assert run("launch", str(preset), *small, "--run-dir", str(run_dir), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "finished"
 
 
 def test_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,11 +157,11 @@ def test_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_check_names_the_native_twin(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("envs", "check", "openspiel:kuhn_poker", "--seconds", "0.1") == 0
+    assert run("envs", "check", "openspiel:kuhn_poker", *CHECK) == 0
     output = capsys.readouterr().out
     assert f"native twin: {KUHN_TWIN}" in output
     assert f"arena envs check openspiel:kuhn_poker --against {KUHN_TWIN}" in output
-    assert run("envs", "check", KUHN_TWIN, "--seconds", "0.1") == 0
+    assert run("envs", "check", KUHN_TWIN, *CHECK) == 0
     assert "native twin" not in capsys.readouterr().out
 
 

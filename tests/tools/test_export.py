@@ -5,6 +5,8 @@ import importlib.metadata
 import io
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +187,87 @@ def test_cooperation_is_compared_by_returns(
     )
     (seat,) = record["seats"]
     assert (seat["matches"], seat["wins"], seat["losses"]) == (1, None, None)
+
+
+ALONE = """
+import importlib.abc, sys
+
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        assert name.split(".")[0] not in {"arena", "populations", "torch", "onnx", "pydantic",
+                                          "safetensors", "typer"}, name
+
+sys.meta_path.insert(0, Refuse())
+sys.path.insert(0, sys.argv[1])
+import champion
+
+champion.main(["--games", "2", "--seed", "3", *sys.argv[2:]])
+"""
+
+
+@pytest.fixture(scope="module")
+def steering(steering_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export of who steers by continuous actions and is told who decides."""
+    directory = tmp_path_factory.mktemp("steering") / "champion"
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    arguments = ["export", str(steering_run), "--to", str(directory), "--matches", "2", "--json"]
+    with contextlib.redirect_stdout(io.StringIO()), pytest.raises(SystemExit) as ended:
+        script.load()(arguments)
+    assert not ended.value.code
+    return directory
+
+
+@pytest.mark.parametrize("options", [(), ("--sample",)])
+def test_continuous_actions_are_played_by_the_file_alone(
+    steering: Path, options: tuple[str, ...]
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ALONE, str(steering), *options],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    (seat,) = json.loads(done.stdout)["seats"]
+    assert (seat["seat"], seat["matches"], seat["wins"]) == ("home", 2, None)
+    # Everybody is far from something at each of ten steps.
+    assert -1000.0 < seat["mean_return"] < 0.0
+
+
+def test_the_champion_and_the_run_act_alike_in_a_whole_episode(
+    steering: Path, steering_run: Path, command: Command
+) -> None:
+    returns = []
+    for player in (steering, steering_run):
+        arguments = ("--greedy", "--matches", 2, "--seed", 4, "--json")
+        document = command("evaluate", player, "bot:random", *arguments)
+        (pair,) = (pair for pair in document["pairs"] if pair["home"] == str(player))
+        returns.append(pair["mean_return"])
+    assert returns[0] == pytest.approx(returns[1], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "complaint"),
+    [
+        ("environment", "continuous_actions", "clipped", "share environment.continuous_actions"),
+        ("network", "agent_id", False, "population agent must share network.agent_id"),
+    ],
+)
+def test_who_reads_or_writes_other_numbers_is_refused(
+    steering: Path,
+    command: Command,
+    tmp_path: Path,
+    section: str,
+    key: str,
+    value: object,
+    complaint: str,
+) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(steering, other)
+    card = json.loads((other / "card.json").read_text())
+    card[section][key] = value
+    (other / "card.json").write_text(json.dumps(card))
+    assert complaint in command("evaluate", steering, other, code=2)["error"]
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def make_collector(
         seats=setup.seats,
         sides=tuple(setup.sides),
         populations=subject.agents_of,
-        num_actions={name: subject.num_actions(name) for name in setup.populations},
+        actions={name: subject.actions(name) for name in setup.populations},
         openings=setup.environment.random_openings,
         generator=generator,
         progress=NoProgress(),
@@ -150,6 +150,7 @@ def training_blocks(
         population=learning.population,
         opponents=opponents,
         num_mirrors=max(num_frozen, 1) * num_seats,
+        mates={name: players[0] for name, players in opponents.items()},
     )
     seated: Mapping[PlayerId, SeatedPlayer] = {**actors, trainee.player: learning}
     return [

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.batched.game import BatchedGame
+from arena.envs.random_play import random_answers
 from arena.envs.registry import make_environment
 from arena.envs.spaces import first_action, num_actions
 from arena.envs.spec import AgentSpec, EnvironmentSpec
@@ -26,15 +28,15 @@ class RandomPlay:
 
     Args:
         env: Is reset.
-        num_actions: By population.
+        actions: Layouts by population.
         generator: Of the actions, on the environments' device.
     """
 
     def __init__(
-        self, env: BatchedEnv, *, num_actions: Mapping[str, int], generator: torch.Generator
+        self, env: BatchedEnv, *, actions: Mapping[str, ActionLayout], generator: torch.Generator
     ) -> None:
         self._env = env
-        self._num_actions = num_actions
+        self._actions = actions
         self._generator = generator
         self._turn: Turn = env.reset(range(env.num_envs))
 
@@ -43,9 +45,7 @@ class RandomPlay:
         groups = self._turn.groups
         decisions = count_decisions(groups)
         actions = {
-            name: random_legal(
-                group, num_actions=self._num_actions[name], generator=self._generator
-            )
+            name: random_answers(group, layout=self._actions[name], generator=self._generator)
             for name, group in groups.items()
         }
         self._turn = self._env.step(actions)
@@ -64,8 +64,9 @@ class RandomGame:
     def __init__(self, game: BatchedGame, *, num_games: int, generator: torch.Generator) -> None:
         self._game = game
         self._generator = generator
-        self._num_actions = [
-            num_actions(game.agent_specs[agents[0]].action) for agents in game.groups
+        self._actions = [
+            ActionLayout.from_json(game.agent_specs[agents[0]].action, continuous="squashed")
+            for agents in game.groups
         ]
         self._num_games = num_games
         self._begin(torch.ones(num_games, dtype=torch.bool, device=generator.device))
@@ -75,8 +76,8 @@ class RandomGame:
         groups = self._game.decisions()
         decisions = sum(int((group.agent_index >= 0).sum()) for group in groups)
         actions = [
-            random_legal(group, num_actions=number, generator=self._generator)
-            for group, number in zip(groups, self._num_actions, strict=True)
+            random_answers(group, layout=layout, generator=self._generator)
+            for group, layout in zip(groups, self._actions, strict=True)
         ]
         result = self._game.step(actions)
         ended = result.terminated
@@ -184,12 +185,3 @@ def _random_action(
 def count_decisions(groups: Mapping[str, Group]) -> int:
     """Decisions that a turn asks for."""
     return sum(int((group.agent_index >= 0).sum()) for group in groups.values())
-
-
-def random_legal(group: Group, *, num_actions: int, generator: torch.Generator) -> torch.Tensor:
-    """One legal action for each slot of a group. int64 [B, S]."""
-    mask, shape = group.action_mask, group.agent_index.shape
-    if mask is None:
-        return torch.randint(num_actions, shape, generator=generator, device=generator.device)
-    draws = torch.rand(mask.shape, generator=generator, device=generator.device)
-    return draws.masked_fill_(~mask, -1.0).argmax(dim=-1)

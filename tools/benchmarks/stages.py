@@ -271,7 +271,7 @@ class Stages:
         subject = self._subject
         return RandomPlay(
             self.env if env is None else env,
-            num_actions={name: subject.num_actions(name) for name in subject.agents_of},
+            actions={name: subject.actions(name) for name in subject.agents_of},
             generator=self._generator(),
         )
 

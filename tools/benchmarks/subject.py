@@ -14,10 +14,12 @@ import torch
 
 from arena.config import LearnerSetup
 from arena.core import Algorithm
+from arena.envs.actions import ActionLayout
+from arena.envs.agent_ids import observation_layout
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import make_batched_env
-from arena.envs.spaces import ObservationLayout, num_actions
+from arena.envs.spaces import ObservationLayout
 from arena.learners.worker import resolve_device
 from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import hyperparameter_model
@@ -90,31 +92,39 @@ class Subject:
         """Start values of the measured population."""
         return self.config.populations[self.population].hyperparameters
 
-    def observation_size(self, population: str) -> int:
-        """F."""
-        agent = self.setup.populations[population].agents[0]
-        return ObservationLayout.from_json(self.setup.spec.agent_specs[agent].observation).size
+    def observations(self, population: str) -> ObservationLayout:
+        """How a population's observations are laid out."""
+        setup = self.setup.populations[population]
+        facts = self.setup.spec.agent_specs[setup.agents[0]]
+        return observation_layout(facts, agents=setup.agents, network=setup.network)
 
-    def num_actions(self, population: str) -> int:
-        """The n actions of a population's agents."""
+    def actions(self, population: str) -> ActionLayout:
+        """How a population's actions are laid out."""
         agent = self.setup.populations[population].agents[0]
-        return num_actions(self.setup.spec.agent_specs[agent].action)
+        return ActionLayout.from_json(
+            self.setup.spec.agent_specs[agent].action,
+            continuous=self.setup.environment.continuous_actions,
+        )
 
     @property
     def layer_sizes(self) -> tuple[int, ...]:
         """Widths of the measured policy's layers, from F to n logits and the value."""
         hidden = self.setup.populations[self.population].network.hidden_sizes
         return (
-            self.observation_size(self.population),
+            self.observations(self.population).size,
             *hidden,
-            self.num_actions(self.population) + 1,
+            self.actions(self.population).num_logits + 1,
         )
 
     @property
     def product_dtype(self) -> torch.dtype:
         """Of the measured policy's products while it trains."""
-        network = self.setup.populations[self.population].network
-        return product_dtype(self.setup.precision, network=network, device=self.device)
+        return product_dtype(
+            self.setup.precision,
+            network=self.setup.populations[self.population].network,
+            device=self.device,
+            observation=self.observations(self.population),
+        )
 
     def make_env(self) -> BatchedEnv:
         """The batch that a learner would step."""
@@ -126,6 +136,7 @@ class Subject:
             num_envs=self.num_envs,
             launch_directory=self.setup.launch_directory,
             device=self.device,
+            agent_ids=self.setup.agent_ids,
         )
 
     def make_policy(self, *, precision: str | None = None, stands_still: bool = False) -> Algorithm:
@@ -145,8 +156,8 @@ class Subject:
             hyperparameters = {k: v for k, v in hyperparameters.items() if k != "target_kl"} | still
         return make_algorithm(
             population,
-            observation_size=self.observation_size(self.population),
-            num_actions=self.num_actions(self.population),
+            observation=self.observations(self.population),
+            action=self.actions(self.population),
             hyperparameters=hyperparameters,
             device=self.device,
             precision=self.setup.precision if precision is None else precision,
@@ -157,13 +168,9 @@ class Subject:
     def make_frozen(self, population: str, *, seed: int) -> FrozenPolicy:
         """A frozen policy with random weights; how it plays makes no difference here."""
         network = self.setup.populations[population].network
-        policy = make_actor_critic(
-            network,
-            observation_size=self.observation_size(population),
-            num_actions=self.num_actions(population),
-            seed=seed,
-        )
-        return FrozenPolicy.from_weights(network, policy.state_dict(), device=self.device)
+        observation, action = self.observations(population), self.actions(population)
+        policy = make_actor_critic(network, observation=observation, action=action, seed=seed)
+        return FrozenPolicy(policy.to(self.device))
 
     @property
     def loop_settings(self) -> LoopSettings | None:
@@ -222,7 +229,10 @@ def load_subject(
     )
     directory = str(Path.cwd()) if launch_directory is None else launch_directory
     spec = inspect_environment(
-        config.environment.id, kwargs=config.environment.kwargs, launch_directory=directory
+        config.environment.id,
+        kwargs=config.environment.kwargs,
+        launch_directory=directory,
+        possible_agents=config.environment.possible_agents,
     )
     name = "default" if source is None else source
     run_file = new_run_file(config, spec, name=name, launch_directory=directory)

@@ -89,6 +89,7 @@ class UnmanagedLearner:
             num_envs=self._setup.environment.num_envs,
             launch_directory=self._setup.launch_directory,
             device=self._device,
+            agent_ids=self._setup.agent_ids,
         )
 
     def close(self) -> None:
@@ -120,7 +121,7 @@ class UnmanagedLearner:
             seats=self._setup.seats,
             sides=tuple(self._setup.sides),
             populations=self._agents,
-            num_actions=self._players.num_actions,
+            actions=self._players.actions,
             openings=self._setup.environment.random_openings,
             generator=generator,
             progress=NoProgress(),

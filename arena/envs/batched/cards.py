@@ -153,7 +153,7 @@ class CardGame:
 
     def __init__(self, tables: CardTables, *, num_games: int, device: torch.device) -> None:
         num_actions, num_features = tables.legal.shape[1], tables.observation.shape[1]
-        spec = openspiel_agent_spec(num_features, num_actions)
+        spec = openspiel_agent_spec((num_features,), num_actions)
         self.agent_specs: Mapping[str, AgentSpec] = dict.fromkeys(AGENTS, spec)
         self._num_actions = num_actions
         self._num_points = len(tables.agent)

@@ -19,7 +19,8 @@ from arena.envs.outcome import (
 from arena.errors import ConfigError
 
 BatchedScore = Callable[[torch.Tensor], torch.Tensor]
-"""From undiscounted returns, float64 [N, A], to scores in [0, 1], float32 [N, sides]."""
+"""From undiscounted returns, float64 [N, A], to scores, float32 [N, sides]: in [0, 1], and in
+cooperation what `arena.envs.outcome` says."""
 
 
 def make_batched_score(
@@ -37,7 +38,7 @@ def make_batched_score(
             infos, which batched games do not have.
     """
     score = make_outcome(outcome, sides=sides, agents=agents, launch_directory=launch_directory)
-    if len(sides) == 1:
+    if len(sides) == 1 and outcome == "return":
         return lambda returns: torch.full((len(returns), 1), torch.nan, device=device)
     mean_of_agents = torch.zeros(len(agents), len(sides), dtype=torch.float64)
     for column, members in enumerate(sides.values()):

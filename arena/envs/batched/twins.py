@@ -19,17 +19,17 @@ TWINS: Mapping[str, str] = {
 """From an original's canonical id to ``package.module:Class``."""
 
 
-def openspiel_agent_spec(observation_size: int, num_actions: int) -> AgentSpec:
+def openspiel_agent_spec(observation_shape: tuple[int, ...], num_actions: int) -> AgentSpec:
     """What an agent of an OpenSpiel game sees and does.
 
     Args:
-        observation_size: F, of the flattened information state.
+        observation_shape: Of what it sees; information states are flat, (F,).
         num_actions: n.
     """
     return AgentSpec(
         observation={
             "kind": "Box",
-            "shape": [observation_size],
+            "shape": list(observation_shape),
             "dtype": "float32",
             "low": "-inf",
             "high": "inf",

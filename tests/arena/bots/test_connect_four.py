@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pettingzoo.classic.connect_four.connect_four import raw_env
 
 from arena.bots.connect_four import Tactical
+from arena.envs.actions import ActionLayout
 from arena.envs.spaces import ObservationLayout, describe
 from arena.matches.actors import make_bot
 
@@ -189,7 +190,9 @@ def test_plays_as_a_bot_of_arena() -> None:
     bot = make_bot(
         "bot:arena.bots.connect_four:Tactical",
         layout=ObservationLayout.from_json(describe(space)),
-        num_actions=COLUMNS,
+        actions=ActionLayout.from_json(
+            {"kind": "Discrete", "n": COLUMNS, "start": 0}, continuous="squashed"
+        ),
         launch_directory="",
     )
     board = torch.from_numpy(board_of("ooo.... xxx....").reshape(1, -1)).float()

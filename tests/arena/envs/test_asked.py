@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.envs.actions import ActionLayout
 from arena.envs.asked import Asked
 from arena.envs.spaces import ObservationLayout
 from arena.errors import EnvironmentFault
 
-FLOATS = ObservationLayout(kind="Box", size=4, shape=(2, 2), dtype=np.dtype(np.float32))
-BYTES = ObservationLayout(kind="Box", size=4, shape=(2, 2), dtype=np.dtype(np.int8))
-BITS = ObservationLayout(kind="Box", size=4, shape=(2, 2), dtype=np.dtype(np.bool_))
-DIGITS = ObservationLayout(kind="Discrete", size=4, shape=(), dtype=np.dtype(np.int64))
+
+def box(dtype: str) -> ObservationLayout:
+    return ObservationLayout.from_json(
+        {"kind": "Box", "shape": [2, 2], "dtype": dtype, "low": 0, "high": 3}
+    )
+
+
+FLOATS, SMALL, BITS, IMAGE = box("float32"), box("int8"), box("bool"), box("uint8")
+DIGITS = ObservationLayout.from_json({"kind": "Discrete", "n": 4, "start": 0})
+SIGNS = ObservationLayout.from_json({"kind": "MultiBinary", "shape": [2, 2]})
+THREE = ActionLayout.from_json({"kind": "Discrete", "n": 3, "start": 0}, continuous="squashed")
 
 NUM_ENVS = 3
 AGENTS = ("a", "b")
@@ -30,11 +38,12 @@ class Rows:
         self, layout: ObservationLayout, mask: Literal["observation", "info"] | None = None
     ) -> None:
         self.asked_index = np.full(NUM_ENVS, -1)
-        self.observation = np.full((NUM_ENVS, 4), 7.0, dtype=np.float32)
+        self.observation = np.full((NUM_ENVS, 4), 7.0, dtype=layout.dtype)
         self.mask = np.zeros((NUM_ENVS, 3), dtype=np.bool_)
         self.asked = Asked(
             AGENTS,
             layout=layout,
+            actions=THREE,
             mask=mask,
             row_of_cell=np.arange(NUM_ENVS).repeat(len(AGENTS)),
             agent_index=self.asked_index,
@@ -61,7 +70,7 @@ def observations() -> st.SearchStrategy[Any]:
 
 def alone(layout: ObservationLayout, observation: object) -> tuple[list[float], str | None]:
     """What one observation writes into a row by itself, or why it is refused."""
-    row = np.full(4, 7.0, dtype=np.float32)
+    row = np.full(4, 7.0, dtype=layout.dtype)
     try:
         layout.flatten_into(row, observation)
     except EnvironmentFault as fault:
@@ -72,7 +81,9 @@ def alone(layout: ObservationLayout, observation: object) -> tuple[list[float], 
 
 
 @pytest.mark.parametrize(
-    "layout", [FLOATS, BYTES, BITS, DIGITS], ids=["floats", "bytes", "bits", "digits"]
+    "layout",
+    [FLOATS, SMALL, BITS, IMAGE, DIGITS, SIGNS],
+    ids=["floats", "small", "bits", "image", "digits", "signs"],
 )
 @given(
     said=st.lists(observations(), max_size=NUM_ENVS),
@@ -110,7 +121,7 @@ def test_a_number_that_is_none_is_refused_with_its_place() -> None:
 
 
 def test_who_is_not_asked_keeps_the_row() -> None:
-    rows = Rows(BYTES)
+    rows = Rows(SMALL)
     board = np.ones((2, 2), dtype=np.int8)
     rows.asked.ask(4, board, None)
     assert rows.asked.write().tolist() == [4]
@@ -127,7 +138,7 @@ def test_who_is_not_asked_keeps_the_row() -> None:
 @pytest.mark.parametrize("where", ["observation", "info"])
 def test_masks_of_all_kinds(where: Literal["observation", "info"]) -> None:
     def ask(*masks: object) -> list[list[bool]]:
-        rows = Rows(BYTES, where)
+        rows = Rows(SMALL, where)
         board = np.zeros((2, 2), dtype=np.int8)
         for b, mask in enumerate(masks):
             if where == "info":
@@ -157,7 +168,7 @@ def test_masks_of_all_kinds(where: Literal["observation", "info"]) -> None:
 
 
 def test_without_a_mask_in_info_everything_is_legal() -> None:
-    rows = Rows(BYTES, "info")
+    rows = Rows(SMALL, "info")
     for b, info in enumerate((None, {}, {"action_mask": np.array([0, 1, 0])})):
         rows.asked.ask(2 * b, np.zeros((2, 2), dtype=np.int8), info)
     rows.asked.write()

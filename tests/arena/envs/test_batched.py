@@ -350,7 +350,7 @@ def test_another_environment_than_inspected_is_refused(make: Make, assets: str) 
     agents = {"agent": spec.agents}
     for changed, text in (
         (replace(spec, kwargs={"N": 4}), "must have the agents"),
-        (replace(spec, kwargs={"N": 2, "continuous_actions": True}), "action space Box"),
+        (replace(spec, kwargs={"N": 2, "continuous_actions": True}), r"action=\{'kind': 'Box'"),
         (replace(spec, id="mpe2/simple_reference_v3", kwargs={}), "the spaces of agent 'agent_0'"),
     ):
         with pytest.raises(ConfigError, match=text):

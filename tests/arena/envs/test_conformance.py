@@ -212,13 +212,9 @@ def test_what_cannot_be_compared(assets: str) -> None:
     populations = populations_of(spec)
     three, four = make_by_spec(spec, assets, num_envs=3), make_by_spec(spec, assets)
     with pytest.raises(ValueError, match="equally many environments, at least one, got 3 and 4"):
-        compare_environments(
-            three, four, populations=populations, num_actions={}, num_games=1, seed=1
-        )
+        compare_environments(three, four, populations=populations, actions={}, num_games=1, seed=1)
     with pytest.raises(ValueError, match="num_games must be at least 1, got 0"):
-        compare_environments(
-            four, four, populations=populations, num_actions={}, num_games=0, seed=1
-        )
+        compare_environments(four, four, populations=populations, actions={}, num_games=0, seed=1)
     with pytest.raises(ConfigError, match="no environment 'classic/nothing-v1'"):
         check_against(
             "classic/nothing-v1",

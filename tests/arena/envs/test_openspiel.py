@@ -16,13 +16,13 @@ from arena.envs.chance import episode_seed, uniform
 from arena.envs.facts import environment_facts
 from arena.envs.inspect import inspect_environment
 from arena.envs.openspiel import (
-    OpenSpielStepper,
+    OpenSpielGame,
     canonical_game_id,
-    chance_outcome,
     known_games,
     load_game,
     openspiel_facts,
 )
+from arena.envs.openspiel_stepper import OpenSpielStepper, chance_outcome
 from arena.errors import ConfigError, EnvironmentFault, EnvironmentUnavailable
 
 from .conftest import Decision, Episode, Make, assert_same, play_batched
@@ -35,6 +35,17 @@ GAMES: list[tuple[str, dict[str, object], int]] = [
     ("openspiel:leduc_poker(players=3)", {}, 60),
     ("openspiel:liars_dice(dice_sides=3)", {}, 60),
     ("openspiel:tic_tac_toe", {}, 40),
+    ("openspiel:leduc_poker", {"observation": "observation"}, 40),
+    ("openspiel:breakthrough(rows=4,columns=4)", {}, 60),
+    ("openspiel:hex(board_size=3)", {"observation": "observation"}, 40),
+    # All decide at once: in one node, again and again, with chance between, three players of
+    # whom each has chosen from the same spread, and with sums that are not zero.
+    ("openspiel:matrix_rps", {}, 20),
+    ("openspiel:oshi_zumo", {"coins": 6, "size": 1}, 40),
+    ("openspiel:goofspiel", {"num_cards": 4, "imp_info": True}, 40),
+    ("openspiel:goofspiel", {"num_cards": 4, "players": 3, "observation": "observation"}, 40),
+    ("openspiel:matrix_pd", {}, 20),
+    ("openspiel:laser_tag(horizon=20)", {}, 90),
     # Chance between decisions, not all outcomes equally likely, and doubles first.
     ("openspiel:backgammon", {}, 900),
     # Rewards on the way, one player, thousands of chance events.
@@ -63,47 +74,62 @@ def test_a_plain_loop_says_the_same(
         for k, episode in enumerate(episodes[:-1]):
             assert_same(episode, replay(game, seed=episode_seed(seed, episode=k), recorded=episode))
             num_played += 1
-            if game.num_players() == 2:
+            if game.game.num_players() == 2:
                 first, second = (episode.returns[agent] for agent in made.spec.agents)
                 expected = 0.5 if first == second else float(first > second)
                 assert episode.score == [expected, 1.0 - expected]
-            elif game.num_players() == 1:
+            elif game.game.num_players() == 1:
                 assert math.isnan(episode.score[0])
     assert num_played >= 2
 
 
-def replay(game: Any, *, seed: int, recorded: Episode) -> Episode:
+def replay(loaded: OpenSpielGame, *, seed: int, recorded: Episode) -> Episode:
     """A second, plain implementation, with actions that were recorded."""
+    game = loaded.game
     agents = [f"player_{player}" for player in range(game.num_players())]
     episode = Episode(returns=dict.fromkeys(agents, 0.0), over=True)
     state = game.new_initial_state()
     num_draws = 0
     while not state.is_terminal():
         if state.is_chance_node():
-            action = plain_chance(state.chance_outcomes(), uniform(seed, draw=num_draws))
+            state.apply_action(plain_chance(state.chance_outcomes(), uniform(seed, draw=num_draws)))
             num_draws += 1
-        else:
-            player = state.current_player()
-            action = recorded.decisions[len(episode.decisions)].action
-            seen = (
-                state.information_state_tensor
-                if game.get_type().provides_information_state_tensor
-                else state.observation_tensor
-            )
-            legal = set(state.legal_actions())
+            continue
+        at_once = state.is_simultaneous_node()
+        joint = []
+        for player in range(game.num_players()) if at_once else [state.current_player()]:
+            recorded_action = recorded.decisions[len(episode.decisions)].action
+            legal = set(state.legal_actions(player))
             episode.decisions.append(
                 Decision(
                     agent=agents[player],
-                    observation=[float(np.float32(value)) for value in seen(player)],
+                    observation=plainly_seen(loaded, state, player),
                     mask=[index in legal for index in range(game.num_distinct_actions())],
-                    action=action,
+                    action=recorded_action,
                 )
             )
-        state.apply_action(action)
+            joint.append(recorded_action)
+        if at_once:
+            state.apply_actions(joint)
+        else:
+            state.apply_action(*joint)
     # OpenSpiel's own sum of all rewards.
     episode.returns = dict(zip(agents, state.returns(), strict=True))
     episode.terminated = set(agents)
     return episode
+
+
+def plainly_seen(loaded: OpenSpielGame, state: Any, player: int) -> list[float]:
+    if loaded.seen == "information_state":
+        shape = loaded.game.information_state_tensor_shape()
+        numbers = state.information_state_tensor(player)
+    else:
+        shape = loaded.game.observation_tensor_shape()
+        numbers = state.observation_tensor(player)
+    tensor = np.array(numbers, dtype=np.float32).reshape(shape)
+    if tensor.ndim == 3:
+        tensor = np.stack(list(tensor), axis=-1)
+    return [float(value) for value in tensor.flat]
 
 
 def plain_chance(outcomes: list[tuple[int, float]], number: float) -> int:
@@ -121,7 +147,7 @@ def test_rewards_come_when_they_are_won(make: Make) -> None:
     env, recorded = made.env, episodes[0]
     game = load_game("openspiel:2048", {"max_tile": 32})
     turn = env.reset([3])
-    state, num_draws = game.new_initial_state(), 0
+    state, num_draws = game.game.new_initial_state(), 0
     seed = episode_seed(3, episode=0)
     rewards = []
     for decision in recorded.decisions:
@@ -154,7 +180,7 @@ def test_kuhn_poker_by_hand() -> None:
     stepper = OpenSpielStepper(
         load_game("openspiel:kuhn_poker", {}),
         row=row,  # type: ignore[arg-type]
-        actions_of={"player_0": ("a", 0), "player_1": ("b", 0)},
+        actions_of={"player_0": ("a", 0, 1), "player_1": ("b", 0, 1)},
     )
     stepper.start(1)
     cards = [0, 1, 2]
@@ -221,10 +247,36 @@ def test_facts() -> None:
     assert set(spec.versions) == {"open_spiel"}
 
 
-def test_an_observation_of_many_axes_is_flat() -> None:
-    spec = openspiel_facts("openspiel:tic_tac_toe", kwargs={})
-    assert pyspiel.load_game("tic_tac_toe").observation_tensor_shape() == [3, 3, 3]
-    assert spec.agent_specs["player_0"].observation["shape"] == [27]
+def test_planes_are_last_as_pettingzoo_has_them() -> None:
+    spec = openspiel_facts("openspiel:connect_four", kwargs={})
+    assert pyspiel.load_game("connect_four").observation_tensor_shape() == [3, 6, 7]
+    assert spec.agent_specs["player_0"].observation["shape"] == [6, 7, 3]
+    game = load_game("openspiel:connect_four", {})
+    state = game.game.new_initial_state()
+    state.apply_action(4)
+    seen = game.see(state, 1)
+    # Of the three planes one is full of empty cells but one, one has that one, one has nothing.
+    assert seen.shape == (6, 7, 3)
+    assert sorted(seen.sum(axis=(0, 1)).tolist()) == [0.0, 1.0, 41.0]
+    assert seen[0, 4].sum() == 1.0
+    assert len({tuple(seen[row, column]) for row in range(6) for column in range(7)}) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "size"), [("auto", 30), ("information_state", 30), ("observation", 16)]
+)
+def test_what_players_see_is_chosen(asked: str, size: int) -> None:
+    kwargs = {"observation": asked}
+    spec = openspiel_facts("openspiel:leduc_poker(players=2)", kwargs=kwargs)
+    assert spec.agent_specs["player_0"].observation["shape"] == [size]
+    assert spec.kwargs == kwargs
+
+
+def test_games_with_a_node_for_all_are_parallel() -> None:
+    spec = openspiel_facts("openspiel:goofspiel", kwargs={"num_cards": 4, "players": 3})
+    assert spec.api == "parallel"
+    assert spec.agents == ("player_0", "player_1", "player_2")
+    assert spec.agent_specs["player_2"].action == {"kind": "Discrete", "n": 4, "start": 0}
 
 
 def test_the_child_that_inspects_says_the_same(assets: str) -> None:
@@ -242,15 +294,21 @@ def test_one_way_to_write_an_id() -> None:
 @pytest.mark.parametrize(
     ("environment_id", "kwargs", "message"),
     [
-        ("openspiel:matrix_rps", {}, "in matrix_rps players decide at once"),
+        ("openspiel:mfg_garnet", {}, "it is a mean-field game"),
         (
-            "openspiel:goofspiel",
-            {"num_cards": 4},
-            r"openspiel:turn_based_simultaneous_game\(game=goofspiel\(num_cards=4\)\)",
+            "openspiel:tic_tac_toe",
+            {"observation": "information_state"},
+            "what tic_tac_toe gives as a tensor, observation; got 'information_state'",
         ),
-        ("openspiel:mfg_garnet", {}, "players take turns, got MEAN_FIELD"),
+        (
+            "openspiel:kuhn_poker",
+            {"observation": "pixels"},
+            "one of auto, information_state, observation, got 'pixels'",
+        ),
         ("openspiel:negotiation", {}, "must tell the outcomes of chance"),
         ("openspiel:coin_game", {}, "coin_game must say what players see as a tensor"),
+        ("openspiel:crossword", {}, "as a tensor: ObservationTensorShape unimplemented"),
+        ("openspiel:nfg_game", {}, "cannot be made"),
         ("openspiel:kuhn_poker", {"decks": 2}, "Unknown parameter 'decks'"),
         ("openspiel:kuhn_poker", {"players": None}, "cannot be made"),
         ("openspiel:kuhn_poker(players=99)", {}, "cannot be made"),
@@ -287,24 +345,130 @@ def test_known_games_are_those_with_twins() -> None:
     assert all(game.installed and game.apis == ("aec",) for game in known.values())
 
 
-def test_a_game_that_chance_alone_ends() -> None:
-    class Over:
-        def is_chance_node(self) -> bool:
-            return False
+class Dice:
+    """A game of two players as pyspiel has them, with nodes of all kinds.
 
+    Player 1 alone chooses; then both do, at once; then both could, but only player 0 has something
+    to choose; then nobody has. Each gains what it chose: player 0 twos, player 1 ones.
+    """
+
+    length = 9
+
+    def __init__(self) -> None:
+        self.chosen: list[list[int]] = []
+
+    def max_game_length(self) -> int:
+        return self.length
+
+    def num_players(self) -> int:
+        return 2
+
+    def new_initial_state(self) -> Dice:
+        made = Dice()
+        made.length = self.length
+        return made
+
+    def is_chance_node(self) -> bool:
+        return False
+
+    def is_terminal(self) -> bool:
+        return len(self.chosen) == 4
+
+    def is_simultaneous_node(self) -> bool:
+        return len(self.chosen) > 0
+
+    def current_player(self) -> int:
+        return 1
+
+    def legal_actions(self, player: int) -> list[int]:
+        decides = [[1], [0, 1], [0], []][len(self.chosen)]
+        return [0, 1, 2] if player in decides else []
+
+    def legal_actions_mask(self, player: int) -> list[int]:
+        return [1, 1, 1]
+
+    def observation_tensor(self, player: int) -> list[float]:
+        return [float(player), float(len(self.chosen))]
+
+    def apply_action(self, action: int) -> None:
+        self.chosen.append([0, action])
+
+    def apply_actions(self, actions: list[int]) -> None:
+        assert len(actions) == 2
+        self.chosen.append(actions)
+
+    def returns(self) -> list[float]:
+        return [sum(2.0 * a for a, _ in self.chosen), sum(1.0 * b for _, b in self.chosen)]
+
+
+def stepper_of(game: object) -> tuple[OpenSpielStepper, _Row]:
+    """Of a game of two players, who are in one population."""
+    row = _Row()
+    loaded = OpenSpielGame(game=game, seen="observation", tensor_shape=(2,), has_planes_first=False)
+    actions_of = {"player_0": ("p", 0, 2), "player_1": ("p", 1, 2)}
+    return OpenSpielStepper(loaded, row=row, actions_of=actions_of), row  # type: ignore[arg-type]
+
+
+def told(row: _Row) -> list[object]:
+    """Who was asked with which observation, what was paid, how it ended; since the last look."""
+    lines: list[object] = []
+    for name, *arguments in row.told:
+        if name == "credit":
+            lines.append(list(arguments[0].values()))
+        elif name == "ask":
+            lines.append((arguments[0], arguments[1]["observation"].tolist()))
+        elif name == "truncate":
+            lines.append(("truncate", arguments[0], arguments[1]["observation"].tolist()))
+        else:
+            lines.append((name, *arguments[:1]))
+    row.told.clear()
+    return lines
+
+
+def test_only_who_has_something_to_decide_is_asked() -> None:
+    stepper, row = stepper_of(Dice())
+    stepper.start(1)
+    assert told(row) == [("begin",), ("player_1", [1.0, 0.0])]
+    assert not stepper.step({"p": [9, 2]})
+    assert told(row) == [[0.0, 2.0], ("player_0", [0.0, 1.0]), ("player_1", [1.0, 1.0])]
+    assert stepper.on_turn == "agents ['player_0', 'player_1'] on turn"
+    assert not stepper.step({"p": [1, 2]})
+    assert told(row) == [[2.0, 2.0], ("player_0", [0.0, 2.0])]
+    assert stepper.on_turn == "agent 'player_0' on turn"
+    # The last node asks nobody.
+    assert stepper.step({"p": [2, 9]})
+    assert told(row) == [
+        [4.0, 0.0],
+        ("terminate", "player_0"),
+        ("terminate", "player_1"),
+        ("finish", {}),
+    ]
+
+
+def test_a_game_that_goes_on_longer_than_it_says_is_truncated() -> None:
+    game = Dice()
+    game.length = 2
+    stepper, row = stepper_of(game)
+    stepper.start(1)
+    assert not stepper.step({"p": [0, 2]})
+    told(row)
+    assert stepper.step({"p": [1, 0]})
+    assert told(row) == [
+        [2.0, 0.0],
+        ("truncate", "player_0", [0.0, 2.0]),
+        ("truncate", "player_1", [1.0, 2.0]),
+        ("finish", {}),
+    ]
+
+
+def test_a_game_that_chance_alone_ends() -> None:
+    class Over(Dice):
         def is_terminal(self) -> bool:
             return True
 
-    class Game:
-        def num_players(self) -> int:
-            return 2
-
-        def get_type(self) -> Any:
-            return pyspiel.load_game("kuhn_poker").get_type()
-
         def new_initial_state(self) -> Over:
-            return Over()
+            return self
 
-    stepper = OpenSpielStepper(Game(), row=_Row(), actions_of={})  # type: ignore[arg-type]
+    stepper, _ = stepper_of(Over())
     with pytest.raises(EnvironmentFault, match="the game is over"):
         stepper.start(1)

@@ -102,12 +102,37 @@ def test_what_a_function_returns_is_checked(assets: str) -> None:
         score({"a": 5.0, "b": 0.0}, {})
 
 
-@pytest.mark.parametrize(
-    "outcome", ["return", InfoOutcome(info="winner"), "environments:higher_index_wins"]
-)
-def test_cooperation_has_no_score(outcome: Outcome, assets: str) -> None:
-    score = made(outcome, {"team": ("a", "b")}, assets=assets)
+def test_cooperation_by_returns_has_no_score() -> None:
+    score = made("return", {"team": ("a", "b")})
     assert [math.isnan(value) for value in score({"a": 1.0, "b": 2.0}, {})] == [True]
+
+
+def test_in_cooperation_an_info_is_the_objective() -> None:
+    score = made(InfoOutcome(info="progress"), {"team": ("a", "b", "c")})
+    infos: dict[str, dict[str, object]] = {"a": {"progress": 10}, "b": {"progress": 4.0}, "c": {}}
+    assert score(dict.fromkeys("abc", 0.0), infos) == (7.0,)
+
+
+@pytest.mark.parametrize("value", [None, "a lot", math.inf])
+def test_an_objective_must_be_a_finite_number(value: object) -> None:
+    score = made(InfoOutcome(info="progress"), {"team": ("a", "b")})
+    with pytest.raises(EnvironmentFault, match="'progress' must be a finite number"):
+        score({"a": 1.0, "b": 1.0}, {"b": {"progress": value}})
+
+
+def test_in_cooperation_a_function_is_the_objective(assets: str) -> None:
+    score = made("environments:minus_the_larger", {"team": ("a", "b")}, assets=assets)
+    assert score({"a": 5.0, "b": 12.0}, {}) == (-12.0,)
+
+
+def test_the_side_with_the_higher_mean_number_in_its_infos_wins() -> None:
+    score = made(InfoOutcome(info="kills"), TEAMS)
+    infos: dict[str, dict[str, object]] = {
+        "p_0": {"kills": 3}, "p_1": {"kills": 0}, "q": {"kills": 2.0}
+    }  # fmt: skip
+    assert score(dict.fromkeys(("p_0", "p_1", "q"), 0.0), infos) == (0.0, 1.0)
+    with pytest.raises(EnvironmentFault, match="for one agent of q at least, got \\[\\]"):
+        score({}, {"p_0": {"kills": 3}})
 
 
 @pytest.mark.parametrize(

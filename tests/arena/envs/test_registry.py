@@ -70,6 +70,7 @@ def test_kwargs_reach_the_factory(assets: str) -> None:
         ("classic/connect_four_v3", "classic/connect_four-v3"),
         ("classic/connect_four", "classic/connect_four-v3"),
         ("mpe/simple_tag-v3", "mpe2/simple_tag_v3"),
+        ("magent/battle-v4", "magent2/battle_v4"),
         ("some.module:factory", "some.module:factory"),
     ],
 )
@@ -96,9 +97,7 @@ def test_an_unknown_id_names_the_nearest(environment_id: str, near: str, assets:
 @pytest.mark.parametrize(
     ("environment_id", "line"),
     [
-        ("classic/chess-v6", "pip install 'pettingzoo[classic]'"),
         ("atari/pong-v3", "pip install 'pettingzoo[atari]'"),
-        ("pettingzoo.classic.chess.chess:env", "pip install 'pettingzoo[classic]'"),
         ("package_that_is_not_there.games:env", "pip install package_that_is_not_there"),
         ("environments:needs_a_missing_package", "pip install package_that_is_not_there"),
     ],
@@ -112,14 +111,29 @@ def test_a_missing_package_names_what_installs_it(
     assert environment_id in str(caught.value)
 
 
-def test_missing_mpe2_names_the_extra(assets: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "mpe2"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "mpe2", None)
-    for environment_id in ("mpe2/simple_tag_v3", "mpe2.simple_tag_v3:env"):
-        with pytest.raises(EnvironmentUnavailable) as caught:
-            make_environment(environment_id, kwargs={}, api="aec", launch_directory=assets)
-        assert "pip install 'arena-league[mpe]'" in str(caught.value)
+@pytest.mark.parametrize(
+    ("package", "environment_id", "extra"),
+    [
+        ("mpe2", "mpe2/simple_tag_v3", "mpe"),
+        ("mpe2", "mpe2.simple_tag_v3:env", "mpe"),
+        ("magent2", "magent/battle-v4", "magent2"),
+        ("chess", "classic/chess-v6", "classic"),
+        ("chess", "pettingzoo.classic.chess.chess:env", "classic"),
+        ("pymunk", "butterfly/pistonball-v6", "butterfly"),
+        ("Box2D", "sisl/multiwalker-v9", "sisl"),
+    ],
+)
+def test_a_missing_package_names_the_extra(
+    package: str, environment_id: str, extra: str, assets: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours = (package, environment_id.partition("/")[2].partition("-")[0] or "classic.chess")
+    for name in list(sys.modules):
+        if name.partition(".")[0] == package or f".{ours[1]}" in name:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(EnvironmentUnavailable) as caught:
+        make_environment(environment_id, kwargs={}, api="aec", launch_directory=assets)
+    assert f"pip install 'arena-league[{extra}]'" in str(caught.value)
 
 
 @pytest.mark.parametrize(

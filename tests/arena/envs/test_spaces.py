@@ -51,22 +51,22 @@ def test_describes_discrete_with_its_start() -> None:
 @pytest.mark.parametrize(
     "space",
     [
-        spaces.Dict({"map": spaces.Discrete(2)}),
-        spaces.MultiDiscrete([2, 3]),
-        spaces.MultiBinary(4),
-        spaces.Tuple((spaces.Discrete(2),)),
         spaces.Text(5),
+        spaces.Graph(spaces.Discrete(2), None),
+        spaces.Sequence(spaces.Discrete(2)),
+        spaces.Dict({"map": spaces.Text(5)}),
+        spaces.Tuple((spaces.Discrete(2), spaces.OneOf((spaces.Discrete(2),)))),
     ],
-    ids=str,
+    ids=["text", "graph", "sequence", "in a dict", "in a tuple"],
 )
 def test_refuses_other_spaces_by_name(space: spaces.Space[Any]) -> None:
-    with pytest.raises(ConfigError, match="not supported yet: Box and Discrete are") as caught:
+    text = "(Text|Graph|Sequence|OneOf).* is not supported: Box, Discrete, MultiDiscrete, Multi"
+    with pytest.raises(ConfigError, match=text):
         describe(space)
-    assert type(space).__name__ in str(caught.value)
 
 
 def test_actions_must_be_discrete() -> None:
-    with pytest.raises(ConfigError, match="not supported yet: Discrete is"):
+    with pytest.raises(ConfigError, match="not supported here: Discrete is"):
         num_actions(describe(spaces.Box(0, 1, (2,))))
 
 
@@ -83,9 +83,16 @@ def test_flattening_is_undone(values: npt.NDArray[Any]) -> None:
     if values.dtype == np.int32:
         values = values % 2**24  # what float32 holds exactly
     layout = ObservationLayout.from_json(
-        {"kind": "Box", "shape": list(values.shape), "dtype": values.dtype.name}
+        {
+            "kind": "Box",
+            "shape": list(values.shape),
+            "dtype": values.dtype.name,
+            "low": "-inf",
+            "high": "inf",
+        }
     )
-    rows = np.full((2, layout.size), np.nan, dtype=np.float32)
+    assert layout.dtype == (np.uint8 if values.dtype == np.uint8 else np.float32)
+    rows = np.full((2, layout.size), 77, dtype=layout.dtype)
     layout.flatten_into(rows[0], values)
     layout.flatten_into(rows[1], values)
     for flat in (rows, torch.from_numpy(rows)):

@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 import torch
 
+from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.batched.twins import TWINS
 from arena.envs.conformance import ConformanceReport, Difference, compare_environments
 from arena.envs.facts import environment_facts
-from arena.envs.random_play import populations_of, random_legal_actions
-from arena.envs.spaces import num_actions
+from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 
 from .conftest import make_by_spec
+
+
+def discrete(n: int) -> ActionLayout:
+    return ActionLayout.from_json({"kind": "Discrete", "n": n, "start": 0}, continuous="squashed")
+
 
 RPS_TWIN = TWINS["classic/rps-v2"]
 TICTACTOE_TWIN = TWINS["classic/tictactoe-v3"]
@@ -71,10 +76,7 @@ def compared(
         make_by_spec(spec, assets),
         Tampered(make_by_spec(spec, assets), at_call=at_call, change=change),
         populations=populations,
-        num_actions={
-            name: num_actions(spec.agent_specs[members[0]].action)
-            for name, members in populations.items()
-        },
+        actions=action_layouts(spec, populations=populations),
         num_games=num_games,
         seed=3,
     )
@@ -205,7 +207,7 @@ def test_who_is_not_asked_may_see_anything(assets: str) -> None:
         make_by_spec(spec, assets, populations=populations),
         Tampered(make_by_spec(spec, assets, populations=populations), at_call=0, change=scramble),
         populations=populations,
-        num_actions={"first": 2, "second": 2},
+        actions={"first": discrete(2), "second": discrete(2)},
         num_games=20,
         seed=3,
     )
@@ -251,10 +253,10 @@ def test_random_play_is_legal_and_uniform(assets: str) -> None:
     env = make_by_spec(spec, assets, num_envs=2000)
     generator = torch.Generator().manual_seed(5)
     turn = env.reset(range(2000))
-    first = random_legal_actions(turn, num_actions={"player_1": 9}, generator=generator)
+    first = random_legal_actions(turn, actions={"player_1": discrete(9)}, generator=generator)
     counts = first["player_1"].flatten().bincount(minlength=9)
     # Binomial with mean 222 and deviation 14.
     assert 222 - 5 * 14 < int(counts.min()) <= int(counts.max()) < 222 + 5 * 14
     turn = env.step(first)
-    second = random_legal_actions(turn, num_actions={"player_1": 9}, generator=generator)
+    second = random_legal_actions(turn, actions={"player_1": discrete(9)}, generator=generator)
     assert not (first["player_1"] == second["player_1"]).any()

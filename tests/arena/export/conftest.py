@@ -10,8 +10,10 @@ import torch
 from arena.checkpoints.files import sha256_bytes
 from arena.checkpoints.tensors import serialize
 from arena.config import NetworkConfig
-from arena.envs.spaces import ObservationLayout, describe, first_action
-from arena.envs.spec import AgentSpec
+from arena.envs.actions import ActionLayout
+from arena.envs.agent_ids import observation_layout
+from arena.envs.spaces import describe
+from arena.envs.spec import AgentSpec, ContinuousActions, MaskPlace
 from arena.export.card import (
     Ancestor,
     Card,
@@ -33,25 +35,28 @@ Policy = tuple[Card, dict[str, torch.Tensor]]
 
 
 def make_policy(
-    observation: gymnasium.Space[Any], *, actions: gymnasium.spaces.Discrete, masks: bool
+    observation: gymnasium.Space[Any],
+    *,
+    actions: gymnasium.Space[Any],
+    mask: MaskPlace | None,
+    network: NetworkConfig = NETWORK,
+    continuous: ContinuousActions = "squashed",
 ) -> Policy:
-    network = make_actor_critic(
-        NETWORK,
-        observation_size=ObservationLayout.from_json(describe(observation)).size,
-        num_actions=int(actions.n),
+    agents = ("player_0", "player_1")
+    facts = AgentSpec(observation=describe(observation), action=describe(actions), mask=mask)
+    policy = make_actor_critic(
+        network,
+        observation=observation_layout(facts, agents=agents, network=network),
+        action=ActionLayout.from_json(facts.action, continuous=continuous),
         seed=5,
     )
     generator = torch.Generator().manual_seed(6)
     with torch.no_grad():
-        for tensor in network.state_dict().values():
-            tensor.add_(torch.rand(tensor.shape, generator=generator) * 0.2)
-    weights = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    agents = ("player_0", "player_1")
-    facts = AgentSpec(
-        observation=describe(observation),
-        action=describe(actions),
-        mask="observation" if masks else None,
-    )
+        for name, tensor in policy.state_dict().items():
+            # Statistics stay positive, the others do not drive all outputs up.
+            shift = 0.0 if "normalizer" in name else -0.1
+            tensor.add_(torch.rand(tensor.shape, generator=generator) * 0.2 + shift)
+    weights = {name: tensor.clone() for name, tensor in policy.state_dict().items()}
     seats = tuple(Seat(name=a, side=a, population="player", agents=(a,)) for a in agents)
     card = Card(
         created="2026-01-01T00:00:00+00:00",
@@ -71,18 +76,12 @@ def make_policy(
             seats=seats,
             outcome="return",
             populations={"player": agents},
+            continuous_actions=continuous,
         ),
-        observation=CardObservation(
-            space=dict(facts.observation),
-            shape=ObservationLayout.from_json(facts.observation).shape,
-        ),
-        action=CardAction(
-            space=dict(facts.action),
-            num_actions=int(actions.n),
-            start=first_action(facts.action),
-        ),
+        observation=CardObservation.of(facts.observation),
+        action=CardAction.of(facts.action),
         mask=facts.mask,
-        network=NETWORK,
+        network=network,
         agent_steps=120_000,
         learner_updates=640,
         generation=2,
@@ -115,14 +114,14 @@ def make_policy(
 def board_policy() -> Policy:
     """Connect Four's spaces: a Box of planes, masks, 7 actions."""
     box = gymnasium.spaces.Box(low=0, high=1, shape=(6, 7, 2), dtype=np.int8)
-    return make_policy(box, actions=gymnasium.spaces.Discrete(7), masks=True)
+    return make_policy(box, actions=gymnasium.spaces.Discrete(7), mask="observation")
 
 
 @pytest.fixture(scope="session")
 def number_policy() -> Policy:
     """A Discrete observation that starts at 3, no masks, actions that start at 10."""
     space = gymnasium.spaces.Discrete(16, start=3)
-    return make_policy(space, actions=gymnasium.spaces.Discrete(4, start=10), masks=False)
+    return make_policy(space, actions=gymnasium.spaces.Discrete(4, start=10), mask=None)
 
 
 @pytest.fixture(scope="session")

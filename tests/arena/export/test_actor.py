@@ -13,6 +13,7 @@ from arena.export.actor import ExportedActor, load_export_weights
 from arena.export.card import Card
 from arena.export.write import Written
 from arena.networks.frozen import FrozenPolicy
+from tests.layouts import frozen_policy
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
 
@@ -24,8 +25,7 @@ def act(actor: Actor, observation: torch.Tensor, mask: torch.Tensor | None) -> l
 
 def frozen(policy: Policy, *, greedy: bool) -> FrozenPolicy:
     card, weights = policy
-    device = torch.device("cpu")
-    return FrozenPolicy.from_weights(card.network, weights, device=device, greedy=greedy)
+    return frozen_policy(card, weights, greedy=greedy)
 
 
 @pytest.mark.parametrize("greedy", [True, False])

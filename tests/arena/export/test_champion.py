@@ -15,7 +15,7 @@ import torch
 from arena.export.card import Card
 from arena.export.champion import Champion, main, play_game, score_of
 from arena.export.write import Written
-from arena.networks.frozen import FrozenPolicy
+from tests.layouts import frozen_policy
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
 
@@ -62,9 +62,7 @@ def test_it_stands_alone_and_plays_the_policys_likeliest_actions(
         timeout=60,
     )
     card, weights = board_policy
-    policy = FrozenPolicy.from_weights(
-        card.network, weights, device=torch.device("cpu"), greedy=True
-    )
+    policy = frozen_policy(card, weights, greedy=True)
     expected = policy.act(
         torch.from_numpy(rows.reshape(64, 84)).float(),
         torch.from_numpy(masks).bool(),
@@ -96,7 +94,7 @@ def test_actions_start_where_the_environment_starts(
 ) -> None:
     champion = Champion(str(number_export.directory))
     card, weights = number_policy
-    policy = FrozenPolicy.from_weights(card.network, weights, device=torch.device("cpu"))
+    policy = frozen_policy(card, weights)
     expected = policy.logits(torch.eye(16)).argmax(dim=1) + 10
     assert [champion.act(number) for number in range(3, 19)] == expected.tolist()
     assert all(10 <= champion.act(5, sample=True) <= 13 for _ in range(20))
@@ -112,7 +110,7 @@ def test_samples_follow_the_policy_and_never_break_the_mask(
     num_draws = 4000
     draws = [champion.act(row, mask, sample=True) for _ in range(num_draws)]
     card, weights = board_policy
-    policy = FrozenPolicy.from_weights(card.network, weights, device=torch.device("cpu"))
+    policy = frozen_policy(card, weights)
     flat = torch.from_numpy(row.reshape(1, 84)).float()
     probabilities = policy.logits(flat, torch.from_numpy(mask[None]).bool()).softmax(dim=1)[0]
     for action, probability in enumerate(probabilities.tolist()):
@@ -209,11 +207,6 @@ class CountingGame:
     def step(self, action: int | None) -> None:
         self.steps.append((self.agent, action))
 
-    def action_space(self, agent: str) -> Any:
-        from gymnasium.spaces import Discrete
-
-        return Discrete(1, start=100)
-
     def close(self) -> None:
         self.possible_agents = []
 
@@ -222,7 +215,9 @@ def test_every_reward_is_counted_and_random_moves_are_legal(number_export: Writt
     champion, env = Champion(number_export.directory), CountingGame()
     returns = play_game(champion, env, agents=["player_0"], seed=9, rng=np.random.default_rng(0))
     mine = champion.act(3)
-    assert returns == {"player_0": 3.0 * mine, "player_1": 300.0}
+    others = [action for agent, action in env.steps if agent == "player_1" and action is not None]
+    assert returns == {"player_0": 3.0 * mine, "player_1": float(sum(others))}
+    assert all(10 <= action <= 13 for action in others)
     assert env.seeds == [9]
     assert env.steps[-2:] == [("player_0", None), ("player_1", None)]
 

@@ -14,20 +14,15 @@ from arena.config import NetworkConfig
 from arena.envs.spaces import ObservationLayout, describe
 from arena.errors import ExportError
 from arena.export.card import Card
-from arena.export.onnx import (
-    check_onnx,
-    export_onnx,
-    flatten,
-    opset_version,
-    random_observations,
-)
+from arena.export.inputs import Flatten, random_feeds
+from arena.export.onnx import check_onnx, export_onnx, opset_version
 from arena.export.write import Written
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
+from tests.layouts import discrete, flat_observation, frozen_policy
 
 Policy = tuple[Card, dict[str, torch.Tensor]]
-CPU = torch.device("cpu")
 
 
 def run(written: Written, **feeds: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -38,14 +33,14 @@ def run(written: Written, **feeds: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], 
 
 def frozen(policy: Policy) -> FrozenPolicy:
     card, weights = policy
-    return FrozenPolicy.from_weights(card.network, weights, device=CPU, greedy=True)
+    return frozen_policy(card, weights, greedy=True)
 
 
 def fresh_network(observation_size: int, num_actions: int, *, seed: int = 1) -> ActorCritic:
     return make_actor_critic(
         NetworkConfig(hidden_sizes=(8,)),
-        observation_size=observation_size,
-        num_actions=num_actions,
+        observation=flat_observation(observation_size),
+        action=discrete(num_actions),
         seed=seed,
     ).eval()
 
@@ -128,9 +123,9 @@ def test_a_flat_box_needs_no_reshaping_and_the_exporter_says_nothing(
     space = gymnasium.spaces.Box(low=-np.inf, high=np.inf, shape=(16,), dtype=np.float32)
     layout = ObservationLayout.from_json(describe(space))
     network = fresh_network(layout.size, 5)
-    model = export_onnx(network, layout=layout, num_actions=5, has_mask=False)
+    model = export_onnx(network, layout=layout, has_mask=False)
     assert capfd.readouterr() == ("", "")
-    check_onnx(model, network=network, layout=layout, num_actions=5, has_mask=False)
+    check_onnx(model, network=network, layout=layout, has_mask=False)
 
 
 def test_the_check_refuses_the_graph_of_other_weights(board_export: Written) -> None:
@@ -140,14 +135,13 @@ def test_the_check_refuses_the_graph_of_other_weights(board_export: Written) -> 
             (board_export.directory / "policy.onnx").read_bytes(),
             network=fresh_network(84, 7, seed=2),
             layout=ObservationLayout.from_json(card.observation.space),
-            num_actions=7,
             has_mask=True,
         )
 
 
 def test_the_check_saw_64_observations(board_export: Written) -> None:
     assert board_export.check.observations == 64
-    assert 0.0 <= board_export.check.max_logit_difference < 1e-4
+    assert 0.0 <= board_export.check.max_difference < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -161,8 +155,9 @@ def test_the_check_saw_64_observations(board_export: Written) -> None:
 )
 def test_the_graph_flattens_as_the_learners_do(space: gymnasium.Space[Any]) -> None:
     layout = ObservationLayout.from_json(describe(space))
-    rows = random_observations(layout, 20, rng=np.random.default_rng(2))
+    feeds = random_feeds(layout, 20, rng=np.random.default_rng(2))
     expected = np.full((20, layout.size), np.nan, dtype=np.float32)
-    for row, observation in zip(expected, rows, strict=True):
-        layout.flatten_into(row, observation.astype(layout.dtype))
-    np.testing.assert_array_equal(flatten(torch.from_numpy(rows), layout).numpy(), expected)
+    for row, observation in zip(expected, feeds["observation"], strict=True):
+        layout.flatten_into(row, observation.astype(layout.leaves[0].dtype))
+    inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
+    np.testing.assert_array_equal(Flatten(layout)(inputs).numpy(), expected)

@@ -17,6 +17,7 @@ from arena.config import (
     PopulationSetup,
     RandomOpenings,
 )
+from arena.envs.actions import ActionLayout
 from arena.envs.facts import environment_facts
 from arena.envs.make import make_batched_env
 from arena.learners.worker import Worker
@@ -31,6 +32,7 @@ ASSETS = str(Path(__file__).parents[2] / "assets")
 POLICY = PolicyId("player/p000")
 PPO: dict[str, float] = {"rollout_length": 8, "num_epochs": 2, "num_minibatches": 2}
 AGENTS = ("a", "b")
+TWO = ActionLayout.from_json({"kind": "Discrete", "n": 2, "start": 0}, continuous="squashed")
 SIDES = {"a": ("a",), "b": ("b",)}
 SEATS = make_seats(agents=AGENTS, sides=SIDES, populations={"player": AGENTS})
 
@@ -45,6 +47,7 @@ class AlwaysOneForA:
 
     gamma = 0.0
     gae_lambda = 0.0
+    needs_transitions = False
     learner_updates = 0
 
     def __init__(self, rollout_length: int) -> None:
@@ -108,7 +111,7 @@ def collect(
         seats=SEATS,
         sides=("a", "b"),
         populations={"player": AGENTS},
-        num_actions={"player": 2},
+        actions={"player": TWO},
         openings=RandomOpenings(),
         generator=torch.Generator().manual_seed(1),
         progress=NoProgress(),

@@ -11,6 +11,7 @@ from arena.checkpoints.tensors import load_weights
 from arena.config import NetworkConfig
 from arena.networks.frozen import FrozenPolicy
 from arena.types import Entrant, Player, PlayerId, PolicyId, Seating
+from tests.layouts import flat_observation
 
 if TYPE_CHECKING:
     from tests.arena.learners.conftest import Bench
@@ -197,7 +198,11 @@ def test_a_ghosts_logits_survive_a_thousand_updates_of_its_policy(bench: Bench) 
         cached = worker._players.frozen(ghost, population="player")
         assert isinstance(cached, FrozenPolicy)
         loaded = FrozenPolicy.from_weights(
-            NETWORK, load_weights(bench.root, ghost.weights)[1], device=torch.device("cpu")
+            NETWORK,
+            load_weights(bench.root, ghost.weights)[1],
+            observation=flat_observation(4),
+            action=cached.network.action,
+            device=torch.device("cpu"),
         )
         assert torch.equal(cached.logits(observation), loaded.logits(observation))
         return cached.logits(observation)

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import (
     PpoHyperparameters,
+    PpoSettings,
     coerce_hyperparameters,
     hyperparameter_model,
+    make_settings,
 )
 
 
@@ -31,6 +33,12 @@ def test_names_and_defaults_are_those_of_the_interface() -> None:
         "num_minibatches": 4,
         "rollout_length": 32,
         "adam_beta1": 0.9,
+        "value_clip": None,
+        "magnet_coef": 0.0,
+        "magnet_rate": 0.01,
+        "ema_decay": 0.0,
+        "rho_bar": 1.0,
+        "c_bar": 1.0,
     }
 
 
@@ -41,7 +49,7 @@ def test_coerce_rounds_integral_values_and_fills_in_defaults() -> None:
     assert (values["rollout_length"], values["num_epochs"], values["learning_rate"]) == (38, 3, 1.0)
     assert type(values["rollout_length"]) is int
     assert type(values["learning_rate"]) is float
-    assert set(values) == set(PpoHyperparameters.model_fields) - {"target_kl"}
+    assert set(values) == set(PpoHyperparameters.model_fields) - {"target_kl", "value_clip"}
     assert coerce_hyperparameters(PpoHyperparameters, values) == values
 
 
@@ -95,6 +103,46 @@ def test_the_model_of_a_users_algorithm(tmp_path: Path, monkeypatch: pytest.Monk
     assert coerce_hyperparameters(model, {}) == {"speed": 2.0}
     with pytest.raises(ConfigError, match="class attribute Hyperparameters"):
         hyperparameter_model("their_learning_rules:Forgetful", launch_directory=str(tmp_path))
+
+
+def test_settings_are_completed() -> None:
+    assert make_settings("ppo", {}, launch_directory="") == PpoSettings()
+    settings = make_settings("ppo", {"advantages": "vtrace"}, launch_directory="")
+    assert settings == PpoSettings(advantages="vtrace", normalize_returns=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"advantages": "td"}, r"algorithm_settings\.advantages: .*'gae' or 'vtrace', got 'td'"),
+        ({"advantage": "gae"}, r"algorithm_settings\.advantage: Extra inputs.*, got 'gae'"),
+    ],
+)
+def test_wrong_settings_are_named(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        make_settings("ppo", settings, launch_directory="")
+
+
+def test_settings_of_a_users_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "their_learning_settings.py").write_text(
+        "from arena.config import Model\n"
+        "class Theirs:\n"
+        "    class Settings(Model):\n"
+        "        double: bool = True\n"
+        "class Plain: pass\n"
+        "class Wrong:\n"
+        "    Settings = 3\n"
+    )
+    directory = str(tmp_path)
+    theirs = make_settings("their_learning_settings:Theirs", {}, launch_directory=directory)
+    assert theirs.model_dump() == {"double": True}
+    plain = make_settings("their_learning_settings:Plain", {}, launch_directory=directory)
+    assert plain.model_dump() == {}
+    with pytest.raises(ConfigError, match=r"algorithm_settings\.double: Extra inputs"):
+        make_settings("their_learning_settings:Plain", {"double": True}, launch_directory=directory)
+    with pytest.raises(ConfigError, match="class attribute Settings"):
+        make_settings("their_learning_settings:Wrong", {}, launch_directory=directory)
 
 
 def test_the_module_is_torch_free() -> None:

@@ -14,6 +14,7 @@ from arena.learning.hyperparameters import PpoHyperparameters
 from arena.learning.ppo import Ppo
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.buffer import Rollout
+from tests.layouts import discrete, flat_observation
 
 CPU = torch.device("cpu")
 NETWORK = NetworkConfig(hidden_sizes=(16, 16))
@@ -43,8 +44,8 @@ def make(
 ) -> Ppo:
     return Ppo(
         network,
-        observation_size=SIZE,
-        num_actions=NUM_ACTIONS,
+        observation=flat_observation(SIZE),
+        action=discrete(NUM_ACTIONS),
         hyperparameters=hyperparameters or PpoHyperparameters(),
         device=CPU,
         precision=precision,
@@ -152,7 +153,13 @@ def test_act_and_value_are_in_units_of_reward_and_legal() -> None:
     # Returns are around 3; a network near its initialisation predicts their mean.
     returns = make_rollout(make(), seed=0).return_
     assert abs(float(rollout.value.mean() - returns.mean())) < 1.0
-    frozen = FrozenPolicy.from_weights(NETWORK, ppo.weights(), device=CPU)
+    frozen = FrozenPolicy.from_weights(
+        NETWORK,
+        ppo.weights(),
+        observation=flat_observation(SIZE),
+        action=discrete(NUM_ACTIONS),
+        device=CPU,
+    )
     log_probs = frozen.logits(rollout.observation, rollout.action_mask).log_softmax(1)
     torch.testing.assert_close(log_probs.gather(1, rollout.action[:, None])[:, 0], rollout.log_prob)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 
 from arena.config import NetworkConfig
 from arena.envs.base import Group, Turn
-from arena.learning.hyperparameters import PpoHyperparameters
+from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.rollout.buffer import Rollout, RolloutBuffer
+from tests.layouts import discrete, flat_observation
 
 NUM_SYMBOLS, NUM_ENVS = 3, 64
 NOBODY = torch.zeros(NUM_ENVS, 1, dtype=torch.bool)
@@ -80,18 +83,28 @@ def collect(ppo: Ppo, task: Recall, *, generator: torch.Generator) -> Rollout:
         value=ppo.value(group.observation[:, 0])[:, None],
         gamma=ppo.gamma,
         gae_lambda=ppo.gae_lambda,
+        needs_transitions=ppo.needs_transitions,
     )
 
 
 @pytest.mark.parametrize(
-    ("precision", "normalize"), [("float32", True), ("float32", False), ("bfloat16", False)]
+    ("precision", "normalize", "advantages"),
+    [
+        ("float32", True, "gae"),
+        ("float32", False, "gae"),
+        ("bfloat16", False, "gae"),
+        ("float32", False, "vtrace"),
+    ],
 )
-def test_learns_the_exact_answer_and_its_value(precision: str, normalize: bool) -> None:
+def test_learns_the_exact_answer_and_its_value(
+    precision: str, normalize: bool, advantages: Literal["gae", "vtrace"]
+) -> None:
     ppo = Ppo(
         NetworkConfig(hidden_sizes=(32,), normalize_observations=normalize),
-        observation_size=NUM_SYMBOLS + 1,
-        num_actions=NUM_SYMBOLS + 1,
+        observation=flat_observation(NUM_SYMBOLS + 1),
+        action=discrete(NUM_SYMBOLS + 1),
         hyperparameters=PpoHyperparameters(learning_rate=5e-3, rollout_length=8, gamma=0.8),
+        settings=PpoSettings(advantages=advantages),
         device=torch.device("cpu"),
         precision=precision,
         seed=1,

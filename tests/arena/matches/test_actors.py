@@ -10,10 +10,17 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from arena.envs.actions import ActionLayout
 from arena.envs.spaces import ObservationLayout, describe
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, RandomActor, make_bot
 
+
+def discrete(n: int) -> ActionLayout:
+    return ActionLayout.from_json({"kind": "Discrete", "n": n, "start": 0}, continuous="squashed")
+
+
+FOUR = discrete(4)
 BOARD = ObservationLayout.from_json(describe(gymnasium.spaces.Box(0.0, 1.0, (2, 3), np.float32)))
 
 
@@ -41,14 +48,14 @@ class Scripted:
 
 
 def ask(bot: Scripted, *, mask: torch.Tensor | None = None, seed: int = 1) -> torch.Tensor:
-    actor = BotActor(bot, name="bot:tests:Scripted", layout=BOARD, num_actions=4)
+    actor = BotActor(bot, name="bot:tests:Scripted", layout=BOARD, actions=FOUR)
     observation = torch.arange(12.0).reshape(2, 6)
     return actor.act(observation, mask, agent="player_1", generator=generator(seed))
 
 
 def test_random_is_uniform_over_legal_actions() -> None:
     mask = torch.tensor([[True, False, True, True]]).expand(30_000, 4)
-    action = RandomActor(4).act(torch.zeros(30_000, 6), mask, agent="", generator=generator())
+    action = RandomActor(FOUR).act(torch.zeros(30_000, 6), mask, agent="", generator=generator())
     counts = torch.bincount(action, minlength=4)
     assert action.dtype == torch.int64
     assert counts[1] == 0
@@ -57,13 +64,15 @@ def test_random_is_uniform_over_legal_actions() -> None:
 
 
 def test_random_without_a_mask_draws_from_all_actions() -> None:
-    action = RandomActor(3).act(torch.zeros(30_000, 6), None, agent="", generator=generator())
+    action = RandomActor(discrete(3)).act(
+        torch.zeros(30_000, 6), None, agent="", generator=generator()
+    )
     assert all(abs(int(count) - 10_000) < 408 for count in torch.bincount(action, minlength=3))
 
 
 def test_random_depends_on_the_generator_alone() -> None:
     rows, mask = torch.zeros(50, 1), torch.ones(50, 9, dtype=torch.bool)
-    actor = RandomActor(9)
+    actor = RandomActor(discrete(9))
     one = actor.act(rows, mask, agent="", generator=generator(1))
     torch.rand(7)
     assert torch.equal(one, actor.act(rows, mask, agent="", generator=generator(1)))
@@ -91,12 +100,13 @@ def test_a_bots_randomness_comes_from_the_generator() -> None:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (np.array([0]), r"integers of shape \(2,\), got int64 of shape \(1,\)"),
+        (np.array([0]), "one action for each of 2 rows, got 1"),
+        (np.array([[0], [1]]), r"must have shape \(N,\), got \(2, 1\)"),
         (np.array([0.0, 1.0]), "got float64"),
-        (None, "got object"),
-        (np.array([0, 4]), r"actions in \[0, 4\), got 4"),
-        (np.array([-1, 0]), r"actions in \[0, 4\), got -1"),
-        (np.array([1, 0]), r"chose action 0, legal are \[1, 2\]"),
+        (None, r"must have shape \(N,\), got \(\)"),
+        (np.array([0, 4]), "chose 4, which is not legal"),
+        (np.array([-1, 0]), "chose -1, which is not legal"),
+        (np.array([1, 0]), r"chose 0, which is not legal: its action mask allows \[1, 2\]"),
     ],
 )
 def test_malformed_and_illegal_answers_are_refused(answer: object, text: str) -> None:
@@ -117,7 +127,7 @@ def test_bots_are_found_by_their_id(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
 
     def make(player: str) -> Any:
-        return make_bot(player, layout=BOARD, num_actions=4, launch_directory=str(tmp_path))
+        return make_bot(player, layout=BOARD, actions=FOUR, launch_directory=str(tmp_path))
 
     assert isinstance(make("bot:random"), RandomActor)
     actor = make("bot:bots_of_this_test:Last")
@@ -129,4 +139,4 @@ def test_bots_are_found_by_their_id(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("player", ["bot:greedy", "player/p000", "bot:"])
 def test_other_ids_are_no_bots(player: str) -> None:
     with pytest.raises(ConfigError, match="a bot is bot:random or bot:package"):
-        make_bot(player, layout=BOARD, num_actions=4, launch_directory=".")
+        make_bot(player, layout=BOARD, actions=FOUR, launch_directory=".")

@@ -169,6 +169,69 @@ def test_in_cooperation_the_higher_return_on_the_same_seed_wins(scripted_env: An
     assert tally.length_sum == 2 * 6 * 3
 
 
+def test_teams_of_two_populations_are_compared_by_the_mean_return_of_all(scripted_env: Any) -> None:
+    sides = {"all": ("a", "b", "c")}
+    populations = {"p": ("a", "c"), "q": ("b",)}
+    seats = make_seats(agents=("a", "b", "c"), sides=sides, populations=populations)
+    passes: list[int] = []
+
+    def reward(seed: int, episode: int, step: int, agent: int) -> float:
+        if (seed, episode, step, agent) == (0, 0, 0, 0):
+            passes.append(len(passes))
+        # Away's q gains 3 a step, its p loses 1 (environment 0) or 2 (environment 1) per agent.
+        away = len(passes) == 2
+        return (3.0 if agent == 1 else -1.0 - seed) if away else 0.0
+
+    env = scripted_env(
+        num_envs=2,
+        num_sides=1,
+        in_turns=False,
+        agents=("a", "b", "c"),
+        populations=populations,
+        reward=reward,
+    )
+    actors = (Fixed(1), Fixed(2), Fixed(2), Fixed(1))
+    entrants = tuple(map(Entrant, ("p1", "q1", "p2", "q2")))
+    blocks = Block(entrants=entrants, actors=actors, num_envs=2, num_matches=1)
+    (tally,) = play(env, blocks, seats=seats, sides=sides)
+    # Mean over all agents: 3 * (3 - 2) / 3 = 1 for away in environment 0, -1 in environment 1.
+    assert [(p.first, p.second, p.wins, p.draws, p.losses) for p in tally.pairs] == [
+        (0, 2, 1, 0, 1),
+        (1, 3, 1, 0, 1),
+    ]
+    # A seat's return is that of its own agents: three steps of -1 and of -2, of 3 and 3.
+    assert tally.return_sum == (0.0, 0.0, -9.0, 18.0)
+    assert tally.return_sum_of_squares == (0.0, 0.0, 9.0 + 36.0, 162.0)
+    played = {(agent, action) for *_, agent, action in env.decisions}
+    assert played == {(0, 1), (1, 2), (2, 1), (0, 2), (1, 1), (2, 2)}
+
+
+def test_in_cooperation_an_objective_goes_before_the_return(scripted_env: Any) -> None:
+    sides = {"all": ("a", "b")}
+    seats = make_seats(agents=("a", "b"), sides=sides, populations={"player": ("a", "b")})
+    env = scripted_env(num_envs=3, num_sides=1, reward=lambda *where: 1.0)
+    step, steps = env.step, 0
+
+    def with_objective(actions: Any) -> Any:
+        nonlocal steps
+        steps += 1
+        turn = step(actions)
+        # Home reaches 5 everywhere; away 4, 5 and 6. Episodes last three steps.
+        objective = torch.full((3,), 5.0) if steps <= 3 else torch.tensor([4.0, 5.0, 6.0])
+        turn.score = torch.where(turn.episode_over, objective, torch.nan)[:, None]
+        return turn
+
+    env.step = with_objective
+    (tally,) = play(
+        env,
+        block(Fixed(1), Fixed(2), "AB", num_envs=3, num_matches=1),
+        seats=seats,
+        sides=sides,
+    )
+    assert [(p.wins, p.draws, p.losses) for p in tally.pairs] == [(1, 1, 1)]
+    assert tally.return_sum == (9.0, 9.0)
+
+
 def test_play_stops_when_told(scripted_env: Any) -> None:
     answers = iter([False, False, True])
     env = scripted_env(num_envs=1, length=lambda seed, episode: 100)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 import torch
 
+from arena.envs.actions import ActionLayout
 from arena.envs.base import Group, Turn
 from arena.matches.actors import RandomActor
 from arena.matches.match import Block, play_matches
@@ -77,7 +78,8 @@ class TicTacToe:
 @pytest.mark.parametrize("num_matches", [1, 16])
 def test_random_against_random_has_the_exact_values(num_matches: int) -> None:
     num_envs = 4000 // num_matches
-    one, other = RandomActor(9), RandomActor(9)
+    nine = ActionLayout.from_json({"kind": "Discrete", "n": 9, "start": 0}, continuous="squashed")
+    one, other = RandomActor(nine), RandomActor(nine)
     (tally,) = play_matches(
         TicTacToe(num_envs),
         blocks=[

@@ -17,6 +17,7 @@ from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack
 from arena.types import Entrant
+from tests.layouts import discrete, flat_observation
 
 NUM_FEATURES, NUM_ACTIONS = 4, 3
 SIDES = {"a": ("a",), "b": ("b",)}
@@ -28,8 +29,8 @@ def make_policy(
 ) -> FrozenPolicy:
     network = make_actor_critic(
         NetworkConfig(hidden_sizes=hidden_sizes),
-        observation_size=NUM_FEATURES,
-        num_actions=NUM_ACTIONS,
+        observation=flat_observation(NUM_FEATURES),
+        action=discrete(NUM_ACTIONS),
         seed=seed,
     )
     network.head.weight.data.mul_(1000.0)

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.errors import ConfigError
-from arena.matches.seating import is_cooperation, make_seats, pair_seatings, seatings_for
+from arena.matches.seating import (
+    is_cooperation,
+    make_seats,
+    pair_seatings,
+    rival_seats,
+    seat_teams,
+    seatings_for,
+    team_seating,
+)
 from arena.types import Player, PlayerId, Seat, Seating
 
 TRAINEE = Player(player=PlayerId("player/p000"))
@@ -77,11 +85,50 @@ def test_cooperation_has_home_and_away_with_the_same_agents() -> None:
     ]
 
 
-def test_cooperation_of_two_populations_is_refused() -> None:
-    with pytest.raises(ConfigError, match="one population, got 2: p, q"):
-        make_seats(
-            agents=("a", "b"), sides={"all": ("a", "b")}, populations={"p": ("a",), "q": ("b",)}
-        )
+def duet_seats() -> tuple[Seat, ...]:
+    return make_seats(
+        agents=("a1", "b", "a2"),
+        sides={"all": ("a1", "b", "a2")},
+        populations={"p": ("a2", "a1"), "q": ("b",)},
+    )
+
+
+def test_two_populations_that_cooperate_have_a_seat_each_at_home_and_away() -> None:
+    assert duet_seats() == (
+        Seat(name="home/p", side="all", population="p", agents=("a1", "a2")),
+        Seat(name="home/q", side="all", population="q", agents=("b",)),
+        Seat(name="away/p", side="all", population="p", agents=("a1", "a2")),
+        Seat(name="away/q", side="all", population="q", agents=("b",)),
+    )
+    assert seat_teams(duet_seats()) == ("home", "home", "away", "away")
+    assert rival_seats(duet_seats()) == ((0, 2), (1, 3))
+
+
+def test_on_several_sides_a_team_is_a_side_and_all_others_are_rivals() -> None:
+    seats = make_seats(
+        agents=("tank", "healer", "boss", "imp"),
+        sides={"heroes": ("tank", "healer"), "foes": ("boss",), "imps": ("imp",)},
+        populations={"front": ("tank", "boss", "imp"), "back": ("healer",)},
+    )
+    assert seat_teams(seats) == ("heroes", "heroes", "foes", "imps")
+    assert rival_seats(seats) == ((0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+
+
+def test_who_cooperates_learns_beside_its_mate() -> None:
+    p, q = players("p/p001", "q/p001")
+    (seating,) = seatings_for(p, seats=duet_seats(), population="p", opponents={}, mates={"q": q})
+    assert names(seating) == ["p/p001", "q/p001", "p/p001", "q/p001"]
+    with pytest.raises(ValueError, match="no player of population 'q'"):
+        seatings_for(p, seats=duet_seats(), population="p", opponents={})
+
+
+def test_two_teams_play_one_after_the_other() -> None:
+    one, other, bot = players("p/p001", "q/p001", "bot:random")
+    seating = team_seating({"p": one, "q": other}, {"p": bot, "q": bot}, seats=duet_seats())
+    assert names(seating) == ["p/p001", "q/p001", "bot:random", "bot:random"]
+    home, away = players("bot:a", "bot:b")
+    (pair,) = pair_seatings(home, away, seats=duet_seats())
+    assert names(pair) == ["bot:a", "bot:a", "bot:b", "bot:b"]
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,17 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
+from arena.envs.actions import ActionLayout
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
+from tests.layouts import branching, discrete, flat_observation, squashed
 
 
 def make(*, seed: int = 3, normalize: bool = True, hidden: tuple[int, ...] = (8, 6)) -> ActorCritic:
     network = NetworkConfig(hidden_sizes=hidden, normalize_observations=normalize)
-    return make_actor_critic(network, observation_size=5, num_actions=4, seed=seed)
+    return make_actor_critic(
+        network, observation=flat_observation(5), action=discrete(4), seed=seed
+    )
 
 
 def test_weights_are_a_function_of_the_seed_and_touch_no_global_state() -> None:
@@ -46,6 +50,59 @@ def test_initialisation_is_orthogonal_with_the_right_gains() -> None:
     torch.testing.assert_close(first.T @ first, 2.0 * torch.eye(5))
     torch.testing.assert_close(head @ head.T, 1e-4 * torch.eye(5), rtol=0, atol=1e-9)
     assert not weights["head.bias"].any()
+
+
+def test_fresh_weights_are_those_of_earlier_releases() -> None:
+    network = make_actor_critic(
+        NetworkConfig(), observation=flat_observation(84), action=discrete(7), seed=0
+    )
+    found = {name: tensor.flatten()[:3].tolist() for name, tensor in network.state_dict().items()}
+    # Written down when there was the MLP alone.
+    recorded = {
+        "trunk.0.weight": [-0.144916370511055, -0.1442420780658722, -0.06594054400920868],
+        "trunk.2.weight": [0.0850924625992775, 0.050508905202150345, -0.08761182427406311],
+        "head.weight": [0.0012724685948342085, 0.0005139601998962462, 0.001789871254004538],
+    }
+    for name, numbers in recorded.items():
+        assert found[name] == pytest.approx(numbers, rel=1e-3)
+
+
+def test_fresh_weights_are_drawn_layer_after_layer_and_nothing_else_is() -> None:
+    weights = make(seed=3).state_dict()
+    generator = torch.Generator().manual_seed(3)
+    gain = 2.0**0.5
+    for name, shape, scale in (
+        ("trunk.0.weight", (8, 5), gain),
+        ("trunk.2.weight", (6, 8), gain),
+        ("head.weight", (5, 6), 0.01),
+    ):
+        expected = torch.nn.init.orthogonal_(torch.empty(shape), scale, generator=generator)
+        assert torch.equal(weights[name], expected)
+
+
+@pytest.mark.parametrize("action", [squashed(-1.0, 1.0, size=3), branching(2, 3)])
+def test_parameters_are_what_the_distribution_takes(action: ActionLayout) -> None:
+    network = make_actor_critic(
+        NetworkConfig(hidden_sizes=(8,)), observation=flat_observation(5), action=action, seed=1
+    )
+    rows = torch.randn(7, 5, generator=torch.Generator().manual_seed(0))
+    parameters, value = network(network.normalize_observation(rows))
+    assert parameters.shape == (7, network.distribution.num_parameters)
+    assert value.shape == (7,)
+    assert torch.equal(network.policy(rows), parameters)
+    assert network.logits(rows).shape == (7, action.num_logits)
+    distribution = network.distribution(parameters, None)
+    actions = distribution.sample(torch.Generator().manual_seed(0))
+    assert actions.shape == (7, *action.row_shape)
+    distribution.log_prob(actions).sum().backward()  # type: ignore[no-untyped-call]
+    if action.num_continuous:
+        assert network.log_std is not None
+        # Deviations start at 1 and are the same wherever the policy is.
+        assert not parameters[:, 3:].any()
+        assert network.log_std.grad is not None
+        assert network.log_std.grad.shape == (3,)
+    else:
+        assert network.log_std is None
 
 
 @pytest.mark.parametrize("hidden", [(), (7,), (8, 6)])

@@ -8,16 +8,29 @@ import torch
 from arena.config import NetworkConfig
 from arena.core import Actor
 from arena.errors import CheckpointCorrupt
+from arena.networks.actor_critic import ActorCritic
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
+from tests.layouts import discrete, flat_observation
 
 CPU = torch.device("cpu")
 NETWORK = NetworkConfig(hidden_sizes=(8,))
+OBSERVATION, ACTION = flat_observation(3), discrete(4)
 Weights = dict[str, torch.Tensor]
 
 
+def make(*, seed: int) -> ActorCritic:
+    return make_actor_critic(NETWORK, observation=OBSERVATION, action=ACTION, seed=seed)
+
+
+def freeze(weights: Weights, *, greedy: bool = False) -> FrozenPolicy:
+    return FrozenPolicy.from_weights(
+        NETWORK, weights, observation=OBSERVATION, action=ACTION, device=CPU, greedy=greedy
+    )
+
+
 def make_weights() -> Weights:
-    network = make_actor_critic(NETWORK, observation_size=3, num_actions=4, seed=5)
+    network = make(seed=5)
     assert network.observation_normalizer is not None
     network.observation_normalizer.update(torch.tensor([[1.0, 2.0, 3.0], [5.0, 2.0, 1.0]]))
     network.head.weight.data.mul_(100.0)
@@ -26,24 +39,24 @@ def make_weights() -> Weights:
 
 def test_plays_like_the_network_it_was_made_from() -> None:
     weights = make_weights()
-    live = make_actor_critic(NETWORK, observation_size=3, num_actions=4, seed=6)
+    live = make(seed=6)
     live.load_state_dict(weights)
-    frozen = FrozenPolicy.from_weights(NETWORK, weights, device=CPU)
+    frozen = freeze(weights)
     observation = torch.randn(9, 3, generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([[True, False, True, True]]).expand(9, 4)
     assert torch.equal(frozen.logits(observation, mask), live.logits(observation, mask))
-    assert frozen.num_actions == 4
+    assert frozen.network.action == ACTION
 
 
 def test_samples_from_its_logits_and_greedy_takes_the_likeliest() -> None:
     weights = make_weights()
-    actor: Actor = FrozenPolicy.from_weights(NETWORK, weights, device=CPU)
+    actor: Actor = freeze(weights)
     observation = torch.tensor([[0.5, 1.0, 2.0]]).expand(50_000, 3)
     mask = torch.tensor([[True, True, False, True]]).expand(50_000, 4)
     action = actor.act(
         observation, mask, agent="anyone", generator=torch.Generator().manual_seed(0)
     )
-    greedy = FrozenPolicy.from_weights(NETWORK, weights, device=CPU, greedy=True)
+    greedy = freeze(weights, greedy=True)
     probabilities = greedy.logits(observation[:1], mask[:1])[0].softmax(0)
     torch.testing.assert_close(
         torch.bincount(action, minlength=4) / 50_000, probabilities, rtol=0, atol=0.01
@@ -54,7 +67,7 @@ def test_samples_from_its_logits_and_greedy_takes_the_likeliest() -> None:
 
 def test_shares_no_memory_with_the_weights_it_was_given() -> None:
     weights = make_weights()
-    frozen = FrozenPolicy.from_weights(NETWORK, weights, device=CPU)
+    frozen = freeze(weights)
     observation = torch.ones(2, 3)
     before = frozen.logits(observation).clone()
     for tensor in weights.values():
@@ -64,7 +77,7 @@ def test_shares_no_memory_with_the_weights_it_was_given() -> None:
 
 def test_playing_moves_nothing() -> None:
     weights = make_weights()
-    frozen = FrozenPolicy.from_weights(NETWORK, weights, device=CPU)
+    frozen = freeze(weights)
     observation = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
     before = frozen.logits(observation).clone()
     generator = torch.Generator().manual_seed(1)
@@ -90,7 +103,7 @@ def test_playing_moves_nothing() -> None:
             lambda weights: weights.update({"head.bias": torch.full((5,), torch.nan)}),
             "head.bias must be finite",
         ),
-        (lambda weights: weights.clear(), "weights must be those of the network"),
+        (lambda weights: weights.clear(), "weights must have the names of this architecture"),
     ],
 )
 def test_refuses_weights_of_another_architecture(
@@ -99,4 +112,4 @@ def test_refuses_weights_of_another_architecture(
     weights = dict(make_weights())
     spoil(weights)
     with pytest.raises(CheckpointCorrupt, match=text):
-        FrozenPolicy.from_weights(NETWORK, weights, device=CPU)
+        freeze(weights)

@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from arena.config import NetworkConfig
+from arena.envs.actions import ActionLayout
+from arena.envs.spaces import ObservationLayout
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack, stack_key
+from tests.layouts import branching, discrete, flat_observation, squashed
 
 NUM_FEATURES, NUM_ACTIONS = 5, 4
+DISCRETE = discrete(NUM_ACTIONS)
 
 
 def make_policy(
@@ -22,12 +26,17 @@ def make_policy(
     hidden_sizes: tuple[int, ...] = (32,),
     normalized: bool = True,
     greedy: bool = False,
-    num_actions: int = NUM_ACTIONS,
+    action: ActionLayout = DISCRETE,
+    separate_value: bool = False,
 ) -> FrozenPolicy:
     network = make_actor_critic(
-        NetworkConfig(hidden_sizes=hidden_sizes, normalize_observations=normalized),
-        observation_size=NUM_FEATURES,
-        num_actions=num_actions,
+        NetworkConfig(
+            hidden_sizes=hidden_sizes,
+            normalize_observations=normalized,
+            separate_value=separate_value,
+        ),
+        observation=flat_observation(NUM_FEATURES),
+        action=action,
         seed=seed,
     )
     generator = torch.Generator().manual_seed(seed)
@@ -209,6 +218,65 @@ def test_acting_changes_no_policy_and_no_observation() -> None:
             assert torch.equal(tensor, tensors[name])
 
 
+@pytest.mark.parametrize("separate_value", [False, True])
+@pytest.mark.parametrize(
+    "action", [branching(2, 1, 3), squashed(-2.0, 1.0, size=2), discrete(NUM_ACTIONS)]
+)
+@pytest.mark.parametrize("counts", [[3, 3, 3], [40, 1, 2, 0, 1, 1]])
+def test_any_actions_are_those_of_each_policy(
+    counts: list[int], action: ActionLayout, separate_value: bool
+) -> None:
+    policies = [
+        make_policy(k, action=action, separate_value=separate_value, greedy=True)
+        for k in range(len(counts))
+    ]
+    observation, _, player = make_rows(counts, seed=5)
+    mask = None
+    if action.branches:
+        mask = torch.ones(len(player), action.num_logits, dtype=torch.bool)
+        mask[::2, 0] = False
+    generator = torch.Generator()
+    found = PolicyStack(policies).act(observation, mask, player=player, generator=generator)
+    for row, k in enumerate(player.tolist()):
+        at = slice(row, row + 1)
+        legal = None if mask is None else mask[at]
+        alone = policies[k].act(observation[at], legal, agent="anyone", generator=generator)
+        torch.testing.assert_close(found[at], alone, rtol=1e-4, atol=1e-3)
+
+
+def test_samples_have_each_policys_own_deviation() -> None:
+    policies = [make_policy(k, action=squashed(-1.0, 1.0, size=1)) for k in range(2)]
+    for policy, log_std in zip(policies, (-3.0, 0.5), strict=True):
+        assert policy.network.log_std is not None
+        policy.network.log_std.fill_(log_std)
+    player = torch.arange(2).repeat(4000)
+    observation = torch.ones(8000, NUM_FEATURES)
+    found = PolicyStack(policies).act(
+        observation, None, player=player, generator=torch.Generator().manual_seed(0)
+    )
+    for k, log_std in enumerate((-3.0, 0.5)):
+        deviation = found[player == k].std().log().item()
+        assert deviation == pytest.approx(log_std, abs=0.05)
+
+
+def test_a_policy_with_an_encoder_plays_by_itself() -> None:
+    space = {"kind": "Box", "shape": [8, 8, 1], "dtype": "uint8", "low": 0, "high": 255}
+    policies = [
+        FrozenPolicy(
+            make_actor_critic(
+                NetworkConfig(hidden_sizes=(8,)),
+                observation=ObservationLayout.from_json(space),
+                action=discrete(NUM_ACTIONS),
+                seed=0,
+            )
+        )
+        for _ in range(2)
+    ]
+    assert stack_key(policies[0]) != stack_key(policies[1])
+    with pytest.raises(ValueError, match="without an encoder"):
+        PolicyStack(policies[:1])
+
+
 def test_only_policies_of_one_kind_fit_together() -> None:
     kinds = [
         make_policy(0),
@@ -217,7 +285,13 @@ def test_only_policies_of_one_kind_fit_together() -> None:
         make_policy(0, hidden_sizes=(32, 32)),
         make_policy(0, hidden_sizes=()),
         make_policy(0, normalized=False),
-        make_policy(0, num_actions=3),
+        make_policy(0, action=discrete(3)),
+        make_policy(0, separate_value=True),
+        # As many outputs, of other branches.
+        make_policy(0, action=branching(2, 2)),
+        make_policy(0, action=branching(1, 3)),
+        make_policy(0, action=squashed(0.0, 1.0, size=4)),
+        make_policy(0, action=squashed(0.0, 2.0, size=4)),
     ]
     assert len({stack_key(policy) for policy in kinds}) == len(kinds)
     assert stack_key(kinds[0]) == stack_key(make_policy(9))

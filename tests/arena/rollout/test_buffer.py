@@ -184,8 +184,34 @@ def play(
             tensor.fill_(-7)
     last = make_group(steps[-1], t=0, masked=masked)
     return buffer.finish(
-        group=last, value=torch.from_numpy(steps[-1].value), gamma=gamma, gae_lambda=gae_lambda
+        group=last,
+        value=torch.from_numpy(steps[-1].value),
+        gamma=gamma,
+        gae_lambda=gae_lambda,
+        needs_transitions=True,
     )
+
+
+def advantages_of_rows(rollout: Rollout, *, gamma: float, gae_lambda: float) -> list[float]:
+    """The advantages once more, from what followed each row, the last rows first."""
+    assert rollout.transitions is not None
+    value, reward, successor, next_value = (
+        tensor.tolist()
+        for tensor in (
+            rollout.value,
+            rollout.transitions.reward,
+            rollout.transitions.successor,
+            rollout.transitions.next_value,
+        )
+    )
+    advantages = [0.0] * len(rollout)
+    for row in reversed(range(len(rollout))):
+        after = successor[row]
+        assert after == -1 or (after > row and value[after] == next_value[row])
+        advantages[row] = reward[row] + gamma * next_value[row] - value[row]
+        if after >= 0:
+            advantages[row] += gamma * gae_lambda * advantages[after]
+    return advantages
 
 
 @given(
@@ -229,6 +255,8 @@ def test_agrees_with_one_list_per_agent(
         np.testing.assert_allclose(
             rollout.advantage, [expected[key] for key in keys], rtol=1e-4, atol=1e-5
         )
+        again = advantages_of_rows(rollout, gamma=0.9, gae_lambda=gae_lambda)
+        np.testing.assert_allclose(rollout.advantage, again, rtol=1e-4, atol=1e-5)
         assert rollout.value.tolist() == [values[key] for key in keys]
         torch.testing.assert_close(rollout.return_, rollout.advantage + rollout.value)
         assert rollout.agent_steps == trained

@@ -8,15 +8,18 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig, RandomOpenings
+from arena.envs.actions import ActionLayout
 from arena.matches.seating import make_seats
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
 from arena.types import Entrant, PolicyId, Seat
+from tests.layouts import flat_observation
 
 DUEL_SIDES = {"a": ("a",), "b": ("b",)}
 DUEL = make_seats(agents=("a", "b"), sides=DUEL_SIDES, populations={"player": ("a", "b")})
+THREE = ActionLayout.from_json({"kind": "Discrete", "n": 3, "start": 0}, continuous="squashed")
 Where = tuple[float, ...]
 
 
@@ -26,6 +29,7 @@ class EchoAlgorithm:
     rollout_length = 7
     gamma = 0.5
     gae_lambda = 0.0
+    needs_transitions = False
     learner_updates = 0
 
     def __init__(self, action: int = 1) -> None:
@@ -99,7 +103,10 @@ def learning(name: str = "player/p000", action: int = 1) -> Learning:
 
 def prefers(action: int) -> FrozenPolicy:
     network = make_actor_critic(
-        NetworkConfig(hidden_sizes=(4,)), observation_size=4, num_actions=3, seed=action
+        NetworkConfig(hidden_sizes=(4,)),
+        observation=flat_observation(4),
+        action=THREE,
+        seed=action,
     )
     network.head.bias.data[action] = 1000.0
     return FrozenPolicy(network)
@@ -127,7 +134,7 @@ def make_collector(
         seats=seats,
         sides=sides,
         populations=env.populations,
-        num_actions=dict.fromkeys(env.populations, 3),
+        actions=dict.fromkeys(env.populations, THREE),
         openings=openings or RandomOpenings(),
         generator=torch.Generator().manual_seed(seed),
         progress=progress or CountingProgress(),
@@ -350,6 +357,35 @@ def test_in_cooperation_the_policy_has_all_agents(scripted_env: Any) -> None:
     (tally,) = collector.tallies()
     # Two episodes of three steps in each environment; 1.5 is the mean reward of the two agents.
     assert (tally.matches, tally.pairs, tally.return_sum) == (4, (), (18.0, 18.0))
+
+
+def test_two_populations_that_cooperate_learn_in_the_same_episodes(scripted_env: Any) -> None:
+    populations = {"speaker": ("b",), "listener": ("a", "c")}
+    env = scripted_env(
+        num_envs=2,
+        in_turns=False,
+        num_sides=1,
+        agents=("a", "b", "c"),
+        populations=populations,
+        reward=lambda seed, episode, step, agent: float(agent),
+    )
+    seats = make_seats(agents=("a", "b", "c"), sides={"all": ("a", "b", "c")},
+                       populations=populations)  # fmt: skip
+    speaker, listener = learning("speaker/p000", 1), learning("listener/p000", 2)
+    collector = make_collector(
+        env, (speaker, listener, speaker, listener), seats=seats, sides=("all",)
+    )
+    rollouts = {who.policy: rollout for who, rollout in collector.collect()}
+    # Every decision of every agent is in exactly one buffer, once.
+    seen = stored([rollouts[speaker.policy]]) + stored([rollouts[listener.policy]])
+    assert sorted(seen) == sorted(tuple(map(float, row[:4])) for row in env.decisions)
+    assert len(seen) == 2 * 7 * 3
+    assert {row[3] for row in stored([rollouts[speaker.policy]])} == {1.0}
+    assert set(rollouts[listener.policy].action.tolist()) == {2}
+    assert collector.agent_steps == {"speaker/p000": 14, "listener/p000": 28}
+    (tally,) = collector.tallies()
+    # Two episodes of three steps in each environment; the listeners' mean is (0 + 2) / 2.
+    assert (tally.matches, tally.pairs, tally.return_sum) == (4, (), (12.0, 12.0, 12.0, 12.0))
 
 
 def test_the_same_seed_gives_the_same_rollout(scripted_env: Any) -> None:

@@ -41,7 +41,7 @@ def test_random_play_counts_every_decision(tag: Subject) -> None:
     env = tag.make_env()
     play = RandomPlay(
         env,
-        num_actions={name: tag.num_actions(name) for name in tag.agents_of},
+        actions={name: tag.actions(name) for name in tag.agents_of},
         generator=torch.Generator().manual_seed(1),
     )
     # Two environments of three predators and one prey, all of whom decide at once.

@@ -72,7 +72,7 @@ def test_ids_are_canonical() -> None:
 
 
 def test_what_openspiel_s_agents_see_and_do() -> None:
-    spec = openspiel_agent_spec(30, 3)
+    spec = openspiel_agent_spec((30,), 3)
     assert spec.observation == describe(Box(-np.inf, np.inf, (30,), np.float32))
     assert spec.action == describe(Discrete(3))
     assert spec.mask == "observation"

@@ -1,0 +1,87 @@
+"""Which agents an environment may ever have. Torch-free."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from arena.errors import ConfigError
+
+MAX_AGENTS = 4096
+"""Each has a column in every table."""
+
+RANGE = re.compile(r"(?P<before>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<after>.*)")
+"""Such as ``walker_{0..9}``."""
+
+
+def agents_of(
+    env: Any,  # noqa: ANN401
+    *,
+    environment_id: str,
+    declared: Sequence[str] | None = None,
+) -> tuple[str, ...]:
+    """All agents that may appear.
+
+    Args:
+        env: A PettingZoo environment.
+        environment_id: For messages.
+        declared: By the user, where the environment does not say.
+
+    Raises:
+        ConfigError: If they are not known beforehand, are known twice, or not named by strings.
+    """
+    agents = getattr(env, "possible_agents", None)
+    if agents and declared is not None:
+        raise ConfigError(
+            f"environment.possible_agents must be left out: {environment_id} itself says that they "
+            f"are {list(agents)}"
+        )
+    if declared is not None:
+        return named_agents(declared)
+    if not agents:
+        raise ConfigError(
+            f"environment.id {environment_id} must have possible_agents, all agents that may "
+            f"appear. It does not say: list them as environment.possible_agents, for instance "
+            f"[walker_{{0..9}}, boss]"
+        )
+    unnamed = [agent for agent in agents if not isinstance(agent, str)]
+    if unnamed:
+        raise ConfigError(
+            f"environment.id {environment_id} must name its agents by strings, got {unnamed[0]!r}"
+        )
+    return tuple(agents)
+
+
+def named_agents(patterns: Sequence[str]) -> tuple[str, ...]:
+    """Write out ranges: ``walker_{0..2}`` is walker_0, walker_1 and walker_2.
+
+    Raises:
+        ConfigError: If there is no agent, one is there twice, or there are more than `MAX_AGENTS`.
+    """
+    written = (agent for pattern in patterns for agent in _written_out(pattern))
+    # More than the limit is refused, however much more.
+    agents = tuple(islice(written, MAX_AGENTS + 1))
+    if len(agents) > MAX_AGENTS:
+        raise ConfigError(
+            f"environment.possible_agents must be at most {MAX_AGENTS}, got more: {list(patterns)}"
+        )
+    twice = sorted(agent for agent, times in Counter(agents).items() if times > 1)
+    if twice or not agents:
+        raise ConfigError(
+            f"environment.possible_agents must have agents, each once, got {list(patterns)}"
+            + (f" with {twice[0]!r} twice" if twice else "")
+        )
+    return agents
+
+
+def _written_out(pattern: str) -> Iterator[str]:
+    found = RANGE.fullmatch(pattern)
+    if found is None:
+        yield pattern
+        return
+    for number in range(int(found["first"]), int(found["last"]) + 1):
+        for rest in _written_out(found["after"]):
+            yield f"{found['before']}{number}{rest}"

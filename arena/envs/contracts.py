@@ -1,0 +1,125 @@
+"""PettingZoo's own tests of environments. They print and warn and assert; here they report."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from arena.envs.findings import MEND_CONTRACT, Finding
+from arena.envs.registry import Api
+
+Test = Literal["api", "seed"]
+
+NAMES: dict[tuple[Test, Api], str] = {
+    ("api", "aec"): "api_test",
+    ("api", "parallel"): "parallel_api_test",
+    ("seed", "aec"): "seed_test",
+    ("seed", "parallel"): "parallel_seed_test",
+}
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+MAX_SHOWN = 300
+"""Letters of a message."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Contract:
+    """What PettingZoo's tests say.
+
+    Attributes:
+        passed: By the name of the test.
+        problems: What failed.
+        notes: What they warn of, and what they could not do.
+    """
+
+    passed: dict[str, bool] = field(default_factory=dict)
+    problems: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def run_contract(make: Callable[[], Any], *, api: Api, num_cycles: int) -> Contract:
+    """Run PettingZoo's API test and its seed test.
+
+    Args:
+        make: Makes the environment.
+        api: Its form.
+        num_cycles: How long each test plays.
+    """
+    contract = Contract()
+    for test in ("api", "seed"):
+        _run(NAMES[test, api], make, contract=contract, num_cycles=num_cycles)
+    contract.notes = list(dict.fromkeys(contract.notes))
+    return contract
+
+
+def _run(name: str, make: Callable[[], Any], *, contract: Contract, num_cycles: int) -> None:
+    test = _tests()[name]
+    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("always")
+        # As an error this one would end the process: Box2D is SWIG's.
+        warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
+        error = _outcome(test, make, name=name, num_cycles=num_cycles)
+    contract.notes += [f"PettingZoo warns: {_line(warning.message)}" for warning in caught]
+    contract.passed[name] = error is None
+    if error is None:
+        return
+    if name.endswith("seed_test") and not _is_difference(error):
+        # It samples without masks where agents act at once, and asks for masks of int8.
+        contract.notes.append(f"PettingZoo's {name} could not be run: {_line(error)}")
+        return
+    contract.problems.append(
+        Finding(
+            problem=f"PettingZoo's {name}: {_line(error)}", mend=MEND_CONTRACT.format(test=name)
+        )
+    )
+
+
+def _outcome(
+    test: Callable[..., None], make: Callable[[], Any], *, name: str, num_cycles: int
+) -> Exception | None:
+    try:
+        if name.endswith("seed_test"):
+            test(make, num_cycles=num_cycles)
+        else:
+            with _closing(make()) as env:
+                test(env, num_cycles=num_cycles)
+    except Exception as error:
+        # It asserts, and calls the environment, which may raise anything.
+        return error
+    return None
+
+
+def _is_difference(error: Exception) -> bool:
+    return isinstance(error, AssertionError) and str(error).startswith("Incorrect")
+
+
+@contextlib.contextmanager
+def _closing(env: Any) -> Iterator[Any]:  # noqa: ANN401
+    try:
+        yield env
+    finally:
+        env.close()
+
+
+def _tests() -> dict[str, Callable[..., None]]:
+    with warnings.catch_warnings():
+        # Importing them imports an environment in a way that PettingZoo itself warns of.
+        warnings.simplefilter("ignore")
+        from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
+    return {
+        "api_test": api_test,
+        "parallel_api_test": parallel_api_test,
+        "seed_test": seed_test,
+        "parallel_seed_test": parallel_seed_test,
+    }
+
+
+def _line(message: object) -> str:
+    text = " ".join(COLOURS.sub("", str(message)).split()) or type(message).__name__
+    return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

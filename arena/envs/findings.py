@@ -1,0 +1,118 @@
+"""What a check found wrong, and how it is mended: the first help of who brings an environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SEE_README = (
+    "the rule is in the message; arena/envs/README.md says what Arena expects of environments"
+)
+
+MENDS: tuple[tuple[str, str], ...] = (
+    (
+        "must have shape",
+        "return arrays of exactly the declared shape, or declare the shape that you return "
+        "(observation.shape against observation_space(agent).shape)",
+    ),
+    (
+        "must have dtype",
+        "return numbers of the declared kind: observation.astype(space.dtype), or declare another "
+        "dtype",
+    ),
+    (
+        "a reward must be finite",
+        "look for divisions by zero, logarithms of zero and overflows in the reward; clip it",
+    ),
+    (
+        "must be finite in float32",
+        "look for divisions by zero and overflows in the observation; clip or rescale what may "
+        "leave float32",
+    ),
+    (
+        "an action mask must allow",
+        "an agent on turn must have a legal action: add one that passes, or end its episode",
+    ),
+    (
+        "an action mask must be",
+        "return an int8 array with one number for each action: 1 legal, 0 not",
+    ),
+    (
+        "is no possible agent",
+        "name every agent that may ever appear in possible_agents, or in "
+        "environment.possible_agents of the configuration",
+    ),
+    (
+        "step returned no",
+        "rewards, terminations and truncations need an entry for every agent that had acted, in "
+        "the step in which it dies too",
+    ),
+    (
+        "must be there, it is not",
+        "every observation must have every key of its Dict space",
+    ),
+    (
+        "after reset an agent must",
+        "reset(seed=...) must put the agents into agents, set terminations and truncations to "
+        "False, and (in turns) choose agent_selection",
+    ),
+    (
+        "only dead agents are on turn",
+        "begin step with `if self.terminations[agent] or self.truncations[agent]: "
+        "return self._was_dead_step(action)`, which takes dead agents out",
+    ),
+    (
+        "must have a last observation",
+        "in the step in which an agent is truncated its observation must still be returned: "
+        "training goes on from what it saw last",
+    ),
+    (
+        "was truncated and must",
+        "in the step in which an agent is truncated its observation must still be returned: "
+        "training goes on from what it saw last",
+    ),
+    (
+        " in reset",
+        "reset(seed=..., options=...) must work again and again, with every seed",
+    ),
+    (
+        "must be in [",
+        "observations must be members of the declared space: check its n and start, or its bounds",
+    ),
+)
+"""By what the message of an `EnvironmentFault` has in it, the first that fits."""
+
+MEND_STEP = (
+    "step must take every action of action_space(agent) that the mask allows; declare a smaller "
+    "space, or mask what is not possible"
+)
+MEND_SEED = (
+    "draw everything random from a generator that reset(seed=...) makes: "
+    "self.np_random, _ = gymnasium.utils.seeding.np_random(seed); never from random, np.random or "
+    "a clock"
+)
+MEND_CONTRACT = (
+    "PettingZoo's documentation of the API says what its test expects; run it alone to debug: "
+    "from pettingzoo.test import {test}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What must be mended before an environment is worth training in.
+
+    Attributes:
+        problem: What is wrong, and where: agent, call, rule and value.
+        mend: What to do about it.
+    """
+
+    problem: str
+    mend: str
+
+
+def finding_of(fault: Exception, *, where: str = "") -> Finding:
+    """A fault, and what to do about it; where it was found, if the fault does not say."""
+    text = f"{where}: {fault}" if where else str(fault)
+    for fragment, mend in MENDS:
+        if fragment in text:
+            return Finding(problem=text, mend=mend)
+    return Finding(problem=text, mend=MEND_STEP if " in step" in text else SEE_README)

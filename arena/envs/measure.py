@@ -1,0 +1,201 @@
+"""Random play of a batch: how fast it steps, what it pays, whether a seed decides everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from arena.envs.actions import ActionLayout
+from arena.envs.base import BatchedEnv, Turn
+from arena.envs.random_play import random_legal_actions
+
+SEED = 7
+
+MakeBatch = Callable[[], AbstractContextManager[BatchedEnv]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """What random play shows.
+
+    Attributes:
+        calls: Of ``step``.
+        episodes: Played to their ends.
+        mean_length: Of these, in calls of ``step``; None: no episode ended.
+        decisions: That were made.
+        env_steps_per_s: Environments stepped per second, on one core.
+        agent_steps_per_s: Decisions per second.
+        reward_low: Smallest reward of a decision; None: no call was made.
+        reward_high: The largest.
+        rewarded_share: Share of calls in which an agent received something but 0.
+        same_rewards: Groups of agents who always received the same, those in it.
+        return_low: Smallest return of an agent in an episode; None: no episode ended.
+        return_high: The largest.
+        legal_mean: Mean number of legal choices, by population with masks.
+    """
+
+    calls: int = 0
+    episodes: int = 0
+    mean_length: float | None = None
+    decisions: int = 0
+    env_steps_per_s: float = 0.0
+    agent_steps_per_s: float = 0.0
+    reward_low: float | None = None
+    reward_high: float | None = None
+    rewarded_share: float = 0.0
+    same_rewards: tuple[tuple[str, ...], ...] = ()
+    return_low: float | None = None
+    return_high: float | None = None
+    legal_mean: dict[str, float] = field(default_factory=dict)
+
+
+class _Totals:
+    """Sums over calls. B environments, A agents."""
+
+    def __init__(self, agents: tuple[str, ...], *, num_envs: int) -> None:
+        self._agents = agents
+        self._began = torch.zeros(num_envs, dtype=torch.int64)
+        self._returns = torch.zeros(num_envs, len(agents))
+        # Each agent's rewards so far as one number that almost surely tells them apart.
+        self._marks = np.zeros(len(agents))
+        self._rng = np.random.default_rng(SEED)
+        self._legal: dict[str, list[float]] = {}
+        self._length_sum = self._rewarded = 0
+        self.found = Measured()
+
+    def ask(self, turn: Turn) -> None:
+        """Decisions that are to be made."""
+        for name, group in turn.groups.items():
+            asked = group.agent_index >= 0
+            number = int(asked.sum())
+            self.found.decisions += number
+            if group.action_mask is not None and number:
+                legal = int(group.action_mask[asked].sum())
+                totals = self._legal.setdefault(name, [0.0, 0.0])
+                totals[0] += legal
+                totals[1] += number
+
+    def hear(self, turn: Turn) -> None:
+        """What came of them."""
+        found, reward = self.found, turn.reward
+        found.calls += 1
+        low, high = (float(bound) for bound in reward.aminmax())
+        found.reward_low = low if found.reward_low is None else min(low, found.reward_low)
+        found.reward_high = high if found.reward_high is None else max(high, found.reward_high)
+        self._rewarded += bool(low or high)
+        self._marks += self._rng.random(len(reward)) @ reward.double().numpy()
+        self._returns += reward
+        over = turn.episode_over
+        if not over.any():
+            return
+        found.episodes += int(over.sum())
+        self._length_sum += int((found.calls - self._began[over]).sum())
+        self._began[over] = found.calls
+        low, high = (float(bound) for bound in self._returns[over].aminmax())
+        found.return_low = low if found.return_low is None else min(low, found.return_low)
+        found.return_high = high if found.return_high is None else max(high, found.return_high)
+        self._returns[over] = 0.0
+
+    def result(self, *, stepping_s: float) -> Measured:
+        """All of it."""
+        found = self.found
+        if stepping_s:
+            found.env_steps_per_s = found.calls * len(self._began) / stepping_s
+            found.agent_steps_per_s = found.decisions / stepping_s
+        if found.calls:
+            found.rewarded_share = self._rewarded / found.calls
+        if found.episodes:
+            found.mean_length = self._length_sum / found.episodes
+        found.legal_mean = {name: legal / number for name, (legal, number) in self._legal.items()}
+        groups: dict[float, list[str]] = {}
+        for agent, mark in zip(self._agents, self._marks.round(9).tolist(), strict=True):
+            groups.setdefault(mark, []).append(agent)
+        found.same_rewards = tuple(tuple(agents) for agents in groups.values())
+        return found
+
+
+def measure(
+    make: MakeBatch, *, actions: Mapping[str, ActionLayout], seconds: float, patience_s: float
+) -> Measured:
+    """Play at random.
+
+    Args:
+        make: Makes the batch.
+        actions: Layouts by population.
+        seconds: How long at least.
+        patience_s: How long at most, where no episode has ended yet.
+
+    Raises:
+        EnvironmentFault: If the environment breaks its contract.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    stepping_s = 0.0
+    with make() as env:
+        totals = _Totals(env.agents, num_envs=env.num_envs)
+        turn = env.reset(range(env.num_envs))
+        began = time.monotonic()
+        while (spent_s := time.monotonic() - began) < seconds or (
+            not totals.found.episodes and spent_s < patience_s
+        ):
+            totals.ask(turn)
+            answers = random_legal_actions(turn, actions=actions, generator=generator)
+            before = time.perf_counter()
+            turn = env.step(answers)
+            stepping_s += time.perf_counter() - before
+            totals.hear(turn)
+    return totals.result(stepping_s=stepping_s)
+
+
+def first_difference_by_seed(
+    make: MakeBatch, *, actions: Mapping[str, ActionLayout], num_steps: int
+) -> str | None:
+    """What two runs with the same seeds and actions first tell differently; None: nothing."""
+    with make() as one, make() as other:
+        pairs = zip(
+            _told(one, actions=actions, num_steps=num_steps),
+            _told(other, actions=actions, num_steps=num_steps),
+            strict=False,
+        )
+        for call, (first, second) in enumerate(pairs):
+            for what, data in first.items():
+                if second[what] != data:
+                    where = f"after call {call} of step" if call else "after reset"
+                    return f"{what} {where}"
+    return None
+
+
+def _told(
+    env: BatchedEnv, *, actions: Mapping[str, ActionLayout], num_steps: int
+) -> Iterator[dict[str, bytes]]:
+    generator = torch.Generator().manual_seed(SEED)
+    turn = env.reset(range(env.num_envs))
+    yield _asked(turn)
+    for _ in range(num_steps):
+        turn = env.step(random_legal_actions(turn, actions=actions, generator=generator))
+        yield _received(turn) | _asked(turn)
+
+
+def _received(turn: Turn) -> dict[str, bytes]:
+    told = {
+        "rewards": turn.reward,
+        "terminations": turn.terminated,
+        "truncations": turn.truncated,
+        "ends of episodes": turn.episode_over,
+    }
+    return {what: values.numpy().tobytes() for what, values in told.items()}
+
+
+def _asked(turn: Turn) -> dict[str, bytes]:
+    told: dict[str, torch.Tensor] = {}
+    for name, group in turn.groups.items():
+        asked = group.agent_index >= 0
+        told[f"who decides of {name!r}"] = group.agent_index
+        told[f"observations of {name!r}"] = group.observation[asked]
+        if group.action_mask is not None:
+            told[f"action masks of {name!r}"] = group.action_mask[asked]
+    return {what: values.numpy().tobytes() for what, values in told.items()}

@@ -1,0 +1,136 @@
+"""Observations as a graph takes them: each part as the environment gives it, as float32.
+
+An observation that is no Dict or Tuple is the input ``observation``; of others each part is one,
+``observation.<key>``, nested keys joined by dots. Who decides is the input ``agent_id``, int64 [N]:
+the agent's place among those of the population. What a policy remembers is the input ``state_in``,
+float32 [N, H]: zeros at the start of an episode, then ``state_out`` of the agent's decision before.
+Shapes: N rows, F numbers of a flattened
+observation, k categories of a part, n choices of all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from arena.envs.agent_ids import is_agent_id
+from arena.envs.leaves import Leaf
+from arena.envs.spaces import UINT8, ObservationLayout, unflattened
+from arena.errors import ExportError
+
+OBSERVATION = "observation"
+AGENT_ID = "agent_id"
+STATE_IN = "state_in"
+
+Feeds = dict[str, npt.NDArray[Any]]
+"""Arrays by the names of a graph's inputs."""
+
+
+def input_names(layout: ObservationLayout) -> tuple[str, ...]:
+    """What the input of each leaf is called.
+
+    Raises:
+        ExportError: If two have the same name, because there are dots in the keys of a Dict.
+    """
+    return unique_names(
+        [
+            AGENT_ID if is_agent_id(leaf) else ".".join((OBSERVATION, *leaf.path))
+            for leaf in layout.leaves
+        ]
+    )
+
+
+def unique_names(names: list[str]) -> tuple[str, ...]:
+    """The names of inputs or outputs.
+
+    Raises:
+        ExportError: If two are equal.
+    """
+    for name in names:
+        if names.count(name) > 1:
+            raise ExportError(f"two parts of a space would both be {name}: keys must have no dots")
+    return tuple(names)
+
+
+class Flatten(nn.Module):
+    """Makes rows [N, F] of a graph's inputs, as learners do of what the environment gives.
+
+    Args:
+        layout: Of the rows.
+    """
+
+    def __init__(self, layout: ObservationLayout) -> None:
+        super().__init__()
+        self._leaves = layout.leaves
+        self._names = input_names(layout)
+        self._one_hots = nn.ModuleList(
+            nn.Identity() if leaf.kind in ("Box", "MultiBinary") else _OneHots(leaf)
+            for leaf in layout.leaves
+        )
+
+    def forward(self, feeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """float32 [N, F]."""
+        parts = []
+        for name, leaf, one_hots in zip(self._names, self._leaves, self._one_hots, strict=True):
+            values = feeds[name].float()
+            parts.append(one_hots(values.flatten(1) if leaf.shape else values.unsqueeze(1)))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+
+class _OneHots(nn.Module):
+    """Choices float32 [N, k] to as many one-hots side by side, float32 [N, n]."""
+
+    _category: torch.Tensor
+    _choice: torch.Tensor
+
+    def __init__(self, leaf: Leaf) -> None:
+        super().__init__()
+        choices = zip(leaf.starts, leaf.choices, strict=True)
+        known = [(at, start + c) for at, (start, n) in enumerate(choices) for c in range(n)]
+        category, choice = [at for at, _ in known], [number for _, number in known]
+        self.register_buffer("_category", torch.tensor(category, dtype=torch.int64))
+        self.register_buffer("_choice", torch.tensor(choice, dtype=torch.float32))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return (values.index_select(1, self._category) == self._choice).float()
+
+
+def feeds_of(rows: torch.Tensor, layout: ObservationLayout) -> Feeds:
+    """Undo `Flatten`.
+
+    Args:
+        rows: On the CPU. [N, F].
+        layout: Of the rows.
+    """
+    flat = rows.numpy()
+    return {
+        name: unflattened(leaf, flat[:, leaf.place]).astype(_dtype(leaf))
+        for name, leaf in zip(input_names(layout), layout.leaves, strict=True)
+    }
+
+
+def random_feeds(layout: ObservationLayout, num_rows: int, *, rng: np.random.Generator) -> Feeds:
+    """Observations as a graph takes them."""
+    return {
+        name: _random(leaf, num_rows, rng=rng).astype(_dtype(leaf))
+        for name, leaf in zip(input_names(layout), layout.leaves, strict=True)
+    }
+
+
+def _random(leaf: Leaf, num_rows: int, *, rng: np.random.Generator) -> npt.NDArray[Any]:
+    if leaf.is_box:
+        shape = (num_rows, *leaf.shape)
+        is_bytes = leaf.dtype == UINT8
+        return rng.integers(256, size=shape) if is_bytes else rng.normal(scale=2.0, size=shape)
+    starts, choices = np.array(leaf.starts, dtype=np.int64), np.array(leaf.choices, dtype=np.int64)
+    drawn = rng.integers(starts, starts + choices, size=(num_rows, len(choices)))
+    return drawn.reshape(num_rows, *leaf.shape)
+
+
+def _dtype(leaf: Leaf) -> type[np.generic]:
+    return np.int64 if is_agent_id(leaf) else np.float32

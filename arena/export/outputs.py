@@ -1,0 +1,83 @@
+"""Actions as a graph gives them: in the environment's units, but choices counted from 0.
+
+An action that is no Dict or Tuple is the output ``action``; of others each part is one,
+``action.<key>``, nested keys joined by dots. Choices are int64 [N, ...], numbers float32 [N, ...],
+each in the shape of its space and within its bounds. Shapes: N rows, K numbers of an action's row,
+C continuous ones.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from arena.envs.actions import ActionLayout
+from arena.envs.leaves import Leaf
+from arena.export.inputs import unique_names
+
+ACTION = "action"
+LOGITS = "logits"
+MEAN = "mean"
+LOG_STD = "log_std"
+STATE_OUT = "state_out"
+
+
+def action_names(action: ActionLayout) -> tuple[str, ...]:
+    """What the output of each leaf is called.
+
+    Raises:
+        ExportError: If two have the same name, because there are dots in the keys of a Dict.
+    """
+    return unique_names([".".join((ACTION, *leaf.path)) for leaf in action.leaves])
+
+
+def parameter_names(action: ActionLayout) -> tuple[str, ...]:
+    """The outputs that are the policy's parameters, in the order in which it has them."""
+    logits = (LOGITS,) if action.branches else ()
+    return (*logits, MEAN, LOG_STD) if action.num_continuous else logits
+
+
+class InUnits(nn.Module):
+    """Turns rows of actions into the environment's actions; `ActionLayout.to_environment` in torch.
+
+    Args:
+        action: Of the rows.
+    """
+
+    _low: torch.Tensor
+    _high: torch.Tensor
+    _squashed: torch.Tensor
+
+    def __init__(self, action: ActionLayout) -> None:
+        super().__init__()
+        self._action = action
+        self._num_branches = len(action.branches)
+        self.register_buffer("_low", torch.tensor(action.low, dtype=torch.float32))
+        self.register_buffer("_high", torch.tensor(action.high, dtype=torch.float32))
+        self.register_buffer("_squashed", torch.from_numpy(action.squashed))
+
+    def forward(self, rows: torch.Tensor) -> list[torch.Tensor]:
+        """One tensor per leaf, of int64 [N] or float32 [N, K]."""
+        if self._action.is_discrete:
+            return [rows]
+        numbers = self._within_bounds(rows[:, self._num_branches :])
+        return [self._given(leaf, rows, numbers) for leaf in self._action.leaves]
+
+    def _given(self, leaf: Leaf, rows: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+        if leaf.is_box:
+            first = leaf.offset - self._num_branches
+            values = numbers[:, first : first + leaf.size]
+            values = values.round() if leaf.dtype.kind in "iub" else values
+        else:
+            values = rows[:, leaf.place].long()
+        return values.reshape(-1, *leaf.shape)
+
+    def _within_bounds(self, drawn: torch.Tensor) -> torch.Tensor:
+        if not self._action.num_continuous:
+            return drawn
+        low, high, squashed = self._low, self._high, self._squashed
+        # Where a side has no bound there is nothing to squash into: neither may give a NaN.
+        at, to = torch.where(squashed, low, -1.0), torch.where(squashed, high, 1.0)
+        # Halved first: the bounds' sum and difference may be more than a float holds.
+        within = at / 2 + to / 2 + (to / 2 - at / 2) * torch.tanh(drawn)
+        return torch.where(squashed, within, drawn).maximum(low).minimum(high)

@@ -1,0 +1,240 @@
+"""One policy of each population trained for a little while, in this process.
+
+What a learner does for a controller, without one: born, trained in mirror self-play, and then
+measured against random play. `arena envs check` ends with it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+from arena.checkpoints.files import read_manifest, resolve_key
+from arena.checkpoints.manifest import Manifest
+from arena.config import LearnerSetup
+from arena.learners.worker import Worker
+from arena.matches.seating import seat_teams
+from arena.matches.tally import merge_tallies
+from arena.types import (
+    RANDOM_BOT,
+    AssignmentId,
+    CheckpointRef,
+    Hyperparameters,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    WeightsRef,
+)
+from arena.wire.messages import Evaluate, Failed, Finished, Pairing, Train, Trainee
+
+DEADLINE_S = 600.0
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What came of it.
+
+    Attributes:
+        agent_steps: Decisions that were learned from, of all policies.
+        learner_updates: Optimizer steps, of all policies.
+        agent_steps_per_s: Playing and learning.
+        entropy: Mean entropy of each population's actions, in nats.
+        matches: Against random play.
+        score: Of the first team in these, in [0, 1]; None: not even one match ended.
+        mean_return: Of its agents.
+        problem: Why it could not be done; then everything else is 0.
+    """
+
+    agent_steps: int = 0
+    learner_updates: int = 0
+    agent_steps_per_s: float = 0.0
+    entropy: Mapping[str, float] = field(default_factory=dict)
+    matches: int = 0
+    score: float | None = None
+    mean_return: float | None = None
+    problem: str = ""
+
+
+class _Quiet:
+    """Progress that nobody watches."""
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Nothing to do."""
+
+
+def train_briefly(
+    setup: LearnerSetup,
+    *,
+    hyperparameters: Mapping[str, Hyperparameters],
+    agent_steps: int,
+    matches: int,
+) -> Trial:
+    """Train and play.
+
+    Args:
+        setup: What a learner of the run would be told; its root is not used.
+        hyperparameters: By population; what is left out has its default.
+        agent_steps: Of all policies together; whole rollouts, at least one.
+        matches: Against random play afterwards; 0: none.
+    """
+    with tempfile.TemporaryDirectory(prefix="arena-trial-") as root:
+        there = setup.model_copy(update={"root": root})
+        worker = Worker(there, progress=_Quiet(), should_stop=lambda: False)
+        try:
+            return _Trying(there, worker, hyperparameters=hyperparameters).run(
+                agent_steps=agent_steps, matches=matches
+            )
+        except _Given as given:
+            return Trial(problem=given.failed.reason)
+        finally:
+            worker.close()
+
+
+class _Given(Exception):
+    """An assignment failed."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.reason)
+        self.failed = failed
+
+
+class _Trying:
+    """A controller of one minute's work."""
+
+    def __init__(
+        self,
+        setup: LearnerSetup,
+        worker: Worker,
+        *,
+        hyperparameters: Mapping[str, Hyperparameters],
+    ) -> None:
+        self._setup = setup
+        self._worker = worker
+        self._ids = count(1)
+        self._trainees = tuple(
+            Trainee(
+                policy=PolicyId(f"{name}/p000"),
+                generation=0,
+                agent_steps=0,
+                learner_updates=0,
+                checkpoint=None,
+                hyperparameters=dict(hyperparameters.get(name, {})),
+            )
+            for name in setup.populations
+        )
+
+    def run(self, *, agent_steps: int, matches: int) -> Trial:
+        """All of it.
+
+        Raises:
+            _Given: If an assignment failed.
+        """
+        born = self._train(self._trainees, seatings=(), agent_steps=0)
+        trained = self._train(
+            tuple(
+                replace(trainee, checkpoint=published.checkpoint)
+                for trainee, published in zip(self._trainees, born.checkpoints, strict=True)
+            ),
+            seatings=(
+                self._seated({t.policy: Player(player=PlayerId(t.policy)) for t in self._trainees}),
+            ),
+            agent_steps=agent_steps,
+        )
+        manifests = [self._manifest(published.checkpoint) for published in trained.checkpoints]
+        trial = _trained(trained, manifests)
+        if not matches:
+            return trial
+        return self._measured(trial, trained, manifests, matches=matches)
+
+    def _measured(
+        self, trial: Trial, trained: Finished, manifests: Sequence[Manifest], *, matches: int
+    ) -> Trial:
+        frozen = {
+            published.policy: Player(
+                player=PlayerId(f"{published.policy}@{manifest.agent_steps:012d}"),
+                weights=WeightsRef(digest=manifest.weights_digest, key=published.checkpoint.key),
+            )
+            for published, manifest in zip(trained.checkpoints, manifests, strict=True)
+        }
+        teams = seat_teams(self._setup.seats)
+        seated = self._seated(frozen)
+        seating = Seating(
+            players=tuple(
+                player if team == teams[0] else Player(player=RANDOM_BOT)
+                for player, team in zip(seated.players, teams, strict=True)
+            )
+        )
+        answer = self._carry_out(
+            Evaluate(
+                assignment_id=AssignmentId(next(self._ids)),
+                attempt=1,
+                pairings=(Pairing(seating=seating, num_matches=matches),),
+                deadline_s=DEADLINE_S,
+                seed=SEED,
+            )
+        )
+        (tally,) = merge_tallies(answer.tallies)
+        first = [pair for pair in tally.pairs if pair.first == 0]
+        played = sum(pair.wins + pair.draws + pair.losses for pair in first)
+        won = sum(pair.wins + pair.draws / 2 for pair in first)
+        return replace(
+            trial,
+            matches=tally.matches,
+            score=won / played if played else None,
+            mean_return=tally.return_sum[0] / tally.matches,
+        )
+
+    def _seated(self, players: Mapping[PolicyId, Player]) -> Seating:
+        return Seating(
+            players=tuple(
+                players[PolicyId(f"{seat.population}/p000")] for seat in self._setup.seats
+            )
+        )
+
+    def _train(
+        self, trainees: tuple[Trainee, ...], *, seatings: tuple[Seating, ...], agent_steps: int
+    ) -> Finished:
+        return self._carry_out(
+            Train(
+                assignment_id=AssignmentId(next(self._ids)),
+                attempt=1,
+                trainees=trainees,
+                opponents=seatings,
+                agent_steps=agent_steps,
+                deadline_s=DEADLINE_S,
+                seed=SEED,
+                may_stop_early=False,
+            )
+        )
+
+    def _carry_out(self, assignment: Train | Evaluate) -> Finished:
+        answer = self._worker.carry_out(assignment)
+        if isinstance(answer, Failed):
+            raise _Given(answer)
+        return answer
+
+    def _manifest(self, checkpoint: CheckpointRef) -> Manifest:
+        return read_manifest(resolve_key(Path(self._setup.root), checkpoint.key))
+
+
+def _trained(trained: Finished, manifests: Sequence[Manifest]) -> Trial:
+    agent_steps = sum(manifest.agent_steps for manifest in manifests)
+    spent_s = trained.metrics["time/collect_s"] + trained.metrics["time/update_s"]
+    alone = len(manifests) == 1
+    entropies = {
+        manifest.policy.partition("/")[0]: trained.metrics.get(
+            "policy/entropy" if alone else f"{manifest.policy}/policy/entropy"
+        )
+        for manifest in manifests
+    }
+    return Trial(
+        agent_steps=agent_steps,
+        learner_updates=sum(manifest.learner_updates for manifest in manifests),
+        agent_steps_per_s=agent_steps / spent_s if spent_s else 0.0,
+        entropy={name: value for name, value in entropies.items() if value is not None},
+    )

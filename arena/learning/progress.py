@@ -1,0 +1,58 @@
+"""Sums up the optimizer steps of one rollout into metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+LOSSES = ("loss/policy", "loss/value", "loss/total", "policy/entropy", "gradient/norm")
+"""Means over the rollout's optimizer steps."""
+
+DISTANCES = ("policy/kl", "policy/clip_fraction")
+"""Means over the last epoch: how far the policy has come from the one that played."""
+
+METRICS = LOSSES + DISTANCES
+
+MAGNET_DISTANCE = "policy/magnet_kl"
+"""Last metric of a policy that has a magnet; a mean over the rollout's optimizer steps."""
+
+
+class Progress:
+    """Counts the steps of one rollout.
+
+    Args:
+        names: Of the numbers that a step has.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.skipped = 0
+        self._names = names
+        self._earlier: list[list[float]] = []
+        self._epoch: list[list[float]] = []
+
+    def begin_epoch(self) -> None:
+        """What comes next is the last epoch, as far as anyone knows."""
+        self._earlier += self._epoch
+        self._epoch = []
+
+    def add(self, metrics: list[float] | None) -> None:
+        """Count one step: numbers in the order of the names, or None for a skipped one."""
+        if metrics is None:
+            self.skipped += 1
+        else:
+            self._epoch.append(metrics)
+
+    def means(self) -> dict[str, float]:
+        """Means over all steps, but over the last epoch for DISTANCES; 0 without any step."""
+        everything = self._column_means(self._earlier + self._epoch)
+        last = self._column_means(self._epoch)
+        return everything | {name: last[name] for name in DISTANCES}
+
+    def _column_means(self, steps: Sequence[Sequence[float]]) -> dict[str, float]:
+        if not steps:
+            return dict.fromkeys(self._names, 0.0)
+        columns = zip(*steps, strict=True)
+        return {
+            name: math.fsum(column) / len(steps)
+            for name, column in zip(self._names, columns, strict=True)
+        }

@@ -1,0 +1,90 @@
+"""Which decisions follow each other in one memory, and how they are unrolled together.
+
+Truncated backpropagation through time: a sequence begins with the state that was stored when it was
+played, and gradients end there (Williams and Peng, 1990). Shapes: D decisions of a rollout, Q
+sequences of at most L decisions, H numbers of a state, R decisions of some of the sequences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+NONE = -1
+"""In a table of rows: there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sequences:
+    """All decisions of a rollout, each in one sequence.
+
+    Attributes:
+        rows: The decisions of each sequence in order, -1 after its last one. int64 [Q, L].
+        state: What was remembered before its first one. float32 [Q, H].
+    """
+
+    rows: torch.Tensor
+    state: torch.Tensor
+
+    def __len__(self) -> int:
+        """Q."""
+        return len(self.rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """Whole sequences as rows that a core takes without padding: all first decisions, the longest
+    sequence first, then the second ones of those that have one, and so on.
+
+    Attributes:
+        rows: Of the rollout. int64 [R].
+        batch_sizes: How many sequences have a first, second, ... decision. int64 [L], on the CPU.
+        state: Before the first decisions. float32 [Q, H].
+    """
+
+    rows: torch.Tensor
+    batch_sizes: torch.Tensor
+    state: torch.Tensor
+
+
+def cut_into_sequences(successor: torch.Tensor, *, max_length: int | None) -> torch.Tensor:
+    """Each agent's own decisions in order, as sequences of at most ``max_length``.
+
+    Args:
+        successor: Row of what the same agent decided next in the same episode; -1: none, or it is
+            not among the rows. int64 [D].
+        max_length: None: sequences are as long as they are.
+
+    Returns:
+        Rows of each sequence, -1 after its last one. int64 [Q, L].
+    """
+    is_first = torch.ones_like(successor, dtype=torch.bool)
+    is_first[successor[successor >= 0]] = False
+    # Index -1, after a chain's last decision, finds the last entry, which is -1.
+    after = torch.cat([successor, successor.new_full((1,), NONE)])
+    columns = [is_first.nonzero().squeeze(1)]
+    while bool((following := after[columns[-1]]).ge(0).any()):
+        columns.append(following)
+    if max_length is not None:
+        missing = -len(columns) % max_length
+        columns += [torch.full_like(columns[0], NONE)] * missing
+    table = torch.stack(columns, dim=1).reshape(-1, max_length or len(columns))
+    return table[table[:, 0] >= 0]
+
+
+def pack(sequences: Sequences, index: torch.Tensor | None = None) -> Packed:
+    """Some sequences (int64 [Q'], at least one), or all of them, for one unroll."""
+    rows, state = sequences.rows, sequences.state
+    if index is not None:
+        rows, state = rows.index_select(0, index), state.index_select(0, index)
+    lengths = (rows >= 0).sum(dim=1)
+    order = lengths.argsort(descending=True, stable=True)
+    by_place = rows.index_select(0, order).T
+    there = by_place >= 0
+    batch_sizes = there.sum(dim=1).cpu()
+    return Packed(
+        rows=by_place[there],
+        batch_sizes=batch_sizes[batch_sizes > 0],
+        state=state.index_select(0, order),
+    )

@@ -1,0 +1,52 @@
+"""What players remember of the episodes that they play, by environment and agent.
+
+Shapes: B environments, A agents, S decisions of a population at once, N rows, H numbers of a state.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from arena.envs.base import Turn
+
+
+class Memory:
+    """One state for each (environment, agent), of whoever sits there: zeros at first.
+
+    Players with smaller states use the first numbers.
+
+    Args:
+        num_envs: B.
+        num_agents: A.
+        size: The largest H; 0: nobody remembers anything, and nothing is kept.
+        device: Of the environments.
+    """
+
+    def __init__(self, *, num_envs: int, num_agents: int, size: int, device: torch.device) -> None:
+        self._state = torch.zeros(num_envs, num_agents, size, device=device)
+        self._first = (torch.arange(num_envs, device=device) * num_agents)[:, None]
+
+    def places(self, agent_index: torch.Tensor) -> torch.Tensor:
+        """Where the states of a group's decisions are, for `recall` and `keep`.
+
+        Args:
+            agent_index: Which agent decides. int64 [B, S].
+
+        Returns:
+            int64 [B, S]; of no use where nobody decides.
+        """
+        return self._first + agent_index.clamp(min=0)
+
+    def recall(self, places: torch.Tensor, *, size: int) -> torch.Tensor:
+        """The states of some decisions, copied. int64 [N] to float32 [N, H]."""
+        return self._state.flatten(0, 1)[:, :size].index_select(0, places)
+
+    def keep(self, places: torch.Tensor, state: torch.Tensor) -> None:
+        """Remember states [N, H] from now on."""
+        self._state.view(-1, self._state.shape[2])[places, : state.shape[1]] = state
+
+    def forget(self, turn: Turn) -> None:
+        """Forget what belongs to episodes, or parts of agents in them, that are over."""
+        if self._state.shape[2]:
+            over = turn.terminated | turn.truncated | turn.episode_over[:, None]
+            self._state.masked_fill_(over[:, :, None], 0.0)

@@ -1,0 +1,272 @@
+"""All of a small two-player game of OpenSpiel, grown breadth-first.
+
+Where players decide at once, one does after the other and the second does not see what the first
+has chosen: the same game. What an agent can know is OpenSpiel's information state, whatever its
+policy looks at. In games in which nothing is hidden and players take turns, histories that lead to
+one position are one.
+
+Shapes: as in `arena.matches.game_tree`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from arena.envs.openspiel import OpenSpielGame
+from arena.matches.game_tree import (
+    MAX_HISTORIES,
+    NUM_AGENTS,
+    REWARD_TOLERANCE,
+    GameTree,
+    InformationSets,
+    Level,
+    NoGameTree,
+    check_size,
+)
+
+MAX_ACTIONS = 500_000
+"""That are tried in all. A game that comes back to the same positions may have few of them."""
+
+
+def grow_openspiel_tree(game: OpenSpielGame) -> GameTree:
+    """Play every history of a game.
+
+    Raises:
+        NoGameTree: If it is not a small two-player zero-sum game, or what its players know is not
+            told, or does not tell them how often was decided before.
+    """
+    _check_kind(game)
+    grower = _Grower(game)
+    frontier, start = grower.first()
+    levels: list[Level] = []
+    while frontier:
+        level, frontier = grower.expand(frontier, depth=len(levels))
+        levels.append(level)
+    return GameTree(
+        agents=game.agents, knowledge=grower.knowledge(), start=start, levels=tuple(levels)
+    )
+
+
+def _check_kind(game: OpenSpielGame) -> None:
+    kind = game.game.get_type()
+    if game.game.num_players() != NUM_AGENTS:
+        raise NoGameTree(f"the game must have two players, got {game.game.num_players()}")
+    if kind.utility.name != "ZERO_SUM":
+        raise NoGameTree(f"the game must be zero-sum, {kind.short_name} is {kind.utility.name}")
+    is_told = kind.provides_information_state_string
+    if not (is_told or kind.information.name == "PERFECT_INFORMATION"):
+        raise NoGameTree(f"{kind.short_name} must tell what its players know, as a string")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _History:
+    """What was played, up to a decision.
+
+    Attributes:
+        state: Not to be changed.
+        deciding: All who decide here; one after the other.
+        chosen: By those before whose decision this is.
+        returns: So far.
+        position: Equal where states look the same to all; None: that does not matter.
+    """
+
+    state: Any
+    deciding: list[int]
+    chosen: tuple[int, ...]
+    returns: list[float]
+    position: Hashable
+
+    @property
+    def player(self) -> int:
+        """Whose decision it is."""
+        return self.deciding[len(self.chosen)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Edge:
+    """An action after a history, and what chance does then."""
+
+    parent: int
+    action: int
+    chance: float
+    reward: tuple[float, float]
+    child: int
+
+
+class _Grower:
+    """Grows a tree level by level, and gathers what each agent can know."""
+
+    def __init__(self, game: OpenSpielGame) -> None:
+        self._game = game
+        kind = game.game.get_type()
+        is_open = kind.information.name == "PERFECT_INFORMATION"
+        # Positions that look the same are one.
+        self._merges = is_open and (
+            kind.dynamics.name == "SEQUENTIAL" or not kind.provides_information_state_string
+        )
+        # By agent: what it can know, with the set's number and depth.
+        self._sets: tuple[dict[Hashable, tuple[int, int]], ...] = ({}, {})
+        self._observations: tuple[list[npt.NDArray[np.float32]], ...] = ([], [])
+        self._legal: tuple[list[list[int]], ...] = ([], [])
+        self._num_tried = 0
+
+    def first(self) -> tuple[list[_History], torch.Tensor]:
+        """What is asked before anything was done, and how likely chance makes each. float64 [H]."""
+        places = _Places(self)
+        start: list[float] = []
+        nothing = [0.0] * NUM_AGENTS
+        for state, probability in self._settled(self._game.game.new_initial_state(), 1.0):
+            if state.is_terminal():
+                raise NoGameTree("the game must have a decision, chance alone may end it")
+            at = places.place(self._begun(state, nothing))
+            start += [0.0] * (at + 1 - len(start))
+            start[at] += probability
+        return places.histories, torch.tensor(start, dtype=torch.float64)
+
+    def expand(self, frontier: list[_History], *, depth: int) -> tuple[Level, list[_History]]:
+        """Try every legal action after every history."""
+        places = _Places(self)
+        known: list[int] = []
+        edges: list[_Edge] = []
+        for parent, history in enumerate(frontier):
+            known.append(self._enter(history, depth=depth))
+            for action in history.state.legal_actions(history.player):
+                edges += self._edges(history, parent=parent, action=action, places=places)
+        level = Level(
+            agent=torch.tensor([history.player for history in frontier]),
+            known=torch.tensor(known),
+            parent=torch.tensor([edge.parent for edge in edges]),
+            action=torch.tensor([edge.action for edge in edges]),
+            chance=torch.tensor([edge.chance for edge in edges], dtype=torch.float64),
+            reward=torch.tensor([edge.reward for edge in edges], dtype=torch.float64),
+            child=torch.tensor([edge.child for edge in edges]),
+        )
+        return level, places.histories
+
+    def knowledge(self) -> tuple[InformationSets, ...]:
+        """All information sets found, by agent."""
+        return tuple(
+            InformationSets(
+                observation=torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, 0),
+                legal=torch.tensor(legal, dtype=torch.bool).view(len(legal), -1),
+            )
+            for rows, legal in zip(self._observations, self._legal, strict=True)
+        )
+
+    def identity(self, history: _History) -> Hashable:
+        """Equal for histories that are one position; None: each is one of its own."""
+        if not self._merges:
+            return None
+        return history.position, history.chosen, tuple(history.returns)
+
+    def num_sets(self) -> int:
+        """Information sets found so far, of both agents."""
+        return sum(len(legal) for legal in self._legal)
+
+    def _edges(
+        self, history: _History, *, parent: int, action: int, places: _Places
+    ) -> Iterator[_Edge]:
+        self._num_tried += 1
+        if self._num_tried > MAX_ACTIONS:
+            raise NoGameTree(f"the game must have at most {MAX_ACTIONS:,} actions in its tree")
+        chosen = (*history.chosen, action)
+        if len(chosen) < len(history.deciding):
+            following = _History(
+                state=history.state,
+                deciding=history.deciding,
+                chosen=chosen,
+                returns=history.returns,
+                position=history.position,
+            )
+            yield _Edge(parent, action, 1.0, (0.0, 0.0), places.place(following))
+            return
+        state = history.state.clone()
+        self._game.apply(state, dict(zip(history.deciding, chosen, strict=True)))
+        for after, chance in self._settled(state, 1.0):
+            returns = after.returns()
+            first, second = (
+                now - before for now, before in zip(returns, history.returns, strict=True)
+            )
+            if abs(first + second) > REWARD_TOLERANCE:
+                raise NoGameTree("the game must be zero-sum: the rewards of each step sum to 0")
+            child = -1 if after.is_terminal() else places.place(self._begun(after, returns))
+            yield _Edge(parent, action, chance, (first, second), child)
+
+    def _begun(self, state: Any, returns: list[float]) -> _History:  # noqa: ANN401
+        deciding = self._game.deciding(state)
+        position = None
+        if self._merges:
+            # Pictures of boards are long, and there is one for each history.
+            seen = blake2b(self._game.see(state, deciding[0]).tobytes(), digest_size=16)
+            position = (deciding[0], str(state), seen.digest())
+        return _History(
+            state=state, deciding=deciding, chosen=(), returns=returns, position=position
+        )
+
+    def _settled(self, state: Any, probability: float) -> Iterator[tuple[Any, float]]:  # noqa: ANN401
+        """Where chance may lead before somebody decides or the game is over, and how likely."""
+        if state.is_terminal():
+            yield state, probability
+        elif state.is_chance_node():
+            for outcome, likely in state.chance_outcomes():
+                if likely > 0.0:
+                    yield from self._settled(state.child(outcome), probability * likely)
+        elif self._game.deciding(state):
+            yield state, probability
+        else:
+            self._game.apply(state, {})
+            yield from self._settled(state, probability)
+
+    def _enter(self, history: _History, *, depth: int) -> int:
+        """Note what an agent can know. Returns its information set."""
+        state, player = history.state, history.player
+        sets = self._sets[player]
+        if self._merges:
+            key: Hashable = (depth, history.position)
+        else:
+            key = state.information_state_string(player)
+        number, at_depth = sets.setdefault(key, (len(sets), depth))
+        if at_depth != depth:
+            raise NoGameTree(
+                "what players know must tell them how many decisions came before, of the other too"
+            )
+        if number == len(self._legal[player]):
+            check_size(self.num_sets() + 1)
+            self._observations[player].append(self._game.see(state, player).reshape(-1))
+            self._legal[player].append(state.legal_actions_mask(player))
+        return number
+
+
+class _Places:
+    """The histories of one level."""
+
+    def __init__(self, grower: _Grower) -> None:
+        self._grower = grower
+        self._num_sets = grower.num_sets()
+        self._found: dict[Hashable, int] = {}
+        self.histories: list[_History] = []
+
+    def place(self, history: _History) -> int:
+        """Where a history is: beside those before, or where one is that is the same."""
+        identity = self._grower.identity(history)
+        if identity is not None and identity in self._found:
+            return self._found[identity]
+        at = len(self.histories)
+        if at == MAX_HISTORIES:
+            raise NoGameTree(
+                f"the game must have at most {MAX_HISTORIES:,} histories of one length"
+            )
+        self.histories.append(history)
+        if identity is not None:
+            self._found[identity] = at
+            if not history.chosen:
+                # Each position will be an information set.
+                check_size(self._num_sets + len(self._found))
+        return at

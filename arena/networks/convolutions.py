@@ -1,0 +1,156 @@
+"""Convolutional networks for pictures and boards of any size.
+
+Pictures: Mnih et al., "Human-level control through deep reinforcement learning" (Nature 2015), and
+Espeholt et al., "IMPALA" (ICML 2018), figure 3, each with as many halvings as the size asks for; of
+84 x 84 they are what the papers say. Boards keep their cells.
+Shapes: N rows, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from arena.networks.initialization import TRUNK_GAIN, fill
+
+MAX_CELLS = 144
+"""Pictures are halved until so many cells are left."""
+
+MIN_COARSE_SIDE = 36
+"""Pictures of at least this size are first taken in steps of four pixels."""
+
+BOARD_CHANNELS = (32, 64, 64)
+RESIDUAL_CHANNELS = (16, 32)
+"""Of the first section, and of all others."""
+
+NUM_BOARD_SECTIONS = 3
+
+BLOCK_GAIN = 0.5 * TRUNK_GAIN
+"""A residual block then adds a quarter to the variance, and many do not make it explode."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolution:
+    """One layer.
+
+    Attributes:
+        channels: That it gives.
+        kernel: Height and width.
+        stride: In both directions.
+        padding: On all sides.
+    """
+
+    channels: int
+    kernel: tuple[int, int]
+    stride: int
+    padding: int = 0
+
+    def size_after(self, height: int, width: int) -> tuple[int, int]:
+        """Height and width of what it gives."""
+        sides = zip((height, width), self.kernel, strict=True)
+        h, w = ((side + 2 * self.padding - k) // self.stride + 1 for side, k in sides)
+        return h, w
+
+
+def strided_layers(height: int, width: int) -> Iterator[Convolution]:
+    """The layers for a picture; kernels are never larger than what is left of it."""
+
+    def layer(channels: int, kernel: int, stride: int) -> Convolution:
+        nonlocal height, width
+        fitting = min(kernel, height), min(kernel, width)
+        made = Convolution(channels=channels, kernel=fitting, stride=stride)
+        height, width = made.size_after(height, width)
+        return made
+
+    if min(height, width) >= MIN_COARSE_SIDE:
+        yield layer(32, 8, 4)
+    while height * width > MAX_CELLS:
+        yield layer(64, 4, 2)
+    yield layer(64, 3, 1)
+
+
+def board_layers() -> Iterator[Convolution]:
+    """The layers for a board of any size."""
+    for channels in BOARD_CHANNELS:
+        yield Convolution(channels=channels, kernel=(3, 3), stride=1, padding=1)
+
+
+def make_cnn(
+    channels: int, height: int, width: int, *, is_picture: bool, generator: torch.Generator
+) -> tuple[nn.Sequential, int]:
+    """Convolutions with ReLUs. Returns the network, [N, C, H, W] to [N, features], and features."""
+    layers: list[nn.Module] = []
+    for layer in strided_layers(height, width) if is_picture else board_layers():
+        layers.append(make_convolution(channels, layer, gain=TRUNK_GAIN, generator=generator))
+        layers.append(nn.ReLU(inplace=True))
+        channels = layer.channels
+        height, width = layer.size_after(height, width)
+    return nn.Sequential(*layers, nn.Flatten()), channels * height * width
+
+
+def make_residual_cnn(
+    channels: int, height: int, width: int, *, is_picture: bool, generator: torch.Generator
+) -> tuple[nn.Sequential, int]:
+    """IMPALA's network. Returns it, [N, C, H, W] to [N, features], and features."""
+    layers: list[nn.Module] = []
+    for out_channels in _section_channels(height, width, is_picture=is_picture):
+        layers.append(_same_size(channels, out_channels, gain=TRUNK_GAIN, generator=generator))
+        if is_picture:
+            layers.append(nn.MaxPool2d(3, stride=2, padding=1))
+            height, width = math.ceil(height / 2), math.ceil(width / 2)
+        layers += [ResidualBlock(out_channels, generator=generator) for _ in range(2)]
+        channels = out_channels
+    layers += [nn.ReLU(inplace=True), nn.Flatten()]
+    return nn.Sequential(*layers), channels * height * width
+
+
+def _section_channels(height: int, width: int, *, is_picture: bool) -> Sequence[int]:
+    first, other = RESIDUAL_CHANNELS
+    if not is_picture:
+        return [first, *[other] * (NUM_BOARD_SECTIONS - 1)]
+    sections = [first]
+    height, width = math.ceil(height / 2), math.ceil(width / 2)
+    while height * width > MAX_CELLS:
+        sections.append(other)
+        height, width = math.ceil(height / 2), math.ceil(width / 2)
+    return sections
+
+
+class ResidualBlock(nn.Module):
+    """x + convolution(relu(convolution(relu(x)))), all of one size."""
+
+    def __init__(self, channels: int, *, generator: torch.Generator) -> None:
+        super().__init__()
+        self.first = _same_size(channels, channels, gain=TRUNK_GAIN, generator=generator)
+        self.second = _same_size(channels, channels, gain=BLOCK_GAIN, generator=generator)
+
+    def forward(self, planes: torch.Tensor) -> torch.Tensor:
+        """float32 [N, C, H, W] to the same."""
+        change: torch.Tensor = self.second(self.first(planes.relu()).relu())
+        return planes + change
+
+
+def _same_size(
+    in_channels: int, out_channels: int, *, gain: float, generator: torch.Generator
+) -> nn.Conv2d:
+    layer = Convolution(channels=out_channels, kernel=(3, 3), stride=1, padding=1)
+    return make_convolution(in_channels, layer, gain=gain, generator=generator)
+
+
+def make_convolution(
+    in_channels: int, layer: Convolution, *, gain: float, generator: torch.Generator
+) -> nn.Conv2d:
+    """A convolution with orthogonal weights and zero bias, drawn from ``generator`` alone."""
+    made = nn.Conv2d(
+        in_channels,
+        layer.channels,
+        layer.kernel,
+        stride=layer.stride,
+        padding=layer.padding,
+        device="meta",
+    )
+    return fill(made, gain=gain, generator=generator)

@@ -1,0 +1,131 @@
+"""Diagonal Gaussians over continuous actions, squashed into their bounds or not.
+
+Haarnoja et al., "Soft Actor-Critic" (ICML 2018), appendix C. With a = mid + half tanh(u):
+log p(a) = log N(u) - sum log half - sum log(1 - tanh(u)^2), and without cancellation
+log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2 u)).
+Shapes: N rows, C continuous numbers, Q nodes of the quadrature.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from arena.envs.actions import ActionLayout
+
+LOG_STD_LIMIT = 10.0
+"""Far from what a policy needs; keeps the variance and its inverse finite in float32."""
+
+NUM_NODES = 16
+"""Of Gauss-Hermite quadrature, for the entropy of a squashed Gaussian."""
+
+LOG_TWO = math.log(2.0)
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+
+
+class Gaussian:
+    """Independent Gaussians; the clip happens in the environment. Rows are float32 [N, C]."""
+
+    def __init__(self, mean: torch.Tensor, log_std: torch.Tensor) -> None:
+        self._mean = mean
+        self._log_std = log_std.clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)
+
+    def sample(self, generator: torch.Generator) -> torch.Tensor:
+        """float32 [N, C]."""
+        mean = self._mean
+        noise = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
+        return mean + self._log_std.exp() * noise
+
+    def greedy(self) -> torch.Tensor:
+        """The means. float32 [N, C]."""
+        return self._mean
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        """Density of float32 [N, C]."""
+        # log N(u) = -((u - mean) / std)^2 / 2 - log std - log(2 pi) / 2
+        deviations = (action - self._mean) * (-self._log_std).exp()
+        return (-0.5 * deviations.square() - self._log_std - HALF_LOG_TWO_PI).sum(dim=-1)
+
+    def entropy(self) -> torch.Tensor:
+        """The closed form: 1/2 + log(2 pi) / 2 + log std for each number."""
+        return (self._log_std + (0.5 + HALF_LOG_TWO_PI)).sum(dim=-1)
+
+    def divergence(self, other: Self) -> torch.Tensor:
+        """The closed form; the same before and after any bijection of both."""
+        # KL = log(std' / std) + (std^2 + (mean - mean')^2) / (2 std'^2) - 1/2
+        difference = other._log_std - self._log_std
+        shift = (self._mean - other._mean) * (-other._log_std).exp()
+        terms = difference + 0.5 * ((-2.0 * difference).exp() + shift.square() - 1.0)
+        return terms.sum(dim=-1)
+
+
+class SquashedGaussian(Gaussian):
+    """Gaussians of which some go through tanh into bounds. Rows hold u, densities are of a.
+
+    The entropy has no closed form: H = H(N) + sum log half + E[log(1 - tanh(u)^2)]. The expectation
+    is taken by Gauss-Hermite quadrature, which needs no random numbers and has a gradient.
+    """
+
+    def __init__(
+        self, mean: torch.Tensor, log_std: torch.Tensor, *, bounds: SquashedBounds
+    ) -> None:
+        super().__init__(mean, log_std)
+        self._bounds = bounds
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        """Density of mid + half tanh(u), for u of float32 [N, C]."""
+        bounds = self._bounds
+        stretch = bounds.squashed * log_tanh_slope(action) + bounds.log_half
+        return super().log_prob(action) - stretch.sum(dim=-1)
+
+    def entropy(self) -> torch.Tensor:
+        """Within 0.002 for each number where its deviation is at most 2."""
+        bounds = self._bounds
+        std = self._log_std.exp().unsqueeze(-1)
+        slopes = log_tanh_slope(self._mean.unsqueeze(-1) + std * bounds.nodes)
+        stretch = bounds.squashed * (slopes * bounds.node_weights).sum(dim=-1) + bounds.log_half
+        return super().entropy() + stretch.sum(dim=-1)
+
+
+def log_tanh_slope(u: torch.Tensor) -> torch.Tensor:
+    """log(1 - tanh(u)^2), exact to rounding however far out. Any shape."""
+    return 2.0 * (LOG_TWO - u - functional.softplus(-2.0 * u))
+
+
+class SquashedBounds(nn.Module):
+    """What all squashed Gaussians of one action space share.
+
+    Attributes:
+        squashed: 1 for numbers that go through tanh, 0 for the others. float32 [C].
+        log_half: Logarithm of half of each squashed number's range, 0 for the others and where the
+            range is empty. float32 [C].
+        nodes: Of the quadrature for a standard Gaussian. float32 [Q].
+        node_weights: They sum to 1. float32 [Q].
+    """
+
+    squashed: torch.Tensor
+    log_half: torch.Tensor
+    nodes: torch.Tensor
+    node_weights: torch.Tensor
+
+    def __init__(self, action: ActionLayout) -> None:
+        super().__init__()
+        squashed = action.squashed
+        half = np.array(action.high) / 2.0 - np.array(action.low) / 2.0
+        stretched = squashed & (half > 0.0)
+        log_half = np.log(np.where(stretched, half, 1.0))
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_NODES)
+        for name, values in (
+            ("squashed", squashed),
+            ("log_half", log_half),
+            ("nodes", nodes),
+            ("node_weights", weights / weights.sum()),
+        ):
+            tensor = torch.from_numpy(values.astype(np.float32))
+            # A function of the action space, so no part of a policy's weights.
+            self.register_buffer(name, tensor, persistent=False)

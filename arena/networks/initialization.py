@@ -1,0 +1,33 @@
+"""Fresh layers: orthogonal weights, zero biases, from a given generator alone.
+
+Saxe et al., "Exact solutions to the nonlinear dynamics of learning in deep linear neural networks"
+(ICLR 2014).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+TRUNK_GAIN = math.sqrt(2.0)
+"""Keeps the variance of what passes a ReLU."""
+
+Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
+
+
+def fill(layer: Layer, *, gain: float, generator: torch.Generator) -> Layer:
+    """Give a layer without values its first ones, on the CPU.
+
+    Args:
+        layer: On the device ``meta``: made elsewhere, it would draw from the global generator.
+        gain: Length of each row (or column) of the weights, taken as a matrix of outputs by inputs.
+        generator: The only source of randomness.
+    """
+    made = layer.to_empty(device="cpu")
+    nn.init.orthogonal_(made.weight, gain, generator=generator)
+    if made.bias is not None:
+        nn.init.zeros_(made.bias)
+    return made

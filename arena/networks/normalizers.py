@@ -1,0 +1,58 @@
+"""Which numbers of an observation are normalized by running statistics.
+
+Shapes: N rows, F numbers of a flattened observation, K of them normalized.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from arena.envs.agent_ids import is_agent_id
+from arena.envs.spaces import ObservationLayout
+from arena.learning.normalization import RunningNormalizer
+from arena.networks.planes import is_image
+
+OBSERVATION_CLIP = 10.0
+
+
+class PartNormalizer(RunningNormalizer):
+    """Normalizes some columns of rows and leaves the others as they are.
+
+    Args:
+        columns: Which. int64 [K].
+        clip: As in `RunningNormalizer`.
+    """
+
+    _columns: torch.Tensor
+
+    def __init__(self, columns: torch.Tensor, *, clip: float) -> None:
+        super().__init__(len(columns), clip=clip)
+        self.register_buffer("_columns", columns, persistent=False)
+
+    def normalize(self, values: torch.Tensor) -> torch.Tensor:
+        """[N, F] of any dtype to float32 [N, F]."""
+        part = super().normalize(values.index_select(1, self._columns))
+        return values.float().index_copy(1, self._columns, part)
+
+    def denormalize(self, values: torch.Tensor) -> torch.Tensor:
+        """Undo `normalize` (but its clipping). [N, F] to [N, F]."""
+        part = super().denormalize(values.index_select(1, self._columns))
+        return values.index_copy(1, self._columns, part)
+
+    def update(self, values: torch.Tensor) -> bool:
+        """Merge a batch [N, F] of any dtype."""
+        return super().update(values.index_select(1, self._columns).float())
+
+
+def make_observation_normalizer(observation: ObservationLayout) -> RunningNormalizer | None:
+    """Of everything but images and who decides; None where there is nothing else."""
+    is_normalized = torch.ones(observation.size, dtype=torch.bool)
+    for leaf in observation.leaves:
+        if is_image(leaf) or is_agent_id(leaf):
+            is_normalized[leaf.place] = False
+    columns = is_normalized.nonzero().squeeze(1)
+    if not len(columns) and observation.size:
+        return None
+    if len(columns) == observation.size and observation.dtype.kind == "f":
+        return RunningNormalizer(observation.size, clip=OBSERVATION_CLIP)
+    return PartNormalizer(columns, clip=OBSERVATION_CLIP)

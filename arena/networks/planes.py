@@ -1,0 +1,117 @@
+"""Which parts of an observation have height and width, and where their channels are.
+
+Torch-free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from arena.config import Channels, NetworkConfig
+from arena.envs.leaves import Leaf
+from arena.envs.spaces import ObservationLayout
+from arena.errors import ConfigError
+
+MIN_IMAGE_SIDE = 8
+"""Smaller images are not worth a convolution."""
+
+MIN_PICTURE_SIDE = 32
+"""From here on whatever has three dimensions is a picture and no board: it is strided over."""
+
+PIXEL_SCALE = 1.0 / 255.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planes:
+    """Height, width and channels of a part of an observation.
+
+    Attributes:
+        height: Rows of cells or pixels.
+        width: Columns.
+        channels: Numbers in each.
+        first: Whether the channels are the first dimension, not the last.
+    """
+
+    height: int
+    width: int
+    channels: int
+    first: bool
+
+
+def is_image(leaf: Leaf) -> bool:
+    """Whether it holds brightnesses: uint8 of 0 to 255 in two or three dimensions."""
+    is_bytes = leaf.is_box and leaf.dtype == np.uint8 and leaf.size > 0
+    return is_bytes and len(leaf.shape) in (2, 3) and (leaf.low, leaf.high) == (0.0, 255.0)
+
+
+def planes_of(leaf: Leaf, *, channels: Channels) -> Planes | None:
+    """Where a part's height, width and channels are; None where it is no grid of numbers.
+
+    Args:
+        leaf: A part with two dimensions (one channel) or three.
+        channels: Of three dimensions. ``auto``: the other two are equal, else it is the smaller one
+            of the first and the last, else the last.
+    """
+    if not leaf.is_box or leaf.size == 0:
+        return None
+    if len(leaf.shape) == 2:
+        height, width = leaf.shape
+        return Planes(height=height, width=width, channels=1, first=True)
+    if len(leaf.shape) != 3:
+        return None
+    a, b, c = leaf.shape
+    if channels == "first" or (channels == "auto" and _first(a, b, c)):
+        return Planes(height=b, width=c, channels=a, first=True)
+    return Planes(height=a, width=b, channels=c, first=False)
+
+
+def _first(a: int, b: int, c: int) -> bool:
+    if (a == b) != (b == c):
+        return b == c
+    return a < c
+
+
+def is_picture(leaf: Leaf, planes: Planes) -> bool:
+    """Whether a convolution strides over it; boards keep their cells."""
+    has_large_sides = min(planes.height, planes.width) >= MIN_PICTURE_SIDE
+    return is_image(leaf) or (has_large_sides and len(leaf.shape) == 3)
+
+
+def wants_convolution(leaf: Leaf, planes: Planes) -> bool:
+    """Whether ``encoder: auto`` convolves: images and other pictures, but not tiny ones."""
+    return is_picture(leaf, planes) and min(planes.height, planes.width) >= MIN_IMAGE_SIDE
+
+
+def convolved_parts(network: NetworkConfig, observation: ObservationLayout) -> dict[int, Planes]:
+    """Which parts of an observation are convolved: planes by index among the leaves.
+
+    Raises:
+        ConfigError: If convolutions are asked for and nothing can be convolved.
+    """
+    if network.encoder == "mlp" or ":" in network.encoder:
+        return {}
+    grids = {
+        at: planes
+        for at, leaf in enumerate(observation.leaves)
+        if (planes := planes_of(leaf, channels=network.channels)) is not None
+    }
+    if network.encoder == "auto":
+        leaves = observation.leaves
+        return {at: grid for at, grid in grids.items() if wants_convolution(leaves[at], grid)}
+    if not grids:
+        raise ConfigError(
+            f"network.encoder {network.encoder} needs a Box with two or three dimensions in the "
+            f"observation, got shapes {[leaf.shape for leaf in observation.leaves]}"
+        )
+    return grids
+
+
+def is_plain(network: NetworkConfig, observation: ObservationLayout) -> bool:
+    """Whether the hidden layers take rows as they are, or scaled: nothing else comes before them.
+
+    Raises:
+        ConfigError: As `convolved_parts`.
+    """
+    return ":" not in network.encoder and not convolved_parts(network, observation)

@@ -1,0 +1,443 @@
+"""Exports of policies in all kinds of spaces against the policies that they were made from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+import onnxruntime
+import pytest
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+
+from arena.config import NetworkConfig
+from arena.envs.agent_ids import AGENT_ID
+from arena.envs.spaces import describe
+from arena.errors import ExportError
+from arena.export.actor import ExportedActor
+from arena.export.card import Card
+from arena.export.card_text import card_for_people
+from arena.export.champion import Actions, Champion, play_game
+from arena.export.inputs import input_names, random_feeds
+from arena.export.onnx import output_names
+from arena.export.write import Written, write_export
+from tests.arena.export.conftest import make_policy
+from tests.layouts import frozen_policy
+
+Policy = tuple[Card, dict[str, torch.Tensor]]
+
+BODY = Dict({"arm": Box(-np.inf, np.inf, (2, 2), np.float64), "mode": Discrete(3, start=-1)})
+SENSES = Dict(
+    {
+        "eye": Box(0, 255, (8, 8), np.uint8),
+        "body": BODY,
+        "flags": MultiBinary(3),
+        "pair": Tuple((MultiDiscrete([2, 3], start=[1, 0]), Box(-1.0, 1.0, (), np.float32))),
+    }
+)
+DEEDS = Dict(
+    {
+        "go": Discrete(4, start=2),
+        "steer": Box(np.array([-2.0, 0.0]), np.array([2.0, np.inf]), dtype=np.float64),
+        "with": Tuple(
+            (MultiBinary(2), MultiDiscrete([2, 3], start=[5, -1]), Box(0, 9, (), np.int64))
+        ),
+    }
+)
+PIXELS = Box(0, 255, (12, 12, 3), np.uint8)
+LEVERS = MultiDiscrete(np.array([[3, 2], [2, 4]]), start=np.array([[1, 0], [0, 0]]))
+WHEEL = Box(np.array([[-1.0, 0.1]]), np.array([[3.0, 0.2]]), dtype=np.float64)
+
+SMALL = NetworkConfig(hidden_sizes=(16,))
+WITH_ID = NetworkConfig(hidden_sizes=(16,), agent_id=True)
+
+
+@pytest.fixture(scope="module")
+def policies() -> dict[str, Policy]:
+    numbers = Box(-np.inf, np.inf, (5,), np.float32)
+    return {
+        "nested": make_policy(
+            SENSES, actions=DEEDS, mask="beside", network=WITH_ID, continuous="clipped"
+        ),
+        "pixels": make_policy(PIXELS, actions=LEVERS, mask="info", network=SMALL),
+        "wheel": make_policy(numbers, actions=WHEEL, mask=None, network=WITH_ID),
+    }
+
+
+@pytest.fixture(scope="module")
+def written(
+    policies: dict[str, Policy], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Written]:
+    root = tmp_path_factory.mktemp("spaces")
+    return {
+        name: write_export(root / name, card=card, weights=weights)
+        for name, (card, weights) in policies.items()
+    }
+
+
+NAMES = ("nested", "pixels", "wheel")
+
+
+def rows_and_masks(card: Card, num_rows: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Random rows as learners have them, and legal choices."""
+    rng, layout, action = np.random.default_rng(4), card.observation_layout, card.action_layout
+    feeds = random_feeds(layout, num_rows, rng=rng)
+    rows = np.zeros((num_rows, layout.size), dtype=layout.dtype)
+    for row, *parts in zip(rows, *feeds.values(), strict=True):
+        for leaf, part in zip(layout.leaves, parts, strict=True):
+            if leaf.keys == AGENT_ID:
+                row[leaf.offset + int(part)] = 1.0
+            elif leaf.choices and leaf.kind != "MultiBinary":
+                first = leaf.offset
+                for value, start, n in zip(
+                    part.reshape(-1), leaf.starts, leaf.choices, strict=True
+                ):
+                    row[first + int(value) - start] = 1.0
+                    first += n
+            else:
+                row[leaf.place] = part.reshape(-1)
+    if card.mask is None:
+        return torch.from_numpy(rows), None
+    mask = rng.random((num_rows, action.num_logits)) < 0.5
+    first = 0
+    for n in action.branches:
+        mask[:, first + int(rng.integers(n))] = True
+        first += n
+    return torch.from_numpy(rows), torch.from_numpy(mask)
+
+
+def as_given(
+    card: Card, rows: torch.Tensor, masks: torch.Tensor | None
+) -> list[tuple[Any, Any, str]]:
+    """Observation, mask and agent of each row, as the environment gives them."""
+    observations = card.observation_layout.to_environment(rows)
+    last = card.observation_layout.leaves[-1]
+    given = []
+    for at in range(len(rows)):
+        one = picked(observations, at)
+        mask = None if masks is None else masks[at].numpy().astype(np.int8)
+        place = int(rows[at, last.place].argmax()) if last.keys == AGENT_ID else 0
+        if card.mask == "beside":
+            one, mask = {**one, "action_mask": mask}, None
+        given.append((one, mask, card.agents[place]))
+    return given
+
+
+def picked(values: Any, at: int) -> Any:
+    if isinstance(values, dict):
+        return {key: picked(part, at) for key, part in values.items()}
+    return tuple(picked(v, at) for v in values) if isinstance(values, tuple) else values[at]
+
+
+def assert_same(found: Any, expected: Any) -> None:
+    """Equal up to rounding, of one dtype and nesting."""
+    assert type(found) is type(expected)
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            assert_same(found[key], expected[key])
+    elif isinstance(expected, tuple):
+        for one, other in zip(found, expected, strict=True):
+            assert_same(one, other)
+    elif isinstance(expected, np.ndarray):
+        assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_champion_takes_and_gives_what_the_environment_does(
+    name: str, policies: dict[str, Policy], written: dict[str, Written]
+) -> None:
+    card, weights = policies[name]
+    rows, masks = rows_and_masks(card, 24)
+    policy = frozen_policy(card, weights, greedy=True)
+    greedy = policy.act(rows, masks, agent="player_0", generator=torch.Generator())
+    expected = card.action_layout.actions(greedy.numpy())
+    champion = Champion(written[name].directory)
+    given = as_given(card, rows, masks)
+    space = {"nested": DEEDS, "pixels": LEVERS, "wheel": WHEEL}[name]
+    for (observation, mask, agent), action in zip(given, expected, strict=True):
+        found = champion.act(observation, mask, agent=agent)
+        assert_same(found, action)
+        for act in (found, champion.act(observation, mask, agent=agent, sample=True)):
+            if name != "nested":
+                assert space.contains(act)
+    assert len({str(action) for action in expected}) > 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_graphs_action_is_in_the_environments_units_with_choices_from_0(
+    name: str, policies: dict[str, Policy], written: dict[str, Written]
+) -> None:
+    card, weights = policies[name]
+    rows, masks = rows_and_masks(card, 24)
+    policy = frozen_policy(card, weights, greedy=True)
+    greedy = policy.act(rows, masks, agent="player_0", generator=torch.Generator()).numpy()
+    action = card.action_layout
+    actions = action.to_environment(greedy)
+    session = onnxruntime.InferenceSession(written[name].directory / "policy.onnx")
+    values = session.run(None, feeds(card, rows, masks))
+    outputs = dict(zip([o.name for o in session.get_outputs()], values, strict=True))
+    names = ["action", "action.go", "action.steer", "action.with.0", "action.with.1"]
+    assert [name for name in outputs if name.startswith("action")] == (
+        [*names[1:], "action.with.2"] if name == "nested" else names[:1]
+    )
+    for leaf in action.leaves:
+        output = outputs[".".join(("action", *leaf.path))]
+        starts = 0 if leaf.is_box else np.reshape(leaf.starts, leaf.shape)
+        assert output.dtype == (np.float32 if leaf.is_box else np.int64)
+        np.testing.assert_allclose(output, leaf.of(actions) - starts, rtol=1e-4, atol=1e-5)
+    if masks is not None:
+        assert (outputs["logits"][~masks.numpy()] == np.finfo(np.float32).min).all()
+    if action.num_continuous:
+        np.testing.assert_allclose(
+            outputs["mean"], greedy[:, len(action.branches) :], rtol=1e-4, atol=1e-5
+        )
+        assert outputs["log_std"].shape == outputs["mean"].shape
+        np.testing.assert_allclose(outputs["log_std"][0], weights["log_std"].numpy(), rtol=1e-6)
+    assert ("logits" in outputs, "mean" in outputs) == (
+        bool(action.branches),
+        bool(action.num_continuous),
+    )
+
+
+def feeds(card: Card, rows: torch.Tensor, masks: torch.Tensor | None) -> dict[str, Any]:
+    """What a graph is given, from what the environment gives."""
+    observations = card.observation_layout.to_environment(rows)
+    fed: dict[str, Any] = {}
+    for name, leaf in zip(
+        input_names(card.observation_layout), card.observation_layout.leaves, strict=True
+    ):
+        if leaf.keys == AGENT_ID:
+            fed[name] = rows[:, leaf.place].argmax(dim=1).numpy()
+        else:
+            fed[name] = np.asarray(leaf.of(observations), dtype=np.float32)
+    if masks is not None:
+        fed["action_mask"] = masks.numpy()
+    return fed
+
+
+def test_every_part_is_an_input_of_its_own(written: dict[str, Written]) -> None:
+    session = onnxruntime.InferenceSession(written["nested"].directory / "policy.onnx")
+    assert {i.name: (i.type, i.shape) for i in session.get_inputs()} == {
+        "observation.eye": ("tensor(float)", ["batch", 8, 8]),
+        "observation.body.arm": ("tensor(float)", ["batch", 2, 2]),
+        "observation.body.mode": ("tensor(float)", ["batch"]),
+        "observation.flags": ("tensor(float)", ["batch", 3]),
+        "observation.pair.0": ("tensor(float)", ["batch", 2]),
+        "observation.pair.1": ("tensor(float)", ["batch"]),
+        "agent_id": ("tensor(int64)", ["batch"]),
+        "action_mask": ("tensor(bool)", ["batch", 4 + 4 + 5]),
+    }
+    session = onnxruntime.InferenceSession(written["wheel"].directory / "policy.onnx")
+    assert {o.name: (o.type, o.shape) for o in session.get_outputs()} == {
+        "mean": ("tensor(float)", ["batch", 2]),
+        "log_std": ("tensor(float)", ["batch", 2]),
+        "action": ("tensor(float)", ["batch", 1, 2]),
+    }
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_an_export_plays_like_its_policy_in_tournaments(
+    name: str, greedy: bool, policies: dict[str, Policy], written: dict[str, Written]
+) -> None:
+    card, weights = policies[name]
+    rows, masks = rows_and_masks(card, 64)
+
+    def act(actor: Any) -> npt.NDArray[Any]:
+        generator = torch.Generator().manual_seed(8)
+        acted: npt.NDArray[Any] = actor.act(
+            rows, masks, agent="player_0", generator=generator
+        ).numpy()
+        return acted
+
+    found = act(ExportedActor(written[name].directory, greedy=greedy))
+    expected = act(frozen_policy(card, weights, greedy=greedy))
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_samples_are_drawn_from_the_policy(
+    policies: dict[str, Policy], written: dict[str, Written]
+) -> None:
+    num_draws = 600
+    card, weights = policies["nested"]
+    rows, masks = rows_and_masks(card, 1)
+    network = frozen_policy(card, weights).network
+    with torch.inference_mode():
+        (parameters,) = network.policy(network.normalize_observation(rows)).numpy()
+    assert masks is not None
+    champion = Champion(written["nested"].directory, seed=3)
+    ((observation, _, agent),) = as_given(card, rows, masks)
+    drawn = [champion.act(observation, agent=agent, sample=True) for _ in range(num_draws)]
+
+    # The first category is ``go``, which starts at 2.
+    odds = np.where(masks[0, :4].numpy(), np.exp(parameters[:4]), 0.0)
+    for choice, share in enumerate(odds / odds.sum()):
+        count = sum(action["go"] == 2 + choice for action in drawn)
+        assert abs(count - num_draws * share) <= 5 * math.sqrt(num_draws * share * (1 - share))
+
+    # ``steer`` is clipped: below -2 and above 2 the Gaussian's mass sits on the bounds.
+    mean, std = parameters[13], math.exp(parameters[16])
+    first = np.array([action["steer"][0] for action in drawn])
+    assert ((first >= -2.0) & (first <= 2.0)).all()
+    for bound in (-2.0, -0.5, 0.5):
+        share = 0.5 * (1 + math.erf((bound - mean) / std / math.sqrt(2)))
+        count = int((first <= bound).sum())
+        assert abs(count - num_draws * share) <= 5 * math.sqrt(num_draws * share * (1 - share))
+
+
+def test_squashed_samples_are_gaussian_before_the_bounds(
+    policies: dict[str, Policy], written: dict[str, Written]
+) -> None:
+    num_draws = 1500
+    card, weights = policies["wheel"]
+    rows, _ = rows_and_masks(card, 1)
+    network = frozen_policy(card, weights).network
+    with torch.inference_mode():
+        (parameters,) = network.policy(network.normalize_observation(rows)).numpy()
+    champion = Champion(written["wheel"].directory, seed=3)
+    ((observation, _, agent),) = as_given(card, rows, None)
+    drawn = np.array(
+        [champion.act(observation, agent=agent, sample=True) for _ in range(num_draws)]
+    )
+    # WHEEL's bounds: -1 to 3 and 0.1 to 0.2.
+    before = np.arctanh((drawn[:, 0] - [1.0, 0.15]) / [2.0, 0.05])
+    std = np.exp(parameters[2:])
+    assert (np.abs(before.mean(axis=0) - parameters[:2]) <= 5 * std / math.sqrt(num_draws)).all()
+    assert (np.abs(before.std(axis=0) / std - 1) <= 5 / math.sqrt(2 * num_draws)).all()
+
+
+def test_masks_may_nest_as_the_space_does(written: dict[str, Written]) -> None:
+    actions = Actions(describe(DEEDS), continuous="clipped")
+    flat = np.array([1, 0, 0, 1, *[1, 0, 1, 1], *[0, 1], *[1, 0, 1]], dtype=np.int8)
+    pairs = ([[1, 0], [1, 1]], ([0, 1], [1, 0, 1]))
+    for mask in (flat, {"go": [1, 0, 0, 1], "with": pairs}, {"go": flat[:4], "with": pairs}):
+        assert actions.flat_mask(mask).tolist() == flat.astype(bool).tolist()
+    assert actions.flat_mask({"go": None, "with": None}).all()
+    for wrong, complaint in (
+        ({"go": [1, 0]}, "4 entries, got 2"),
+        ({"with": pairs}, "part 'go'"),
+        ({"go": [0, 0, 0, 0], "with": None}, "a legal action"),
+    ):
+        with pytest.raises(ValueError, match=complaint):
+            actions.flat_mask(wrong)
+
+
+def test_random_actions_are_of_the_space_and_legal() -> None:
+    rng = np.random.default_rng(5)
+    for space in (DEEDS, LEVERS, WHEEL, Box(-np.inf, 1.0, (3,), np.float32), Discrete(3, start=4)):
+        actions = Actions(describe(space), continuous="squashed")
+        for _ in range(20):
+            action = actions.random(None, rng=rng)
+            if isinstance(space, Dict):
+                action = {**action, "go": np.int64(action["go"])}
+            assert space.contains(action)
+    only = Actions(describe(LEVERS), continuous="squashed")
+    mask = np.array([0, 0, 1, *[1, 0], *[0, 1], *[0, 0, 0, 1]])
+    assert only.random(mask, rng=rng).tolist() == [[3, 0], [1, 3]]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "complaint"),
+    [
+        ("nested", {"agent": None}, "agent is needed"),
+        ("nested", {"body": {"arm": np.zeros((2, 2))}}, r"observation\.body\.mode is needed"),
+        ("nested", {"flags": np.zeros(2)}, r"observation\.flags must have shape \(3,\)"),
+        ("nested", {"flags": np.array([0, 2, 0])}, r"observation\.flags must be one of"),
+        ("nested", {"action_mask": np.zeros(13)}, "a legal action"),
+        ("wheel", {"agent": "player_2"}, "must be one of"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    name: str,
+    change: dict[str, Any],
+    complaint: str,
+    policies: dict[str, Policy],
+    written: dict[str, Written],
+) -> None:
+    card, _ = policies[name]
+    ((observation, mask, agent),) = as_given(card, *rows_and_masks(card, 1))
+    agent = change.pop("agent", agent)
+    if change:
+        observation = {**observation, **change}
+    with pytest.raises(ValueError, match=complaint):
+        Champion(written[name].directory).act(observation, mask, agent=agent)
+
+
+class AtOnce:
+    """A Parallel environment: two agents act three times, the second dies after two."""
+
+    def __init__(self, card: Card) -> None:
+        rows, masks = rows_and_masks(card, 2)
+        self._given = as_given(card, rows, masks)
+        self.acted: list[dict[str, Any]] = []
+
+    def reset(self, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        self.agents = ["player_0", "player_1"]
+        self.acted = []
+        return self._seen(), {agent: {} for agent in self.agents}
+
+    def _seen(self) -> dict[str, Any]:
+        return {agent: self._given[at][0] for at, agent in enumerate(self.agents)}
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        self.acted.append(actions)
+        count, acting = len(self.acted), self.agents
+        ended = {agent: count == (3 if agent == "player_0" else 2) for agent in acting}
+        rewards = {agent: 1.0 if agent == "player_0" else 10.0 for agent in acting}
+        self.agents = [agent for agent in acting if not ended[agent]]
+        return self._seen(), rewards, ended, dict.fromkeys(acting, False), {}
+
+
+@pytest.mark.parametrize("name", ["nested", "pixels"])
+def test_parallel_environments_are_played_as_they_are(
+    name: str, policies: dict[str, Policy], written: dict[str, Written]
+) -> None:
+    # Masks of ``pixels`` are in infos, which are empty: then everything is legal.
+    env = AtOnce(policies[name][0])
+    champion = Champion(written[name].directory)
+    returns = play_game(
+        champion, env, agents=["player_0"], seed=1, rng=np.random.default_rng(2), sample=True
+    )
+    assert returns == {"player_0": 3.0, "player_1": 20.0}
+    assert [list(actions) for actions in env.acted] == [["player_0", "player_1"]] * 2 + [
+        ["player_0"]
+    ]
+    for actions in env.acted:
+        for action in actions.values():
+            if name == "nested":
+                assert DEEDS.contains({**action, "go": np.int64(action["go"])})
+            else:
+                assert LEVERS.contains(action)
+
+
+def test_the_card_says_what_is_seen_and_done(
+    policies: dict[str, Policy], written: dict[str, Written]
+) -> None:
+    card = written["nested"].card
+    assert card.observation.shape is None
+    assert (card.action.num_actions, card.action.start) == (13, 0)
+    assert card.environment_config.continuous_actions == "clipped"
+    text = card_for_people(card)
+    assert "mode: Discrete 3, from -1" in text
+    assert "eye: Box [8, 8] uint8, from 0 to 255" in text
+    assert "| numbers of actions are | clipped |" in text
+    assert "| encoder | auto |" in text
+    assert "Discrete 4, from 2" in text
+
+
+def test_dots_in_keys_that_make_two_names_equal_are_refused() -> None:
+    box: gymnasium.Space[Any] = Box(-1.0, 1.0, (1,), np.float32)
+    space = Dict({"a.b": box, "a": Dict({"b": box})})
+    card, _ = make_policy(space, actions=space, mask=None)
+    with pytest.raises(ExportError, match=r"observation\.a\.b: keys must have no dots"):
+        input_names(card.observation_layout)
+    with pytest.raises(ExportError, match=r"action\.a\.b: keys must have no dots"):
+        output_names(card.action_layout)

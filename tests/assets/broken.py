@@ -1,0 +1,61 @@
+"""Environments with one thing wrong, for what `arena envs check` says of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from environments import (  # type: ignore[import-not-found]  # this directory is the launch one
+    CLOCKWORK,
+    ScriptedParallel,
+    ScriptedTurns,
+)
+
+
+class RefusesTheLastAction(ScriptedTurns):  # type: ignore[misc]
+    """Its space has three actions, of which it knows two."""
+
+    def __init__(self) -> None:
+        super().__init__(script=CLOCKWORK * 6)
+
+    def step(self, action: int | None) -> None:
+        if action is not None:
+            ("left", "right")[action]
+        super().step(action)
+
+
+class ForgetsAnAgent(ScriptedParallel):  # type: ignore[misc]
+    """Who has acted hears nothing of it."""
+
+    def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
+        observations, rewards, *rest = super().step(actions)
+        if self._at == 2:
+            del rewards["b"]
+        return observations, rewards, *rest
+
+
+class NeverEnds(ScriptedTurns):  # type: ignore[misc]
+    """Starts its script again and again, and pays nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(script=CLOCKWORK * 2)
+
+    def step(self, action: int | None) -> None:
+        super().step(action)
+        self.rewards = dict.fromkeys(self.agents, 0.0)
+
+    def _select(self) -> None:
+        self._at %= len(self._script)
+        super()._select()
+
+
+class AsymmetricTeams(ScriptedParallel):  # type: ignore[misc]
+    """The hunters always receive the same, their prey something else."""
+
+    def __init__(self) -> None:
+        super().__init__(agents=("hunter_0", "hunter_1", "prey_0"), script=({},) * 4)
+
+    def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
+        observations, rewards, *rest = super().step(actions)
+        caught = float(rewards["prey_0"] == 0)
+        rewards.update(hunter_0=caught, hunter_1=caught, prey_0=-caught)
+        return observations, rewards, *rest
