@@ -153,7 +153,8 @@ class _Controller:
         def is_there() -> bool:
             assert self._is_alive(), self._log.read_text()
             for learner, message in self._transport.receive(0.05):
-                assert isinstance(message, (Heartbeat, *kinds)), message
+                # A learner says Hello again where its welcome takes long.
+                assert isinstance(message, (Heartbeat, Hello, *kinds)), message
                 if isinstance(message, kinds):
                     found.append((learner, message))
             return bool(found)
