@@ -90,6 +90,7 @@ def test_a_fresh_immigrant_is_trained_on_with_the_policys_counters(
         assert [row["generation"] for row in own] == list(range(policy["generation"] + 1))
 
 
+@pytest.mark.slow
 def test_a_foreign_immigrant_brings_another_runs_weights(
     arena_json: Callable[..., dict[str, Any]], evolved: Path, tmp_path: Path
 ) -> None:

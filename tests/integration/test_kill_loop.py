@@ -30,6 +30,7 @@ SEED = int(os.environ.get("ARENA_SOAK_SEED", "1"))
 COUNTERS = ("agent_steps", "matches", "assignments_finished", "elapsed_s")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(max(180, 30 * ROUNDS))
 def test_killing_at_random_moments_loses_nothing_and_leaves_nobody(
     arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path

@@ -91,7 +91,7 @@ def test_presets_resolve_and_resolving_twice_changes_nothing(name: str) -> None:
 def test_settings_of_the_algorithm_are_completed_and_checked() -> None:
     player: dict[str, object] = {"algorithm_settings": {"advantages": "vtrace"}}
     config = resolve(TWO_PLAYERS, populations={"player": player})
-    expected = {"advantages": "vtrace", "normalize_returns": True}
+    expected = {"advantages": "vtrace", "normalize_returns": True, "bptt_length": None}
     assert config.populations["player"].algorithm_settings == expected
     player["algorithm_settings"] = {"advantage": "gae"}
     with pytest.raises(ConfigError, match=r"populations\.player\.algorithm_settings\.advantage:"):
