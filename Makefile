@@ -19,7 +19,7 @@ help:
 	@echo "make fix          what of that can be mended automatically"
 	@echo "make bench        this machine's throughput, and which ratio fell below the stored table's"
 	@echo "make test-envs    every supported environment: contract, speed, twins, a short training run"
-	@echo "make test-faults  everything that starts, kills and resumes processes"
+	@echo "make test-faults  the fault matrix: what is killed, filled, torn, forged and lied about"
 	@echo "make soak         SOAK_ROUNDS seeded rounds of kill, resume and verify"
 	@echo "make test-all     all tests, the environments and the checks"
 
@@ -42,7 +42,7 @@ demo: setup
 	$(BIN)/python $(DEMO)/champion/champion.py --games 200
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not faults"
 
 check: setup
 	$(BIN)/ruff check .
@@ -66,7 +66,7 @@ $(ENVIRONMENTS_STAMP): $(STAMP) constraints-environments.txt
 	@touch $(ENVIRONMENTS_STAMP)
 
 test-faults: setup
-	$(BIN)/python -m pytest -m integration
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "faults and not slow"
 
 soak: setup
 	ARENA_SOAK_ROUNDS=$(SOAK_ROUNDS) $(BIN)/python -m pytest --timeout 0 tests/integration/test_kill_loop.py
