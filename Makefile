@@ -7,7 +7,8 @@ ENVIRONMENTS_STAMP := $(VENV)/.environments
 DEMO := runs/demo
 ENVIRONMENTS := classic/rps-v2 classic/tictactoe-v3 classic/connect_four-v3 \
 	openspiel:kuhn_poker openspiel:leduc_poker mpe2/simple_spread_v3 mpe2/simple_tag_v3
-SOAK_ROUNDS ?= 200
+SOAK_KILLS ?= 200
+SOAK_MINUTES ?= 30
 
 .PHONY: help setup demo test check fix bench test-envs test-faults soak test-all
 
@@ -20,7 +21,7 @@ help:
 	@echo "make bench        this machine's throughput, and which ratio fell below the stored table's"
 	@echo "make test-envs    every supported environment: contract, speed, twins, a short training run"
 	@echo "make test-faults  the fault matrix: what is killed, filled, torn, forged and lied about"
-	@echo "make soak         SOAK_ROUNDS seeded rounds of kill, resume and verify"
+	@echo "make soak         SOAK_KILLS random SIGKILLs over a Connect Four run in SOAK_MINUTES"
 	@echo "make test-all     all tests, the environments and the checks"
 
 setup: $(STAMP)
@@ -69,7 +70,7 @@ test-faults: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "faults and not slow"
 
 soak: setup
-	ARENA_SOAK_ROUNDS=$(SOAK_ROUNDS) $(BIN)/python -m pytest --timeout 0 tests/integration/test_kill_loop.py
+	$(BIN)/python -m tests.checks.soak --kills $(SOAK_KILLS) --minutes $(SOAK_MINUTES)
 
 # What test-envs runs is left to it.
 test-all: setup

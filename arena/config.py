@@ -144,6 +144,9 @@ class NetworkConfig(Model):
         core: A memory after the hidden layers: ``gru``, ``lstm``, or ``none``.
         core_size: Numbers that it gives.
         separate_value: Whether the value has an encoder and hidden layers of its own.
+        critic: What the value reads while training, if not what the policy sees (``own``):
+            ``joint``: the observations of all agents of its side; ``state``: the environment's
+            ``state()``. It has an encoder and hidden layers of its own then.
         agent_id: Whether the network is told which of the population's agents decides, by a one-hot
             beside the observation.
         normalize_observations: Divide by running statistics, kept in the checkpoint; images are
@@ -156,6 +159,7 @@ class NetworkConfig(Model):
     core: Literal["none", "gru", "lstm"] = "none"
     core_size: int = Field(128, ge=1, le=16384)
     separate_value: bool = False
+    critic: Literal["own", "joint", "state"] = "own"
     agent_id: bool = False
     normalize_observations: bool = True
 
@@ -216,6 +220,11 @@ class LearnerSetup(Model):
     def agent_ids(self) -> tuple[str, ...]:
         """Populations whose networks are told which of their agents decides."""
         return tuple(name for name, value in self.populations.items() if value.network.agent_id)
+
+    @property
+    def reads_state(self) -> bool:
+        """Whether a value network reads the environment's ``state()``."""
+        return any(value.network.critic == "state" for value in self.populations.values())
 
     @property
     def digest(self) -> Digest:

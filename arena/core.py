@@ -5,6 +5,7 @@
     RememberingActor    the same, with a memory            ghosts with a GRU or LSTM
     Algorithm    how a policy learns                       arena.learning.ppo
     RememberingAlgorithm    the same, with a memory        arena.learning.ppo
+    CentralizedAlgorithm    the same, with values that see more than the policy
     Transport    moves messages                            arena.wire.transport
     Sink         takes metrics                             arena.metrics
 
@@ -224,6 +225,60 @@ class RememberingAlgorithm(Protocol):
     def value_from(self, observation: torch.Tensor, *, state: torch.Tensor) -> torch.Tensor:
         """Expected discounted return. [N, F] and float32 [N, H] to float32 [N]."""
         ...
+
+
+@runtime_checkable
+class CentralizedAlgorithm(Protocol):
+    """What an `Algorithm` has besides if its values are computed from rows of their own.
+
+    Its ``act``, ``value``, ``act_from`` and ``value_from`` are not called then, but these, and its
+    rollouts have the rows (`arena.rollout.buffer.Rollout.critic_input`). What the policy does must
+    not depend on them: nobody has them when it plays.
+    """
+
+    @property
+    def critic_size(self) -> int:
+        """G, the numbers of such a row. At 0 there is none, as without this property."""
+        ...
+
+    def act_with_critic(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        critic_input: torch.Tensor,
+        state: torch.Tensor | None,
+        generator: torch.Generator,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        """Sample actions while training.
+
+        Args:
+            observation: [N, F].
+            action_mask: bool [N, n], or None.
+            critic_input: What values are computed from. float32 or uint8 [N, G].
+            state: As `RememberingAlgorithm.act_from` takes it; None: there is no memory.
+            generator: The only source of randomness.
+
+        Returns:
+            What `RememberingAlgorithm.act_from` returns; without a memory None at the end.
+        """
+        ...
+
+    def value_with_critic(
+        self,
+        observation: torch.Tensor,
+        *,
+        critic_input: torch.Tensor,
+        state: torch.Tensor | None,
+    ) -> torch.Tensor:
+        """Expected discounted return. float32 [N]; arguments as in `act_with_critic`."""
+        ...
+
+
+def critic_size(algorithm: object) -> int:
+    """Numbers of the rows that only an algorithm's values see; 0: none, or it does not say."""
+    size: int = getattr(algorithm, "critic_size", 0)
+    return size
 
 
 def state_size(player: object) -> int:

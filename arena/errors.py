@@ -6,12 +6,15 @@ ArenaError
 ├── EnvironmentFault       an environment broke its contract
 ├── CheckpointError
 │   ├── CheckpointMissing
-│   └── CheckpointCorrupt
+│   ├── CheckpointCorrupt
+│   └── DiskRefused            full, read-only, failing: says nothing about the checkpoint
 ├── NonFiniteError         a loss, gradient or weight is not finite, three times in a row
 ├── WireError
 │   ├── DecodeError
 │   ├── VersionMismatch
 │   ├── AddressInUse           nobody else may listen there (exit 4)
+│   ├── NotAdmitted            the controller knows no such key (a learner's exit 2)
+│   ├── AuthenticatorDead      nobody checks keys any more (exit 3)
 │   └── PeerLost
 └── ExportError
 """
@@ -47,6 +50,10 @@ class CheckpointCorrupt(CheckpointError):
     """A file of a checkpoint is missing, truncated or altered."""
 
 
+class DiskRefused(CheckpointError):
+    """The disk is full, read-only, failing or gone: the same may work once it is not."""
+
+
 class NonFiniteError(ArenaError):
     """Three updates in a row had a non-finite loss, gradient or weight."""
 
@@ -60,11 +67,30 @@ class DecodeError(WireError):
 
 
 class VersionMismatch(WireError):
-    """The other side speaks another protocol version."""
+    """The other side speaks another protocol version.
+
+    Attributes:
+        theirs: The other side's.
+        ours: This side's.
+    """
+
+    def __init__(self, reason: str, *, theirs: int, ours: int) -> None:
+        """Say it, with both numbers."""
+        super().__init__(reason)
+        self.theirs = theirs
+        self.ours = ours
 
 
 class AddressInUse(WireError):
     """An address cannot be listened on."""
+
+
+class NotAdmitted(WireError):
+    """The controller does not let this learner in: its key is wrong, or it has none."""
+
+
+class AuthenticatorDead(WireError):
+    """The thread that checks learners' keys has ended, so nobody can be let in."""
 
 
 class PeerLost(WireError):

@@ -9,8 +9,8 @@ separate. `ARENA_FAILPOINTS` says what happens there, and counts only where ``AR
 A rule is ``pattern=action[@n[+]]``, rules are joined by ``;``. The pattern is a point's name or a
 glob over names. Of the hits of all points that match, a rule acts on the n-th (``@n``), from the
 n-th on (``@n+``), or on every one. Actions: ``kill`` and ``stop`` (SIGKILL, SIGSTOP to this
-process), ``exit:CODE``, ``raise:ERRNO`` (an OSError, by its name), ``sleep:MILLISECONDS``, ``trace``
-(nothing).
+process), ``exit:CODE``, ``raise:ERRNO`` (an OSError, by its name), ``sleep:MILLISECONDS``,
+``trace`` (nothing).
 
 ``ARENA_FAILPOINTS_ONCE`` may name a file that does not exist: then the first process that acts
 makes it, and no other ever acts, so that what is started again in its place lives.

@@ -25,6 +25,7 @@ from arena.learning.hyperparameters import (
 )
 from arena.matches.seating import make_seats
 from arena.types import Hyperparameters
+from arena.wire.address import check_listening
 from populations.core import SearchSpace
 from populations.documents import nearest, read_document
 from populations.matchmaking.make import make_matchmaker
@@ -34,6 +35,7 @@ from populations.own_settings import check_reward_weights, resolve_pbt, resolve_
 from populations.pbt.search_space import Choices, parse_search_space, validate_search_space
 from populations.resolution import (
     POPULATION_NAME,
+    check_critics,
     check_encoder,
     check_equal_spaces,
     check_outcome,
@@ -104,6 +106,12 @@ class RunConfig(Model):
     learners: Count | dict[str, Count] | None = None
     """Learner processes, or so many for each population; default: cores, at most policies."""
 
+    endpoint: str | None = None
+    """Where the controller listens: null, a Unix socket of this user, or tcp with keys."""
+
+    remote_learners: int = Field(0, ge=0, le=100_000)
+    """Keys to make for learners of other machines, one for each that may join."""
+
     device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")
     """``auto``, ``cpu``, ``cuda`` or ``cuda:1``."""
 
@@ -133,6 +141,16 @@ class RunConfig(Model):
                 raise ValueError(f"a name must match ^[a-z][a-z0-9_]{{0,31}}$, not {name!r}")
         return populations
 
+    @property
+    def reads_state(self) -> bool:
+        """Whether a value network reads the environment's ``state()``."""
+        return any(value.network.critic == "state" for value in self.populations.values())
+
+    @field_validator("endpoint")
+    @classmethod
+    def _valid_endpoint(cls, endpoint: str | None) -> str | None:
+        return None if endpoint is None else check_listening(endpoint)
+
     @field_validator("hooks")
     @classmethod
     def _no_hooks(cls, hooks: tuple[str, ...]) -> tuple[str, ...]:
@@ -149,6 +167,13 @@ class RunConfig(Model):
             )
         if self.launcher == "inline" and self.learners not in (None, 1):
             raise ConfigError(f"learners must be 1 where launcher is inline, got {self.learners!r}")
+        if self.launcher == "inline" and self.endpoint is not None:
+            raise ConfigError(f"endpoint must be null where launcher is inline: {self.endpoint!r}")
+        if self.remote_learners and self.endpoint is None:
+            raise ConfigError(
+                f"remote_learners is {self.remote_learners}, but endpoint is null: learners of "
+                "other machines need a tcp address to connect to"
+            )
         outcome = self.environment.outcome
         if isinstance(outcome, str) and outcome != "return" and not IMPORT_PATH.fullmatch(outcome):
             raise ConfigError(
@@ -245,12 +270,15 @@ def resolve_config(
         )
         for name, population in _assign_agents(config.populations, spec).items()
     }
+    agents = {name: population.agents or () for name, population in populations.items()}
+    networks = {name: population.network for name, population in populations.items()}
+    check_critics(networks, populations=agents, sides=sides, spec=spec)
     check_roles(config.roles, populations, num_sides=len(sides))
     check_teams({n: p.size for n, p in populations.items()}, config.learners, num_sides=len(sides))
     make_seats(
         agents=spec.agents,
         sides={side: tuple(agents) for side, agents in sides.items()},
-        populations={name: population.agents or () for name, population in populations.items()},
+        populations=agents,
     )
     resolved = config.model_copy(
         update={

@@ -289,8 +289,14 @@ class Launcher(Protocol):
         """
         ...
 
-    def kill(self, slot: int) -> None:
-        """End a slot's learner at once; nothing happens if there is none."""
+    def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
+        """End a slot's learner at once; nothing happens if there is none.
+
+        Args:
+            slot: Which.
+            dump_stacks: Whether it first writes where it is; it has a moment for that, in which
+                nobody waits for it.
+        """
         ...
 
     def running(self) -> Mapping[int, int]:

@@ -20,6 +20,7 @@ from arena.errors import ConfigError
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 20
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _INT = re.compile(r"[-+]?[0-9][0-9_]*(?:[eE]\+?[0-9]{1,2})?\Z")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _SCALARS = {
@@ -56,6 +57,8 @@ class _Reader(yaml.SafeLoader):
             )
         node = super().compose_node(parent, index)
         self._depth -= 1
+        if isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
+            node.value = _with_whole_characters(node)
         if node is not None and node.tag not in _TAGS:
             raise yaml.MarkedYAMLError(
                 None, None, f"the tag {node.tag} is not allowed", node.start_mark
@@ -85,6 +88,17 @@ class _Reader(yaml.SafeLoader):
             raise ValueError(f"{text} is not finite")
         # 5e6 is how people write counts; 5.0e6 stays a float.
         return int(value) if node.tag.endswith("int") else value
+
+
+def _with_whole_characters(node: yaml.ScalarNode) -> str:
+    r"""Join halves of characters, as JSON escapes them (``\ud83d\udca5``)."""
+    try:
+        text: str = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+    except UnicodeDecodeError:
+        raise yaml.MarkedYAMLError(
+            None, None, "half of a character is not allowed", node.start_mark
+        ) from None
+    return text
 
 
 class _Writer(yaml.SafeDumper):

@@ -5,7 +5,9 @@ ArenaError
     ├── RunInUse          another controller has the run directory (exit 4)
     ├── RunFailed         no active policy is left, or learners cannot be started (exit 3)
     ├── StorageError      full, read-only or unreadable (exit 5)
+    │   ├── StorageUnavailable   full or read-only for now; the same may work later
     │   └── JournalCorrupt
+    │       └── JournalForeign   not damaged, but not this release's
     └── ResumeRefused     the configuration differs from the run's (exit 2)
 """
 
@@ -35,8 +37,16 @@ class StorageError(PopulationError):
     """The disk is full, read-only or unreadable."""
 
 
+class StorageUnavailable(StorageError):
+    """Full or read-only for now: nothing was written, and trying the very same again is safe."""
+
+
 class JournalCorrupt(StorageError):
     """The journal is no journal of this release, or is damaged."""
+
+
+class JournalForeign(JournalCorrupt):
+    """The journal is of a newer release, of one too old, or of another application."""
 
 
 class ResumeRefused(PopulationError):

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import takewhile
 
 from arena.config import CONVOLUTIONAL, InfoOutcome, NetworkConfig, Outcome, ThresholdOutcome
+from arena.envs.critic import critic_input
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
@@ -167,6 +168,28 @@ def check_encoder(name: str, *, network: NetworkConfig, facts: AgentSpec) -> Non
         convolved_parts(network, ObservationLayout.from_json(facts.observation))
     except ConfigError as error:
         raise ConfigError(f"populations.{name}.{error}") from error
+
+
+def check_critics(
+    networks: Mapping[str, NetworkConfig],
+    *,
+    populations: Mapping[str, tuple[str, ...]],
+    sides: Mapping[str, Sequence[str]],
+    spec: EnvironmentSpec,
+) -> None:
+    """Check that centralized critics have something to read.
+
+    Raises:
+        ConfigError: If one has not.
+    """
+    for name, network in networks.items():
+        critic_input(
+            network,
+            population=name,
+            populations=populations,
+            sides={side: tuple(agents) for side, agents in sides.items()},
+            spec=spec,
+        )
 
 
 def _spaces(spec: EnvironmentSpec, agent: str) -> str:

@@ -25,7 +25,15 @@ from populations.validation import validate_document
 FORMAT_VERSION = 1
 RUN_FILE = "run.yaml"
 RECORDED_PACKAGES = ("arena-league", "torch", "numpy", "pettingzoo", "gymnasium", "optuna", "pyzmq")
-MAY_CHANGE = ("stop", "learners", "device", "evaluation.share", "metrics")
+MAY_CHANGE = (
+    "stop",
+    "learners",
+    "endpoint",
+    "remote_learners",
+    "device",
+    "evaluation.share",
+    "metrics",
+)
 """Keys, with all below them, that a resumed run may have otherwise."""
 
 _SPEC = TypeAdapter(EnvironmentSpec)
@@ -107,6 +115,12 @@ class RunFile:
         except OSError as error:
             raise StorageError(f"cannot read {path}: {error.strerror}") from error
         content = read_document(data, name=str(path))
+        version = content.get("format_version") if isinstance(content, dict) else None
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            raise ConfigError(
+                f"{path}: format version {version}; this release reads {FORMAT_VERSION}: upgrade "
+                "arena-league"
+            )
         try:
             document = validate_document(_Document, content, hints={})
             if document.format_version != FORMAT_VERSION:

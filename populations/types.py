@@ -140,7 +140,7 @@ class CheckpointRow:
         agent_steps: The policy's count.
         learner_updates: The policy's count.
         parent: Weights digest it was trained from (a donor's after an exploit).
-        assignment_id: That made it.
+        assignment_id: That made it; 0: not known, a repair recorded it from its manifest.
         state: ``present``; ``doomed`` (retention decided, directory to be removed), ``deleted``,
             or ``corrupt`` (its bytes do not match).
     """
@@ -214,7 +214,7 @@ class GenerationRow:
         policy: Whose generation it is.
         population: Its population.
         generation: Its number, from 0.
-        cause: What began it.
+        cause: What began it; ``repair``: not known, the journal that said so was lost.
         parent: Entrant (policy and generation) that the weights came from, or the player of another
             run; None for fresh ones.
         parent_agent_steps: The parent's count when they were copied; None without a parent in this
@@ -230,7 +230,9 @@ class GenerationRow:
     policy: PolicyId
     population: str
     generation: int
-    cause: Literal["start", "exploit", "explore", "quarantine", "reset", "immigrate", "replay"]
+    cause: Literal[
+        "start", "exploit", "explore", "quarantine", "reset", "immigrate", "replay", "repair"
+    ]
     parent: Entrant | None
     parent_agent_steps: int | None = None
     hyperparameters: Mapping[str, float]

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from ._output import log_console
+from ._output import log_console, one_line
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.live import Live
 
     from populations.controller.run import OpenRun
@@ -18,19 +18,30 @@ if TYPE_CHECKING:
     from populations.league.standings import Standing
     from populations.types import EventRow, Json, Row
 
+    from ._screen import Screen
+
 LINE_EVERY_S = 5.0
 MAX_LINES = 12
+MAX_CHARS = 400
+"""Of one detail of an event; the events have all of it."""
+
 TOLD = frozenset(
     {
         "exploited", "explored", "quarantined", "learner_lost", "learner_start_failed",
         "assignment_failed", "checkpoint_corrupt", "fell_back", "training_stopped",
         "run_finished", "run_stopped", "run_failed", "configuration_changed",
+        "storage_full", "storage_recovered",
     }
 )  # fmt: skip
 
 
 class Display(Protocol):
-    """Shows a run. Both methods are called from the controller's thread and return at once."""
+    """Shows a run. Its methods are called from the controller's thread and return at once."""
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether anybody may still look: its pipe or its terminal was not closed."""
+        ...
 
     def note(self, rows: Sequence[Row]) -> None:
         """Rows were committed."""
@@ -58,10 +69,15 @@ def make_display(run: OpenRun) -> Iterator[Display]:
 class PlainDisplay:
     """One line every few seconds, and one for each event that matters."""
 
-    def __init__(self, screen: Console, state: ControllerState) -> None:
+    def __init__(self, screen: Screen, state: ControllerState) -> None:
         self._screen = screen
         self._state = state
         self._next_line_s = 0.0
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether anybody may still look."""
+        return not self._screen.is_gone
 
     def note(self, rows: Sequence[Row]) -> None:
         """Print the events that matter."""
@@ -73,17 +89,22 @@ class PlainDisplay:
         now_s = time.monotonic()
         if now_s >= self._next_line_s:
             self._next_line_s = now_s + LINE_EVERY_S
-            text = headline(self._state, status)
+            text = alert(status) or headline(self._state, status)
             self._screen.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 class LiveDisplay:
     """Bars per policy, standings, speed, time left; events scroll by above."""
 
-    def __init__(self, screen: Console, live: Live, state: ControllerState) -> None:
+    def __init__(self, screen: Screen, live: Live, state: ControllerState) -> None:
         self._screen = screen
         self._live = live
         self._state = state
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether anybody may still look."""
+        return not self._screen.is_gone
 
     def note(self, rows: Sequence[Row]) -> None:
         """Print the events that matter above the live part."""
@@ -93,9 +114,13 @@ class LiveDisplay:
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Draw anew."""
         from rich.console import Group
+        from rich.text import Text
 
         from populations.league.standings import standings
 
+        if warning := alert(status):
+            self._live.update(Text(warning), refresh=True)
+            return
         parts: list[RenderableType] = [headline(self._state, status)]
         for name, lines in standings(self._state.tables, self._state.league).items():
             parts.append(self._table(name, lines))
@@ -157,7 +182,14 @@ def _short(value: Json) -> str:
         return ", ".join(f"{key} {_short(part)}" for key, part in value.items())
     if isinstance(value, Sequence) and not isinstance(value, str):
         return " -> ".join(_short(part) for part in value)
-    return str(value)
+    # Below the first line are tracebacks.
+    return one_line(str(value).strip().partition("\n")[0], max_chars=MAX_CHARS)
+
+
+def alert(status: Mapping[str, Json]) -> str:
+    """What is wrong. It is all that is shown then: memory may be ahead of what is committed."""
+    alerts = status.get("alerts")
+    return "  ".join(str(text) for text in alerts) if isinstance(alerts, Sequence) else ""
 
 
 def headline(state: ControllerState, status: Mapping[str, Json]) -> str:

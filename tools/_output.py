@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from ._screen import Screen
 
 SCHEMA = 1
 
@@ -25,18 +25,36 @@ def print_json(document: Mapping[str, object]) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def console() -> Console:
+def console() -> Screen:
     """Where people read results: standard output, without colours if it is no terminal."""
-    from rich.console import Console
+    from ._screen import Screen
 
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return Screen(sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
-def log_console() -> Console:
+def log_console() -> Screen:
     """Where progress goes: standard error."""
-    from rich.console import Console
+    from ._screen import Screen
 
-    return Console(stderr=True, highlight=False)
+    return Screen(sys.stderr, highlight=False)
+
+
+def plain(text: str, *, keep: str = "") -> str:
+    """A text that can be shown: what moves the cursor, colours or turns round is written out.
+
+    Args:
+        text: Whatever a user, a file or another process wrote.
+        keep: Characters that stay though they are not printable.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+def one_line(text: str, *, max_chars: int | None = None) -> str:
+    """As `plain`, with every run of white space as one blank, cut off where it is too long."""
+    line = plain(" ".join(text.split()))
+    return line if max_chars is None or len(line) <= max_chars else f"{line[:max_chars]}..."
 
 
 def exit_code(error: Exception) -> int:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ._output import log_console
+from ._output import log_console, plain
 
 _SHOW_EVERY = 32
+
+
+def shown(text: str) -> str:
+    """A text that rich's bars, which read markup, show as it is."""
+    from rich.markup import escape
+
+    return escape(plain(text))
 
 
 @contextmanager
@@ -24,7 +31,7 @@ def count_progress(what: str, *, total: int) -> Iterator[Callable[[int], None] |
     from rich.progress import Progress
 
     with Progress(console=screen, transient=True) as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(shown(what), total=total)
         yield lambda completed: bar.update(task, completed=completed)
 
 
@@ -55,7 +62,7 @@ def play_progress(what: str) -> Iterator[PlayProgress]:
     if not screen.is_terminal:
         yield PlayProgress(lambda text: None)
         return
-    with screen.status(what) as status:
-        progress = PlayProgress(status.update)
+    with screen.status(shown(what)) as status:
+        progress = PlayProgress(lambda text: status.update(shown(text)))
         progress.begin(what)
         yield progress

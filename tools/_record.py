@@ -184,7 +184,7 @@ def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWei
     from arena.types import population_of
 
     origin = inspection.league.checkpoints.get(policy.digest)
-    if origin is None:
+    if origin is None or not origin.assignment_id:  # which one is not known after a repair
         return {}
     tables, run_dir = inspection.tables, inspection.run_dir
     made = {

@@ -1,9 +1,13 @@
-"""What Ctrl-C and SIGTERM mean to a running controller."""
+"""What Ctrl-C, SIGTERM and a closed terminal mean to a command."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
-from collections.abc import Iterator
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -14,21 +18,66 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+class AtOnce(SystemExit):
+    """A run was interrupted twice: nothing is waited for any more."""
+
+
+def code_of(name: str) -> int:
+    """The exit code after a signal: 130 after SIGINT, 143 after the others."""
+    return 130 if name == "SIGINT" else 143
+
+
+@contextmanager
+def leave_on_signals() -> Iterator[None]:
+    """End a command that has nothing to save, with one line and the signal's code."""
+
+    def leave(name: str) -> None:
+        _say(f"interrupted by {name}")
+        raise SystemExit(code_of(name))
+
+    with _handling(leave):
+        yield
+
+
 @contextmanager
 def stop_on_signals(server: Server) -> Iterator[None]:
     """Stop a server with everything saved at the first signal, at once at the second."""
     received: list[str] = []
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        name = signal.Signals(number).name
+    def stop(name: str) -> None:
         received.append(name)
         if len(received) > 1:
-            raise KeyboardInterrupt
+            _say(f"interrupted by {name} once more; --resume goes on from what is saved")
+            raise AtOnce(code_of(name))
         server.request_stop(f"interrupted by {name}")
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    with _handling(stop):
+        yield
+
+
+@contextmanager
+def _handling(handle: Callable[[str], None]) -> Iterator[None]:
+    """Have signals handled, but those that whoever started this wants ignored (`nohup`)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        handle(signal.Signals(number).name)
+
+    before = {
+        number: signal.signal(number, on_signal)
+        for number in SIGNALS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _say(text: str) -> None:
+    """Not through a stream, which may be in the middle of a line of its own."""
+    with contextlib.suppress(OSError, ValueError):
+        os.write(sys.stderr.fileno(), f"arena: {text}\n".encode())

@@ -151,7 +151,6 @@ def ratings_of(result: TournamentResult, *, players: Sequence[str]) -> list[dict
 
 
 def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, object]]) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     screen = console()
@@ -163,8 +162,8 @@ def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, objec
     for pair in pairs:
         numbers = (pair.matches, pair.wins, pair.draws, pair.losses)
         table.add_row(
-            escape(pair.home),
-            escape(pair.away),
+            pair.home,
+            pair.away,
             *(str(number) for number in numbers),
             f"{pair.score:.3f}",
             f"{pair.mean_return:.3f}",
@@ -176,5 +175,5 @@ def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, objec
         table.add_column(column, justify="right")
     for line in ratings:
         numbers_shown = (f"{line[key]:.0f}" for key in ("rating", "rating_low", "rating_high"))
-        table.add_row(escape(str(line["player"])), *numbers_shown)
+        table.add_row(str(line["player"]), *numbers_shown)
     print_table(screen, table)

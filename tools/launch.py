@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -83,7 +84,7 @@ def _start(
     from arena.envs.inspect import inspect_environment
     from arena.errors import ConfigError
     from populations.config import load_config
-    from populations.controller.run import clear_run, create_run, has_run
+    from populations.controller.run import clear_run, create_run, has_run, make_run_directory
     from populations.controller.server import utc_now
     from populations.run_file import new_run_file
     from populations.storage.lock import RunLock
@@ -113,6 +114,7 @@ def _start(
         launch_directory=launch_directory,
         backend=config.environment.possible_backend,
         possible_agents=config.environment.possible_agents,
+        reads_state=config.reads_state,
     )
     if origin.replay is not None:
         config = replaying(config, spec, origin.replay, launch_directory=launch_directory)
@@ -121,7 +123,7 @@ def _start(
     )
     weights = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
-    target.mkdir(parents=True, exist_ok=True)
+    make_run_directory(target)
     with RunLock(target):
         if has_run(target) and not force:
             raise ConfigError(f"{target} holds a run by now: somebody else was faster")
@@ -215,12 +217,21 @@ def _control(run: OpenRun) -> None:
     from ._display import make_display
     from ._signals import stop_on_signals
 
+    # A log that the disk refuses is no reason to print a traceback for each line of it.
+    logging.raiseExceptions = False
     logging.basicConfig(
         filename=run.run_dir / "logs" / "controller.log",
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     with make_launcher(run) as (transport, launcher), make_display(run) as display:
+        _tell_where(run, transport.endpoint)
+
+        def refresh(status: Mapping[str, Json]) -> None:
+            display.refresh(status)
+            if not display.is_seen:
+                server.request_stop("interrupted by SIGHUP: nobody reads its output any more")
+
         server = Server(
             run_dir=run.run_dir,
             state=run.state,
@@ -229,10 +240,24 @@ def _control(run: OpenRun) -> None:
             launcher=launcher,
             sinks=run.sinks,
             on_commit=display.note,
-            on_status=display.refresh,
+            on_status=refresh,
         )
         with stop_on_signals(server):
             server.run()
+
+
+def _tell_where(run: OpenRun, endpoint: str) -> None:
+    """Say so where learners can come from other machines."""
+    from arena.wire.address import is_loopback
+    from arena.wire.keys import KEYS
+
+    if endpoint.startswith("tcp://") and not is_loopback(endpoint):
+        log_console().print(
+            f"warning: other machines can reach {endpoint}; only who has a key of "
+            f"{run.run_dir / KEYS} is let in, and what is said is encrypted",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _exit(state: str, reason: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from ._output import console, print_json
+from ._output import console, plain, print_json
 
 if TYPE_CHECKING:
     from populations.league.views import Inspection
@@ -29,6 +29,8 @@ View = Literal[
 ]
 Cell = object
 WATCH_S = 2.0
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that a spreadsheet takes for a formula."""
 
 
 def league(
@@ -266,14 +268,11 @@ def _explained(row: Mapping[str, Cell]) -> dict[str, Cell]:
 
 
 def _text(value: Cell) -> str:
-    from rich.markup import escape
-
     if value is None:
         return "-"
     if isinstance(value, float):
         return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:.0f}"
-    printable = "".join(c for c in str(value) if c.isprintable())
-    return escape(printable)
+    return plain(str(value))
 
 
 def _print_csv(rows: Iterable[Mapping[str, Cell]]) -> None:
@@ -286,6 +285,6 @@ def _print_csv(rows: Iterable[Mapping[str, Cell]]) -> None:
 
 def _csv_cell(value: Cell) -> Cell:
     """A cell that no spreadsheet takes for a formula."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@"):
+    if isinstance(value, str) and value[:1] in FORMULA:
         return "'" + value
     return value

@@ -13,6 +13,13 @@ def learner(
     connect: Annotated[
         str, typer.Option(metavar="ENDPOINT", help="As `arena league RUN status` shows it.")
     ],
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="This learner's key, keys/remote-0.key of the run; a tcp ENDPOINT wants one.",
+        ),
+    ] = None,
     populations: Annotated[
         str, typer.Option(help="Train only these populations, comma-separated.")
     ] = "",
@@ -24,4 +31,4 @@ def learner(
     path = run / "run.yaml" if run.is_dir() else run
     setup = learner_setup(RunFile.load(path), root=path.resolve().parent)
     names = tuple(name for name in populations.split(",") if name)
-    raise typer.Exit(serve(setup, endpoint=connect, populations=names))
+    raise typer.Exit(serve(setup, endpoint=connect, populations=names, keys=keys))

@@ -6,16 +6,18 @@ The modules of the subcommands import only typer and the standard library at the
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, TextIO
 
 import typer
 
 from . import bench, envs, evaluate, export, launch, league, learner, rate, simulate, verify
-from ._output import exit_code
+from ._output import exit_code, one_line
+from ._signals import AtOnce, leave_on_signals
 
 app = typer.Typer(
     name="arena",
@@ -63,33 +65,44 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     Raises:
         SystemExit: Always. 0 done; 2 bad usage or configuration; 3 the run failed; 4 already
-            running; 5 storage; 130 interrupted.
+            running; 5 storage; 130 and 143 interrupted.
     """
+    output = sys.stdout
     try:
-        app(args=None if argv is None else list(argv), prog_name="arena")
+        with leave_on_signals():
+            app(args=None if argv is None else list(argv), prog_name="arena")
+    except AtOnce as ended:
+        # Threads may be in the middle of anything, and nothing is lost.
+        os._exit(int(str(ended.code)))
+    except SystemExit as ended:
+        # That 1 is typer's word for a reader that has gone away (``| head``), which is no error.
+        sys.exit(0 if ended.code == 1 and sys.stdout is not output else ended.code)
     except Exception as error:  # the boundary: whatever was not handled becomes a line and a code
         sys.exit(_report(error))
     finally:
-        _flush()
+        _flush(output)
 
 
 def _report(error: Exception) -> int:
     from arena.errors import ArenaError
 
-    if isinstance(error, ArenaError):
-        sys.stderr.write(f"arena: {' '.join(str(error).split())}\n")
-    else:
-        traceback.print_exception(error)
+    with contextlib.suppress(OSError):  # nobody reads it
+        if isinstance(error, ArenaError):
+            sys.stderr.write(f"arena: {one_line(str(error))}\n")
+        else:
+            traceback.print_exception(error)
+        sys.stderr.flush()
     return exit_code(error)
 
 
-def _flush() -> None:
-    """Write out what is buffered; a reader that has gone away (``| head``) is no error."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # Otherwise the interpreter tries again when it ends, and complains.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _flush(output: TextIO) -> None:
+    """Write out what is buffered; a reader that has gone away is no error."""
+    for stream in (output, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # Otherwise the interpreter tries again when it ends, and complains.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 if __name__ == "__main__":

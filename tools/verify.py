@@ -1,42 +1,93 @@
-"""`arena verify`: every invariant that a run directory can show."""
+"""`arena verify`: every invariant that a run directory can show, and what puts a run right."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ._output import console, print_json
+
+if TYPE_CHECKING:
+    from populations.storage.repair import Repair
+    from populations.types import Json
 
 STORAGE_EXIT_CODE = 5
 
 
 def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Put a damaged journal's last backup in its place, add what checkpoints on disk "
+            "show since, and set damaged checkpoints aside.",
+        ),
+    ] = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Check every invariant that a run directory can show; exit 5 where one is broken."""
     from arena.errors import ConfigError
+    from populations.storage.repair import repair_run
     from populations.storage.verify import verify_run
 
     if not run.is_dir():
         raise ConfigError(f"RUN must be a run directory, got {str(run)!r}")
+    repaired = repair_run(run) if repair else None
     report = verify_run(run)
     if json_:
-        print_json({"run": str(run), "faults": report.faults, "notes": report.notes})
+        document: dict[str, Json] = {
+            "run": str(run),
+            "faults": report.faults,
+            "notes": report.notes,
+        }
+        print_json(document | _document(repaired))
     else:
+        if repaired is not None:
+            _print_repair(repaired)
         _print_findings(run, faults=report.faults, notes=report.notes)
     if report.faults:
         raise typer.Exit(STORAGE_EXIT_CODE)
 
 
+def _document(repaired: Repair | None) -> dict[str, Json]:
+    if repaired is None:
+        return {}
+    return {
+        "repair": {
+            "restored": repaired.restored,
+            "lost_assignments_at_least": repaired.lost_assignments,
+            "events": [
+                {"kind": event.kind, "subject": event.subject, "data": event.data}
+                for event in repaired.events
+            ],
+        }
+    }
+
+
+def _print_repair(repaired: Repair) -> None:
+    for event in repaired.events:
+        numbers = ", ".join(f"{name} {value}" for name, value in event.data.items())
+        _print_line(f"repair: {' '.join(filter(None, (event.kind, event.subject)))}: {numbers}")
+    if repaired.restored:
+        _print_line(
+            f"the last backup was restored; at least {repaired.lost_assignments} assignments are "
+            "lost: their matches, metrics and decisions"
+        )
+    elif not repaired.events:
+        _print_line("there was nothing to repair")
+
+
 def _print_findings(run: Path, *, faults: list[str], notes: list[str]) -> None:
-    """One line each. Texts are from files that anybody may have written: no markup, no controls."""
-    output = console()
     for kind, findings in (("fault", faults), ("note", notes)):
         for finding in findings:
-            text = "".join(c if c.isprintable() else "?" for c in finding)
-            output.print(f"{kind}: {text}", markup=False)
+            _print_line(f"{kind}: {finding}")
     if not faults:
-        output.print(f"{run}: no invariant is broken", markup=False)
+        _print_line(f"{run}: no invariant is broken")
+
+
+def _print_line(text: str) -> None:
+    """Texts are from files that anybody may have written: no markup, no controls."""
+    console().print("".join(c if c.isprintable() else "?" for c in text), markup=False)

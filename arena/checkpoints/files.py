@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from arena.checkpoints.manifest import (
     FORMAT_VERSION,
@@ -31,7 +31,7 @@ from arena.checkpoints.manifest import (
     FileRecord,
     Manifest,
 )
-from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
+from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
 from arena.types import Digest
 
 MAX_KEY_LENGTH = 512
@@ -49,6 +49,12 @@ _DAMAGE = frozenset({errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.
 
 # A manifest begins with the sha256 of the rest of itself. JSON readers see one more key.
 _SEAL = re.compile(rb'\{\n  "sha256": "([0-9a-f]{64})",')
+
+
+class _Version(BaseModel):
+    """What is read of a manifest first: a newer one may have any other keys."""
+
+    format_version: int = FORMAT_VERSION
 
 
 def resolve_key(root: Path, key: str) -> Path:
@@ -108,7 +114,8 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
         source: Where they are from; named in errors.
 
     Raises:
-        CheckpointCorrupt: If any byte differs from what was written, or the format is a newer one.
+        CheckpointCorrupt: If any byte differs from what was written.
+        CheckpointError: If the format is a newer one: it is as it should be, for another release.
     """
     seal = _SEAL.match(data)
     if seal is None:
@@ -117,13 +124,15 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
     if sha256_bytes(body).encode() != seal.group(1):
         raise CheckpointCorrupt(f"{source}: its sha256 does not match its bytes")
     try:
+        version = _Version.model_validate_json(b"{" + body).format_version
+        if version > FORMAT_VERSION:
+            raise CheckpointError(
+                f"{source}: format version {version}; this release reads {FORMAT_VERSION}: upgrade "
+                "arena-league"
+            )
         manifest = Manifest.model_validate_json(b"{" + body)
     except ValidationError as error:
         raise CheckpointCorrupt(f"{source}: not a manifest of this release: {error}") from error
-    if manifest.format_version > FORMAT_VERSION:
-        raise CheckpointCorrupt(
-            f"{source}: format version {manifest.format_version} is newer than {FORMAT_VERSION}"
-        )
     if WEIGHTS not in manifest.files or not manifest.files.keys() <= {WEIGHTS, OPTIMIZER}:
         raise CheckpointCorrupt(f"{source}: unexpected files {sorted(manifest.files)}")
     return manifest
@@ -211,5 +220,5 @@ def _read_regular(path: Path, limit_bytes: int) -> bytes:
                 raise CheckpointCorrupt(f"{path}: not a regular file")
             return file.read(limit_bytes + 1)
     except OSError as error:
-        kind = CheckpointCorrupt if error.errno in _DAMAGE else CheckpointError
+        kind = CheckpointCorrupt if error.errno in _DAMAGE else DiskRefused
         raise kind(f"{path}: {error.strerror}") from error

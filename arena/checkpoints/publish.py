@@ -6,8 +6,8 @@ Obligations of every function here:
   rename itself is on disk when the function returns. SIGKILL or power loss at any point leaves the
   old state or the new one, and at most a temporary directory (``.tmp-<uuid>``).
 - Idempotent: doing it again after a crash succeeds and changes nothing that was right.
-- Errors of the disk (full, read-only, failed fsync) leave nothing behind and are `CheckpointError`
-  with path and reason. A failed fsync is never tried again on the same file.
+- Errors of the disk (full, read-only, failed fsync) leave nothing behind and are `DiskRefused` with
+  path and reason. A failed fsync is never tried again on the same file.
 - A store's root is never created: a run directory that was moved away does not come back empty.
 
 Safe to call from several processes; `sweep_temporary` only while nobody publishes.
@@ -41,7 +41,8 @@ from arena.checkpoints.manifest import (
     Manifest,
     checkpoint_key,
 )
-from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
+from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
+from arena.failpoints import failpoint
 from arena.types import CheckpointRef
 
 # The file system cannot link (or not to this file any more): a copy does as well.
@@ -58,7 +59,8 @@ def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> Ch
         files: By name: weights and optimizer.
 
     Raises:
-        CheckpointError: If the disk refuses, or the name is taken by another checkpoint.
+        DiskRefused: If the disk refuses.
+        CheckpointError: If the name is taken by another checkpoint.
         ValueError: If manifest and files do not belong together.
     """
     if manifest.files != file_records(files):
@@ -86,7 +88,7 @@ def link_ghost(root: Path, *, checkpoint_key: str, ghost_key: str) -> None:
     Raises:
         CheckpointMissing: If neither ghost nor checkpoint is there.
         CheckpointCorrupt: If the checkpoint is damaged.
-        CheckpointError: If the disk refuses.
+        DiskRefused: If the disk refuses.
     """
     source, target = resolve_key(root, checkpoint_key), resolve_key(root, ghost_key)
     with _disk_errors(target):
@@ -112,17 +114,20 @@ def remove_directory(root: Path, key: str) -> None:
     """Remove a checkpoint or ghost; nobody ever sees half of one. Nothing to do if it is absent.
 
     Raises:
-        CheckpointError: If the disk refuses.
+        DiskRefused: If the disk refuses.
     """
     target = resolve_key(root, key)
     with _disk_errors(target):
         doomed = target.parent / _temporary_name()
+        failpoint("remove.begin")
         try:
             os.rename(target, doomed)
         except FileNotFoundError:
             return
+        failpoint("remove.renamed")
         _sync_directory(target.parent)
         shutil.rmtree(doomed)
+        failpoint("remove.done")
 
 
 def set_aside(root: Path, key: str) -> Path | None:
@@ -132,7 +137,7 @@ def set_aside(root: Path, key: str) -> Path | None:
         Where it is now; None if there was nothing.
 
     Raises:
-        CheckpointError: If the disk refuses.
+        DiskRefused: If the disk refuses.
     """
     target = resolve_key(root, key)
     with _disk_errors(target):
@@ -146,13 +151,15 @@ def sweep_temporary(root: Path) -> tuple[str, ...]:
         The keys that were removed.
 
     Raises:
-        CheckpointError: If the disk refuses.
+        DiskRefused: If the disk refuses.
     """
     keys = [*list_directories(root, "checkpoints"), *list_directories(root, "ghosts")]
     swept = tuple(key for key in keys if TEMPORARY.fullmatch(key.rsplit("/", 1)[1]))
     for key in swept:
         with _disk_errors(root / key):
+            failpoint("sweep.begin")
             shutil.rmtree(root / key)
+            failpoint("sweep.done")
     return swept
 
 
@@ -185,10 +192,12 @@ def _has_valid_name(target: Path) -> bool:
 
 def _set_aside(target: Path) -> Path | None:
     aside = target.with_name(f"{CORRUPT_PREFIX}{target.name}-{uuid.uuid4().hex[:8]}")
+    failpoint("aside.begin")
     try:
         os.rename(target, aside)
     except FileNotFoundError:
         return None
+    failpoint("aside.renamed")
     _sync_directory(target.parent)
     return aside
 
@@ -206,8 +215,10 @@ def _appear(
         with _temporary_beside(root, target) as temporary:
             fill(temporary)
             _sync_directory(temporary)
+            failpoint("publish.filled")
             if _rename(temporary, target, manifest, without=without):
                 try:
+                    failpoint("publish.renamed")
                     _sync_directory(target.parent)
                 except OSError:
                     shutil.rmtree(target, ignore_errors=True)
@@ -231,10 +242,12 @@ def _rename(temporary: Path, target: Path, manifest: Manifest, *, without: froze
 @contextlib.contextmanager
 def _temporary_beside(root: Path, target: Path) -> Iterator[Path]:
     """A new directory next to ``target``; gone at the end unless it was renamed."""
+    failpoint("publish.begin")
     _make_directories(root, target.parent)
     temporary = target.parent / _temporary_name()
     os.mkdir(temporary)
     try:
+        failpoint("publish.temporary")
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -251,23 +264,29 @@ def _make_directories(root: Path, directory: Path) -> None:
         if not level.is_dir():
             with contextlib.suppress(FileExistsError):
                 os.mkdir(level)
+            failpoint("publish.level")
             _sync_directory(level.parent)
 
 
 def _write_file(path: Path, data: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     try:
+        failpoint("publish.opened")
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(descriptor, rest) :]
+        failpoint("publish.written")
         os.fsync(descriptor)
+        failpoint("publish.synced")
     finally:
         os.close(descriptor)
 
 
 def _link_or_write(source: Path, path: Path, data: bytes) -> None:
+    failpoint("ghost.begin")
     try:
         os.link(source, path)
+        failpoint("ghost.linked")
     except OSError as error:
         if error.errno not in _CANNOT_LINK:
             raise
@@ -278,6 +297,7 @@ def _sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+        failpoint("publish.directory")
     finally:
         os.close(descriptor)
 
@@ -288,4 +308,4 @@ def _disk_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         where = error.filename or path
-        raise CheckpointError(f"{where}: {error.strerror or error}") from error
+        raise DiskRefused(f"{where}: {error.strerror or error}") from error

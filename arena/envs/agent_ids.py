@@ -11,22 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
 
 from arena.config import NetworkConfig
 from arena.envs.base import BatchedEnv, Turn
-from arena.envs.leaves import Leaf
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import AgentSpec
-
-AGENT_ID = ("agent id",)
-"""What the leaf is called; no environment gives it."""
-
-
-def is_agent_id(leaf: Leaf) -> bool:
-    """Whether a part of a row says who decides."""
-    return leaf.keys == AGENT_ID
+from arena.envs.who_decides import with_agent_id
 
 
 def observation_layout(
@@ -42,20 +33,7 @@ def observation_layout(
     layout = ObservationLayout.from_json(facts.observation)
     if not network.agent_id:
         return layout
-    number = len(agents)
-    leaf = Leaf(
-        keys=AGENT_ID,
-        kind="Discrete",
-        shape=(),
-        dtype=np.dtype(np.int64),
-        offset=layout.size,
-        size=number,
-        low=0,
-        high=number - 1,
-        choices=(number,),
-        starts=(0,),
-    )
-    return replace(layout, leaves=(*layout.leaves, leaf), size=layout.size + number)
+    return with_agent_id(layout, num_agents=len(agents))
 
 
 class AgentIds:
@@ -76,7 +54,7 @@ class AgentIds:
     ) -> None:
         self._env = env
         self._ids = {
-            name: _one_hots(env.agents, agents).to(device) for name, agents in populations.items()
+            name: one_hots(env.agents, agents).to(device) for name, agents in populations.items()
         }
         self._own = {
             name: torch.eye(len(agents)).to(device) for name, agents in populations.items()
@@ -119,7 +97,7 @@ class AgentIds:
         return replace(turn, groups=groups, final_observation=finals)
 
 
-def _one_hots(agents: Sequence[str], population: Sequence[str]) -> torch.Tensor:
+def one_hots(agents: Sequence[str], population: Sequence[str]) -> torch.Tensor:
     """Of each agent's place in a population, zeros for those of others. float32 [A, P]."""
     ids = torch.zeros(len(agents), len(population))
     for place, agent in enumerate(population):

@@ -92,8 +92,10 @@ class Asked:
             info: The agent's.
         """
         if self._mask == "observation":
-            self._masks.append(observation["action_mask"])
-            observation = observation["observation"]
+            # Both, before anything is kept: one of them may not be there.
+            seen, mask = observation["observation"], observation["action_mask"]
+            self._masks.append(mask)
+            observation = seen
         elif self._mask == "info":
             mask = None if info is None else info.get("action_mask")
             # PettingZoo's masks in info are optional: without one, everything is legal.
@@ -108,6 +110,17 @@ class Asked:
         self._agent_index.fill(-1)
         self._forget()
 
+    def forget(self, b: int) -> None:
+        """Take back what environment b has asked, written or not."""
+        first, end = (number * len(self._agents) for number in (b, b + 1))
+        kept = [at for at, cell in enumerate(self._cells) if not first <= cell < end]
+        if self._masks:
+            self._masks = [self._masks[at] for at in kept]
+        self._observations = [self._observations[at] for at in kept]
+        self._cells = [self._cells[at] for at in kept]
+        rows = self._row_of_cell[first:end]
+        self._agent_index[rows[rows >= 0]] = -1
+
     def _forget(self) -> None:
         self._cells.clear()
         self._observations.clear()
@@ -117,8 +130,9 @@ class Asked:
         """Write all decisions, and return their cells. int64 [N].
 
         Raises:
-            EnvironmentFault: If an observation or a mask is not the space's, an observation is not
-                finite, or a mask allows nothing. The message begins with who and where.
+            DecisionFault: If an observation or a mask is not the space's, an observation is not
+                finite, or a mask allows nothing. The message begins with who and where. Nothing is
+                forgotten: without that environment's decisions (`forget`) it can be called again.
         """
         cells = np.array(self._cells, dtype=np.int64)
         if not len(cells):
@@ -131,8 +145,8 @@ class Asked:
                 self._write_masks(rows)
         except _Misfit as misfit:
             b, column = divmod(int(cells[misfit.at]), len(self._agents))
-            raise EnvironmentFault(
-                f"at {b} in the batch: agent {self._agents[column]!r}: {misfit}"
+            raise DecisionFault(
+                f"at {b} in the batch: agent {self._agents[column]!r}: {misfit}", environment=b
             ) from misfit.__cause__
         self._agent_index[rows] = cells % len(self._agents)
         self._forget()
@@ -169,6 +183,18 @@ class Asked:
         if not allows.all():
             raise _Misfit("an action mask must allow an action, got none", at=int(allows.argmin()))
         self._action_mask[rows] = legal
+
+
+class DecisionFault(EnvironmentFault):
+    """Something is wrong with what an environment asks.
+
+    Attributes:
+        environment: Which of the batch.
+    """
+
+    def __init__(self, text: str, *, environment: int) -> None:
+        super().__init__(text)
+        self.environment = environment
 
 
 class _Misfit(Exception):

@@ -59,6 +59,11 @@ class Turn:
             ``episode_over`` is False. float32 [B, sides].
         components: The parts of what each agent received since the last call, in the order of
             ``environment.reward_weights``; None where that is empty. float32 [B, A, R].
+        void: Where an episode is over because its environment broke: it counts for nothing, no
+            score, no match, nothing to learn from. None: nowhere. bool [B].
+        state: The environment's ``state()`` after this call, flattened; None where no value network
+            reads it. float32 or uint8 [B, G].
+        final_state: The same before any reset; undefined where no agent was truncated. [B, G].
     """
 
     groups: Mapping[str, Group]
@@ -69,6 +74,9 @@ class Turn:
     episode_over: torch.Tensor
     score: torch.Tensor
     components: torch.Tensor | None = None
+    void: torch.Tensor | None = None
+    state: torch.Tensor | None = None
+    final_state: torch.Tensor | None = None
 
 
 class BatchedEnv(Protocol):

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 
+from arena.envs.asked import DecisionFault
 from arena.envs.base import Turn
 from arena.envs.buffers import NO_DECISION, Buffers
 from arena.envs.chance import episode_seed
 from arena.errors import ArenaError, EnvironmentFault
 
+logger = logging.getLogger(__name__)
+
 MAX_SEED = 2**63
+
+FREE_FAULTS = 16
+EPISODES_PER_FAULT = 10
+"""Since a reset so many environments may break, and one more for so many episodes played."""
 
 
 class Stepper(Protocol):
@@ -47,14 +55,27 @@ class PettingZooBatch:
         environment_id: For messages.
         buffers: That the steppers write.
         steppers: One per environment.
+        remake: Makes environment b anew.
+        on_fault: Told of each environment that broke: its episode is void (`Turn.void`), and it
+            goes on in a new environment, until too many have broken. None: the first fault is
+            raised.
     """
 
     def __init__(
-        self, environment_id: str, *, buffers: Buffers, steppers: Sequence[Stepper]
+        self,
+        environment_id: str,
+        *,
+        buffers: Buffers,
+        steppers: Sequence[Stepper],
+        remake: Callable[[int], Stepper],
+        on_fault: Callable[[EnvironmentFault], None] | None = None,
     ) -> None:
         self._id = environment_id
         self._buffers = buffers
-        self._steppers = tuple(steppers)
+        self._steppers = list(steppers)
+        self._remake = remake
+        self._on_fault = on_fault
+        self._num_faults = 0
         self._seeds: tuple[int, ...] = ()
         self._episodes = [0] * len(self._steppers)
         self._halted = [False] * len(self._steppers)
@@ -80,10 +101,13 @@ class PettingZooBatch:
         self._seeds = tuple(int(seed) for seed in seeds)
         self._episodes = [0] * self.num_envs
         self._halted = [False] * self.num_envs
+        self._num_faults = 0
         self._buffers.clear()
         for b in range(self.num_envs):
             self._start(b)
-        return self._buffers.turn()
+        turn = self._turn()
+        self._buffers.all_are_new()
+        return turn
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
         """Carry out the decisions that the last turn asked for.
@@ -106,11 +130,12 @@ class PettingZooBatch:
             try:
                 over = stepper.step(chosen)
             except Exception as error:
-                raise self._blame(error, stepper, doing="step") from error
+                self._replace(b, self._blame(error, stepper, doing="step"))
+                continue
             if over:
                 self._episodes[b] += 1
                 self._start(b)
-        return buffers.turn()
+        return self._turn()
 
     def halt(self, environments: torch.Tensor) -> None:
         """Stop stepping some environments until the next reset; they ask for no decisions.
@@ -138,24 +163,80 @@ class PettingZooBatch:
         if faults:
             raise faults[0]
 
+    def _turn(self) -> Turn:
+        """What all have said; who asks for what cannot be is replaced."""
+        while True:
+            try:
+                return self._buffers.turn()
+            except DecisionFault as fault:
+                self._replace(fault.environment, fault)
+
     def _start(self, b: int) -> None:
+        """Begin an episode."""
+        fault = self._try_to_start(b)
+        if fault is not None:
+            self._replace(b, fault)
+
+    def _try_to_start(self, b: int) -> EnvironmentFault | None:
         stepper = self._steppers[b]
         seed = episode_seed(self._seeds[b], episode=self._episodes[b])
         try:
             stepper.start(seed)
         except Exception as error:
-            raise self._blame(error, stepper, doing="reset") from error
+            return self._blame(error, stepper, doing="reset")
+        return None
+
+    def _replace(self, b: int, fault: EnvironmentFault | None) -> None:
+        """Void the episode of an environment that broke; begin the next one in a new environment.
+
+        Raises:
+            EnvironmentFault: If this is not wanted, or too many broke.
+        """
+        while fault is not None:
+            self._allow(fault)
+            self._buffers.void(b)
+            try:
+                self._steppers[b].close()
+            except Exception:
+                logger.warning("a broken environment does not close either", exc_info=True)
+            try:
+                self._steppers[b] = self._remake(b)
+            except Exception as error:
+                fault = self._blame(error, self._steppers[b], doing="making it anew")
+                raise fault from error
+            self._episodes[b] += 1
+            fault = self._try_to_start(b)
+
+    def _allow(self, fault: EnvironmentFault) -> None:
+        """Count a fault.
+
+        Raises:
+            EnvironmentFault: If it is one too many.
+        """
+        if self._on_fault is None:
+            raise fault
+        self._num_faults += 1
+        num_played = sum(self._episodes) - (self._num_faults - 1)
+        if self._num_faults > FREE_FAULTS + num_played // EPISODES_PER_FAULT:
+            raise EnvironmentFault(
+                f"{self._num_faults} episodes were void beside {num_played} that were played to "
+                f"their ends; the last: {fault}"
+            ) from fault
+        self._on_fault(fault)
 
     def _blame(self, error: Exception, stepper: Stepper, *, doing: str) -> EnvironmentFault:
         """Say whose fault it is: an environment is a user's code and may raise anything."""
-        if isinstance(error, EnvironmentFault):
-            return EnvironmentFault(f"environment {self._id} in {doing}: {error}")
-        if isinstance(error, ArenaError):
+        if isinstance(error, ArenaError) and not isinstance(error, EnvironmentFault):
             raise error
-        return EnvironmentFault(
-            f"environment {self._id} raised {type(error).__name__} in {doing}, "
-            f"{stepper.on_turn}: {error}"
-        )
+        if isinstance(error, EnvironmentFault):
+            fault = EnvironmentFault(f"environment {self._id} in {doing}: {error}")
+        else:
+            fault = EnvironmentFault(
+                f"environment {self._id} raised {type(error).__name__} in {doing}, "
+                f"{stepper.on_turn}: {error}"
+            )
+        fault.__cause__ = error
+        return fault
 
 
 def check_seeds(seeds: Sequence[int], *, num_envs: int) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from arena.envs.actions import ActionLayout
-from arena.envs.asked import Asked
+from arena.envs.asked import Asked, DecisionFault
 from arena.envs.base import Group, Turn
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import ContinuousActions, EnvironmentSpec, MaskPlace
@@ -177,6 +177,7 @@ class Buffers:
         self.truncated = np.zeros((num_envs, num_agents), dtype=np.bool_)
         self.episode_over = np.zeros(num_envs, dtype=np.bool_)
         self.score = np.zeros((num_envs, num_sides), dtype=np.float32)
+        self._is_void = np.zeros(num_envs, dtype=np.bool_)
         self.populations = {
             name: _population(spec, agents, num_envs=num_envs, continuous=continuous_actions)
             for name, agents in populations.items()
@@ -212,20 +213,46 @@ class Buffers:
         self.truncated.fill(False)
         self.episode_over.fill(False)
         self.score.fill(np.nan)
+        self._is_void.fill(False)
+        self._turn.void = None
         for asked in self._asked:
             asked.clear()
+
+    def void(self, b: int) -> None:
+        """Environment b broke: its episode is over and void, and it asks for nothing.
+
+        An episode that was over already keeps what it brought: what broke is the next one.
+        """
+        for asked in self._asked:
+            asked.forget(b)
+        if self.episode_over[b]:
+            return
+        self.reward[b] = 0.0
+        if self.components is not None:
+            self.components[b] = 0.0
+        self.terminated[b] = self.truncated[b] = False
+        self.score[b] = np.nan
+        self.episode_over[b] = self._is_void[b] = True
+        self._turn.void = torch.from_numpy(self._is_void)
+
+    def all_are_new(self) -> None:
+        """No episode is over: this was a reset, and what broke in it is forgotten."""
+        self.episode_over.fill(False)
+        self._turn.void = None
 
     def turn(self) -> Turn:
         """What the environments have said since ``clear``.
 
         Raises:
-            EnvironmentFault: If an observation or a mask is not what it must be.
+            DecisionFault: If an observation or a mask is not what it must be. Once that
+                environment is void, it can be called again.
         """
         for asked in self._asked:
             try:
                 cells = asked.write()
-            except EnvironmentFault as fault:
-                raise EnvironmentFault(f"environment {self._environment_id} {fault}") from fault
+            except DecisionFault as fault:
+                text = f"environment {self._environment_id} {fault}"
+                raise DecisionFault(text, environment=fault.environment) from fault
             self.has_decided.reshape(-1)[cells] = True
             self.has_ended.reshape(-1)[cells] = False
         return self._turn if self._device.type == "cpu" else _moved(self._turn, self._device)
@@ -328,4 +355,5 @@ def _moved(turn: Turn, device: torch.device) -> Turn:
         episode_over=turn.episode_over.to(device),
         score=turn.score.to(device),
         components=None if turn.components is None else turn.components.to(device),
+        void=None if turn.void is None else turn.void.to(device),
     )

@@ -14,6 +14,7 @@ from arena.envs.actions import ActionLayout
 from arena.envs.agents import agents_of
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.batched.twins import TWINS
+from arena.envs.global_state import describe_state, no_state
 from arena.envs.openspiel import canonical_game_id, is_openspiel, openspiel_facts
 from arena.envs.registry import canonical_id, home_module, make_environment, native_api
 from arena.envs.spaces import describe
@@ -31,6 +32,7 @@ def environment_facts(
     launch_directory: str,
     backend: str = "auto",
     possible_agents: Sequence[str] | None = None,
+    reads_state: bool = False,
 ) -> EnvironmentSpec:
     """Make an environment, reset it, look at it and close it.
 
@@ -40,14 +42,16 @@ def environment_facts(
         launch_directory: First on ``sys.path``.
         backend: ``environment.backend``, which must be there.
         possible_agents: ``environment.possible_agents``.
+        reads_state: Whether a value network reads ``state()``, so that its space is a fact, too.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
         ConfigError: If it cannot be made, has agents or spaces that Arena cannot train, or does not
-            have this backend.
+            have this backend or the state.
         EnvironmentFault: If its reset fails.
     """
     if is_openspiel(environment_id):
+        _must_have_a_state(environment_id, reads_state=reads_state)
         _must_not_be_listed(environment_id, possible_agents)
         has_twin = canonical_game_id(environment_id) in TWINS
         check_backend(backend, environment_id, has_game=has_twin)
@@ -57,6 +61,7 @@ def environment_facts(
         game_class = find_game(environment_id, launch_directory=launch_directory)
         check_backend(backend, environment_id, has_game=game_class is not None)
         if game_class is not None:
+            _must_have_a_state(environment_id, reads_state=reads_state)
             _must_not_be_listed(environment_id, possible_agents)
             return game_facts(environment_id, game_class, kwargs=kwargs)
     else:
@@ -69,6 +74,7 @@ def environment_facts(
         agents = agents_of(env, environment_id=environment_id, declared=possible_agents)
         infos = _first_infos(env, api=api, environment_id=environment_id, seed=MASK_SEED)
         specs = {agent: agent_spec(env, agent) for agent in agents}
+        state = describe_state(env, environment_id=environment_id) if reads_state else None
         _same_after_another_reset(env, specs, api=api, environment_id=environment_id)
     finally:
         env.close()
@@ -79,7 +85,13 @@ def environment_facts(
         agents=agents,
         agent_specs=_with_info_masks(specs, infos=infos),
         versions=_versions(home_module(environment_id)),
+        state=state,
     )
+
+
+def _must_have_a_state(environment_id: str, *, reads_state: bool) -> None:
+    if reads_state:
+        raise no_state(environment_id, why="it is no PettingZoo environment")
 
 
 def _must_not_be_listed(environment_id: str, possible_agents: Sequence[str] | None) -> None:

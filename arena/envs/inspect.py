@@ -34,6 +34,7 @@ def inspect_environment(
     launch_directory: str,
     backend: str = "auto",
     possible_agents: Sequence[str] | None = None,
+    reads_state: bool = False,
     timeout_s: float = 60.0,
 ) -> EnvironmentSpec:
     """Find the facts about an environment.
@@ -44,11 +45,13 @@ def inspect_environment(
         launch_directory: First on the child's ``sys.path``.
         backend: ``environment.backend``, which must be there.
         possible_agents: ``environment.possible_agents``.
+        reads_state: Whether a value network reads ``state()``.
         timeout_s: For all of it.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
-        ConfigError: If it cannot be made, or has agents or spaces that Arena cannot train.
+        ConfigError: If it cannot be made, or has agents or spaces that Arena cannot train, or no
+            state where one is read.
         EnvironmentFault: If its reset fails, or the child dies or takes too long.
     """
     try:
@@ -59,6 +62,7 @@ def inspect_environment(
                 "launch_directory": launch_directory,
                 "backend": backend,
                 "possible_agents": None if possible_agents is None else list(possible_agents),
+                "reads_state": reads_state,
             },
             allow_nan=False,
         )
@@ -128,6 +132,7 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
         agents=tuple(spec["agents"]),
         agent_specs={name: AgentSpec(**facts) for name, facts in spec["agent_specs"].items()},
         versions=spec["versions"],
+        state=spec["state"],
     )
 
 

@@ -20,6 +20,7 @@ from arena.envs.buffers import Buffers, check_partition
 from arena.envs.cycle import Cycle
 from arena.envs.episode_row import EpisodeRow
 from arena.envs.facts import MASK_SEED, agent_spec
+from arena.envs.global_state import States, WithStates, no_state
 from arena.envs.openspiel import is_openspiel, load_game, openspiel_facts
 from arena.envs.openspiel_stepper import OpenSpielStepper
 from arena.envs.outcome import make_outcome, needs_infos
@@ -27,9 +28,10 @@ from arena.envs.pettingzoo_aec import AecStepper
 from arena.envs.pettingzoo_parallel import ParallelStepper
 from arena.envs.registry import make_environment
 from arena.envs.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
+from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import EnvironmentSpec
 from arena.envs.unchecked import holder_of_state, without_checks
-from arena.errors import ConfigError
+from arena.errors import ConfigError, EnvironmentFault
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +48,8 @@ def make_batched_env(
     launch_directory: str,
     device: torch.device = CPU,
     agent_ids: Collection[str] = (),
+    reads_state: bool = False,
+    on_fault: Callable[[EnvironmentFault], None] | None = None,
 ) -> BatchedEnv:
     """Make B environments that step as one: a batched game where there is one.
 
@@ -58,6 +62,9 @@ def make_batched_env(
         launch_directory: First on ``sys.path``.
         device: Where turns go.
         agent_ids: Populations whose observations say which of their agents decides.
+        reads_state: Whether turns have the environment's state.
+        on_fault: Told of each environment that broke and was made anew, its episode void, where
+            environments are stepped one by one. None, or in a batched game: a fault is raised.
 
     Raises:
         ConfigError: If the environment cannot be made or is not what the spec says, or the outcome
@@ -72,6 +79,8 @@ def make_batched_env(
         num_envs=num_envs,
         launch_directory=launch_directory,
         device=device,
+        reads_state=reads_state,
+        on_fault=on_fault,
     )
     told = {name: agents for name, agents in populations.items() if name in agent_ids}
     return AgentIds(env, populations=told, device=device) if told else env
@@ -86,10 +95,14 @@ def _make_untold(
     num_envs: int,
     launch_directory: str,
     device: torch.device,
+    reads_state: bool,
+    on_fault: Callable[[EnvironmentFault], None] | None,
 ) -> BatchedEnv:
     game_class = find_game(spec.id, launch_directory=launch_directory)
     check_backend(environment.possible_backend, spec.id, has_game=game_class is not None)
-    if game_class is not None and environment.possible_backend != "pettingzoo":
+    if reads_state and environment.backend == "batched":
+        raise no_state(spec.id, why="as environment.backend batched steps it")
+    if game_class is not None and environment.possible_backend != "pettingzoo" and not reads_state:
         try:
             return make_game_batch(
                 environment,
@@ -113,6 +126,8 @@ def _make_untold(
         num_envs=num_envs,
         launch_directory=launch_directory,
         device=device,
+        reads_state=reads_state,
+        on_fault=on_fault,
     )
 
 
@@ -125,7 +140,9 @@ def _make_one_by_one(
     num_envs: int,
     launch_directory: str,
     device: torch.device,
-) -> PettingZooBatch:
+    reads_state: bool,
+    on_fault: Callable[[EnvironmentFault], None] | None,
+) -> BatchedEnv:
     score = make_outcome(
         environment.outcome, sides=sides, agents=spec.agents, launch_directory=launch_directory
     )
@@ -138,27 +155,41 @@ def _make_one_by_one(
         continuous_actions=environment.continuous_actions,
         components=tuple(environment.reward_weights),
     )
+    states = _states(spec, buffers) if reads_state else None
     keeps_infos = needs_infos(environment.outcome)
-    rows = [EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos) for b in range(num_envs)]
     if is_openspiel(spec.id):
-        steppers = _openspiel_steppers(spec, rows=rows, populations=populations)
+        make_stepper = _openspiel_stepper(spec, populations=populations)
     else:
-        steppers = _pettingzoo_steppers(
+        make_stepper = _pettingzoo_stepper(
             spec,
-            rows=rows,
             populations=populations,
             launch_directory=launch_directory,
             possible_agents=environment.possible_agents,
+            states=states,
         )
-    return PettingZooBatch(spec.id, buffers=buffers, steppers=steppers)
+
+    def make(b: int) -> Stepper:
+        return make_stepper(EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos))
+
+    batch = PettingZooBatch(
+        spec.id,
+        buffers=buffers,
+        steppers=[make(b) for b in range(num_envs)],
+        remake=make,
+        on_fault=on_fault,
+    )
+    return batch if states is None else WithStates(batch, states=states, device=device)
 
 
-def _openspiel_steppers(
-    spec: EnvironmentSpec,
-    *,
-    rows: Sequence[EpisodeRow],
-    populations: Mapping[str, tuple[str, ...]],
-) -> list[Stepper]:
+def _states(spec: EnvironmentSpec, buffers: Buffers) -> States:
+    if spec.state is None:
+        raise no_state(spec.id, why="or it was not looked at when it was inspected")
+    return States(ObservationLayout.from_json(spec.state), truncated=buffers.truncated)
+
+
+def _openspiel_stepper(
+    spec: EnvironmentSpec, *, populations: Mapping[str, tuple[str, ...]]
+) -> Callable[[EpisodeRow], Stepper]:
     if openspiel_facts(spec.id, kwargs=spec.kwargs).digest != spec.digest:
         raise ConfigError(f"environment.id {spec.id} is not what it was when it was inspected")
     game = load_game(spec.id, spec.kwargs)
@@ -168,32 +199,39 @@ def _openspiel_steppers(
         for name, agents in populations.items()
         for slot, agent in enumerate(agents)
     }
-    return [OpenSpielStepper(game, row=row, actions_of=actions_of) for row in rows]
+    return lambda row: OpenSpielStepper(game, row=row, actions_of=actions_of)
 
 
-def _pettingzoo_steppers(
+def _pettingzoo_stepper(
     spec: EnvironmentSpec,
     *,
-    rows: Sequence[EpisodeRow],
     populations: Mapping[str, tuple[str, ...]],
     launch_directory: str,
     possible_agents: Sequence[str] | None,
-) -> list[Stepper]:
+    states: States | None,
+) -> Callable[[EpisodeRow], Stepper]:
+    """Makes the environment of a row and what steps it; the first one is checked against the spec.
+
+    The function raises ConfigError if the environment cannot be made or differs.
+    """
     has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
     stepper = _stepper(spec, populations=populations)
-    steppers: list[Stepper] = []
-    for row in rows:
+
+    def make(row: EpisodeRow) -> Stepper:
         env = make_environment(
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
         )
-        if not steppers:
+        whole = env
+        if row.b == 0:
             _check_spec(env, spec=spec, possible_agents=possible_agents)
         if row.components is None:
             env = without_checks(env, has_masks=has_masks)
         else:
             env = _reporting(env, api=spec.api, has_masks=has_masks, components=row.components)
-        steppers.append(stepper(env, row))
-    return steppers
+        made = stepper(env, row)
+        return made if states is None else states.watching(made, whole, b=row.b)
+
+    return make
 
 
 def _reporting(

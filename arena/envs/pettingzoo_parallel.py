@@ -67,6 +67,10 @@ class ParallelStepper:
             population, position, num_agents = self._actions_of[agent]
             chosen[agent] = actions[population][b * num_agents + position]
         observations, rewards, terminations, truncations, infos = self._env.step(chosen)
+        if len(rewards) < len(chosen):
+            missing = [agent for agent in chosen if agent not in rewards]
+            if missing:
+                raise EnvironmentFault(f"agents {missing} decided and must have a reward, got none")
         self._row.credit(rewards)
         if True in terminations.values() or True in truncations.values():
             self._note_deaths(observations, terminations, truncations, infos)

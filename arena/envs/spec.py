@@ -51,6 +51,8 @@ class EnvironmentSpec:
         agent_specs: By agent.
         versions: Versions of the packages that define the environment. Recorded, not digested: a
             patch release of a package must not orphan a run.
+        state: The space of ``state()``, where a value network reads it; None: nobody has looked.
+            Not digested: it changes nothing for those who play.
     """
 
     id: str
@@ -59,10 +61,11 @@ class EnvironmentSpec:
     agents: tuple[str, ...]
     agent_specs: Mapping[str, AgentSpec]
     versions: Mapping[str, str] = field(default_factory=dict)
+    state: SpaceJson | None = None
 
     @property
     def digest(self) -> Digest:
-        """Identifies everything but the package versions."""
+        """Identifies everything but the package versions and the state."""
         facts = asdict(self)
-        del facts["versions"]
+        del facts["versions"], facts["state"]
         return canonical_digest(facts)

@@ -1,9 +1,19 @@
-"""Puts an export in its place: written beside it, then one rename. There is never half of one."""
+"""Puts an export in its place: written beside it, then one rename. There is never half of one.
+
+Where something is replaced, the two exchange their names in one step, which Linux and its usual
+file systems can do. Elsewhere it takes two, and a kill between them leaves the old export beside
+its place; the next export finds it. Whoever writes holds a lock on the temporary directory, which
+the kernel frees, so what the killed leave is told from what the living write.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import fcntl
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
@@ -11,6 +21,11 @@ from pathlib import Path
 
 from arena.errors import ConfigError
 from arena.export.card import CARD
+from arena.failpoints import failpoint
+
+AT_FDCWD = -100
+RENAME_EXCHANGE = 2
+_CANNOT_EXCHANGE = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM})
 
 
 def check_target(directory: Path, *, force: bool) -> None:
@@ -39,48 +54,120 @@ def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
         files: By path inside of it, parts joined by a slash.
 
     Raises:
-        OSError: If the disk refuses; then what was there is there still.
+        OSError: If the disk refuses; then what was there is there still, or what is new is whole.
     """
+    failpoint("export.begin")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with _temporary_beside(directory, "new") as new, _temporary_beside(directory, "old") as old:
-        new.mkdir()
+    clean_up(directory)
+    with _temporary_beside(directory) as new:
         for name, data in files.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             _write_durably(new / name, data)
-        for folder in {parent for name in files for parent in (new / name).parents}:
+        for folder in sorted({parent for name in files for parent in (new / name).parents}):
             if folder.is_relative_to(new):
                 _sync_directory(folder)
-        try:
-            if directory.exists():
-                os.rename(directory, old)
+        failpoint("export.filled")
+        if not directory.exists():
             os.rename(new, directory)
-        except BaseException:  # Ctrl-C too: what is at ``old`` is about to be removed
-            if old.exists() and not directory.exists():
-                os.rename(old, directory)
-            raise
+        elif not _exchange(new, directory):
+            _replace_in_two_steps(new, directory)
+        failpoint("export.renamed")
         _sync_directory(directory.parent)
+    failpoint("export.done")
+
+
+def clean_up(directory: Path) -> None:
+    """Remove what exports to a directory left beside it when they were killed.
+
+    If one of them had moved the old export aside already, it is put back first.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    pattern = re.compile(rf"\.{re.escape(directory.name)}\.(new|old)-[0-9a-f]{{16}}")
+    names = [path.name for path in directory.parent.iterdir() if pattern.fullmatch(path.name)]
+    # The old ones first: one of them may be what belongs in the place.
+    for path in (directory.with_name(name) for name in sorted(names, reverse=True)):
+        with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(path):
+            failpoint("export.leftover")
+            if not directory.exists() and ".old-" in path.name:
+                os.rename(path, directory)
+            else:
+                shutil.rmtree(path)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Let two directories swap their names in one step; False where that is not possible."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    paths = os.fsencode(first), os.fsencode(second)
+    if rename(AT_FDCWD, paths[0], AT_FDCWD, paths[1], RENAME_EXCHANGE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _CANNOT_EXCHANGE:
+        return False
+    raise OSError(code, os.strerror(code), str(second))
+
+
+def _replace_in_two_steps(new: Path, directory: Path) -> None:
+    old = _beside(directory, "old")
+    os.rename(directory, old)
+    try:
+        failpoint("export.moved")
+        os.rename(new, directory)
+    except BaseException:  # Ctrl-C too
+        os.rename(old, directory)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _beside(directory: Path, what: str) -> Path:
+    return directory.parent / f".{directory.name}.{what}-{secrets.token_hex(8)}"
 
 
 @contextlib.contextmanager
-def _temporary_beside(directory: Path, what: str) -> Iterator[Path]:
-    """A free name beside a directory; whatever has it at the end is removed."""
-    path = directory.parent / f".{directory.name}.{what}-{secrets.token_hex(8)}"
+def _temporary_beside(directory: Path) -> Iterator[Path]:
+    """A new directory beside another; whatever has its name at the end is removed."""
+    path = _beside(directory, "new")
+    path.mkdir()
     try:
-        yield path
+        with _locked(path):
+            failpoint("export.temporary")
+            yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Hold the kernel's lock on a directory.
+
+    Raises:
+        BlockingIOError: If somebody else has it.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _write_durably(path: Path, data: bytes) -> None:
     with path.open("xb") as file:
+        failpoint("export.opened")
         file.write(data)
         file.flush()
+        failpoint("export.written")
         os.fsync(file.fileno())
+        failpoint("export.synced")
 
 
 def _sync_directory(directory: Path) -> None:
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
+        failpoint("export.directory")
     finally:
         os.close(descriptor)

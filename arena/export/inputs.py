@@ -18,9 +18,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from arena.envs.agent_ids import is_agent_id
 from arena.envs.leaves import Leaf
 from arena.envs.spaces import UINT8, ObservationLayout, unflattened
+from arena.envs.who_decides import is_agent_id
 from arena.errors import ExportError
 
 OBSERVATION = "observation"

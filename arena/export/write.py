@@ -27,7 +27,7 @@ from arena.export.directory import check_target, replace_directory
 from arena.export.onnx import OnnxCheck, check_onnx, export_onnx, opset_version
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
-from arena.networks.weights import load_tensors
+from arena.networks.weights import load_tensors, without_critic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,5 +157,5 @@ def _network(
     network = make_actor_critic(
         card.network, observation=card.observation_layout, action=card.action_layout, seed=0
     )
-    load_tensors(network.state_dict(), weights, what=WEIGHTS)
+    load_tensors(network.state_dict(), without_critic(card.network, weights), what=WEIGHTS)
     return network.eval().requires_grad_(False), card.observation_layout

@@ -19,7 +19,7 @@ from typing import Protocol
 import psutil
 
 from arena.config import LearnerSetup
-from arena.errors import VersionMismatch, WireError
+from arena.errors import NotAdmitted, VersionMismatch, WireError
 from arena.learners.events import (
     Command,
     Event,
@@ -36,10 +36,12 @@ from arena.learners.events import (
 )
 from arena.learners.progress import Progress
 from arena.learners.state import EXIT_REFUSED, LearnerState, Patience
+from arena.learners.witness import make_witness
 from arena.types import LearnerId
 from arena.wire.codec import encode
 from arena.wire.messages import (
     PROTOCOL_VERSION,
+    Acknowledge,
     Assignment,
     Failed,
     Finished,
@@ -100,10 +102,11 @@ def make_worker(
     return Worker(setup, progress=progress, should_stop=should_stop)
 
 
-def new_learner_id() -> LearnerId:
-    """An id that no other process has: host, process id, chance."""
+def new_learner_id(holder: str | None = None) -> LearnerId:
+    """An id that no other process has: host, process id, chance; before them whose key it has."""
     host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:24] or "host"
-    return LearnerId(f"{host}-{os.getpid()}-{secrets.token_hex(4)}")
+    own = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
+    return LearnerId(own if holder is None else f"{holder}.{own}")
 
 
 def arena_version() -> str:
@@ -146,6 +149,7 @@ class LearnerLoop:
         self._assignments: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
         self._events: deque[Event] = deque()
         self._process = psutil.Process()
+        self._witness = make_witness(learner)
         self._exit: Exit | None = None
 
     def request_stop(self, reason: str) -> None:
@@ -199,7 +203,7 @@ class LearnerLoop:
         """The other thread. Whatever happens in it, the working thread is told to end."""
         try:
             self._exit = self._converse(state)
-        except VersionMismatch as error:
+        except (VersionMismatch, NotAdmitted) as error:
             self._exit = Exit(code=EXIT_REFUSED, reason=str(error))
         except Exception:
             logger.exception("the learner's conversation broke")
@@ -208,7 +212,8 @@ class LearnerLoop:
             self._stop_work.set()
             self._assignments.put(None)
             self._transport.close(linger_s=LINGER_S)
-        logger.info("learner %s ends: %s", self._learner, self._exit.reason)
+        level = logging.ERROR if self._exit.code else logging.INFO
+        logger.log(level, "learner %s ends: %s", self._learner, self._exit.reason)
         if self._cut_off is not None and not self._worked_out.wait(ABANDON_S):
             self._cut_off(self._exit.code)
 
@@ -228,6 +233,8 @@ class LearnerLoop:
         received = self._transport.receive(0.0 if self._events else wait_s)
         if received is not None:
             header, message = received
+            if isinstance(message, Acknowledge) and self._witness is not None:
+                self._witness.acknowledged(message)
             if isinstance(message, FromController):
                 self._events.append(Received(message=message, epoch=header.epoch))
 
@@ -240,6 +247,8 @@ class LearnerLoop:
     def _carry_out(self, command: Command, *, epoch: int) -> None:
         match command:
             case Send():
+                if isinstance(command.message, Finished) and self._witness is not None:
+                    self._witness.sent(command.message)
                 self._transport.send(command.message, epoch=epoch)
             case SendHeartbeat():
                 self._transport.send(self._heartbeat(command), epoch=epoch)

@@ -19,9 +19,11 @@ from arena.config import LearnerSetup, PopulationSetup
 from arena.core import Actor, Algorithm
 from arena.envs.actions import ActionLayout
 from arena.envs.agent_ids import observation_layout
+from arena.envs.critic import CriticInput, critic_input
 from arena.errors import CheckpointCorrupt
 from arena.learners.faults import naming_checkpoint, naming_policy
 from arena.learning.algorithms import make_algorithm
+from arena.learning.precision import product_dtype
 from arena.matches.actors import make_bot
 from arena.networks.frozen import FrozenPolicy
 from arena.resolve import put_first_on_path
@@ -99,6 +101,18 @@ class Players:
             )
             for name, spec in specs.items()
         }
+        self.product_dtypes = {
+            name: product_dtype(
+                setup.precision,
+                network=population.network,
+                device=device,
+                observation=self._layouts[name],
+            )
+            for name, population in setup.populations.items()
+        }
+        """By population, in which frozen policies act together while others train."""
+        self.critics = _critics(setup)
+        """What centralized critics read, by population that has one."""
         continuous = setup.environment.continuous_actions
         self.actions = {
             name: ActionLayout.from_json(spec.action, continuous=continuous)
@@ -182,6 +196,7 @@ class Players:
         return algorithm
 
     def _make_algorithm(self, trainee: Trainee, *, population: str, seed: int) -> Algorithm:
+        critic = self.critics.get(population)
         return make_algorithm(
             self._setup.populations[population],
             observation=self._layouts[population],
@@ -191,6 +206,7 @@ class Players:
             precision=self._setup.precision,
             seed=seed,
             launch_directory=self._setup.launch_directory,
+            critic_input=None if critic is None else critic.layout,
         )
 
     def publish(self, trainee: Trainee, algorithm: Algorithm, *, agent_steps: int) -> Published:
@@ -238,6 +254,21 @@ class Players:
             environment_digest=self._environment_digest,
             setup=self._setup.populations[population],
         )
+
+
+def _critics(setup: LearnerSetup) -> dict[str, CriticInput]:
+    agents = {name: population.agents for name, population in setup.populations.items()}
+    found = {
+        name: critic_input(
+            population.network,
+            population=name,
+            populations=agents,
+            sides=setup.sides,
+            spec=setup.spec,
+        )
+        for name, population in setup.populations.items()
+    }
+    return {name: critic for name, critic in found.items() if critic is not None}
 
 
 def check_manifest(manifest: Manifest, *, environment_digest: str, setup: PopulationSetup) -> None:

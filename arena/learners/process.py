@@ -24,6 +24,7 @@ from arena.config import LearnerSetup
 from arena.errors import ArenaError, ConfigError
 from arena.learners.loop import EXIT_CRASHED, LearnerLoop, MakeWork, make_worker, new_learner_id
 from arena.learners.state import EXIT_REFUSED, Patience
+from arena.wire.keys import load_learner_keys
 from arena.wire.zeromq import ZmqLearnerTransport
 
 logger = logging.getLogger(__name__)
@@ -40,14 +41,22 @@ def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    if options.stacks is not None:
+        # The file stays open: when all hangs, nothing can be opened and no Python runs.
+        faulthandler.register(signal.SIGUSR1, file=options.stacks.open("ab"), all_threads=True)
     try:
         setup = LearnerSetup.model_validate_json(Path(options.setup).read_bytes())
     except (OSError, ValidationError) as error:
         logger.error("%s is no learner's setup: %s", options.setup, error)
         return EXIT_REFUSED
     populations = tuple(name for name in options.populations.split(",") if name)
-    return serve(setup, endpoint=options.connect, populations=populations, make_work=make_work)
+    return serve(
+        setup,
+        endpoint=options.connect,
+        populations=populations,
+        keys=options.keys,
+        make_work=make_work,
+    )
 
 
 def serve(
@@ -55,6 +64,7 @@ def serve(
     *,
     endpoint: str,
     populations: tuple[str, ...],
+    keys: Path | None = None,
     make_work: MakeWork = make_worker,
     patience: Patience | None = None,
 ) -> int:
@@ -62,12 +72,21 @@ def serve(
 
     SIGTERM, SIGINT and SIGHUP end it with everything saved, a second one at once.
 
+    Args:
+        setup: What `arena launch` wrote.
+        endpoint: The controller's.
+        populations: Which it trains; empty: any.
+        keys: A file that `arena launch` made, where the controller wants keys.
+        make_work: Makes the worker.
+        patience: How long it waits.
+
     Returns:
         The exit code: 0 done or fenced, 2 refused or misconfigured, 1 anything else.
     """
-    learner = new_learner_id()
     try:
-        transport = ZmqLearnerTransport(endpoint, run=setup.run, learner=learner)
+        own = load_learner_keys(keys) if keys is not None else None
+        learner = new_learner_id(own.name if own is not None else None)
+        transport = ZmqLearnerTransport(endpoint, run=setup.run, learner=learner, keys=own)
         loop = LearnerLoop(
             setup,
             transport,
@@ -121,6 +140,8 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="arena.learners.process", allow_abbrev=False)
     parser.add_argument("--setup", required=True, help="a LearnerSetup as JSON")
     parser.add_argument("--connect", required=True, help="the controller's endpoint")
+    parser.add_argument("--keys", type=Path, help="a learner's key file")
+    parser.add_argument("--stacks", type=Path, help="SIGUSR1 appends all stacks to this file")
     parser.add_argument("--populations", default="", help="comma-separated; default: any")
     parser.add_argument("--parent-pid", type=int, help="die with this process")
     parser.add_argument("--death-fd", type=int, help="a pipe that the parent holds open")

@@ -21,9 +21,10 @@ class LearnerProcess:
     Owned by one thread. All methods may be called again and after the end.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], *, death_fd: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], *, death_fd: int, stacks: Path) -> None:
         self._process = process
         self._death_fd: int | None = death_fd
+        self._stacks = stacks
 
     @property
     def pid(self) -> int:
@@ -41,6 +42,13 @@ class LearnerProcess:
         """Ask it to end with everything saved."""
         if self._process.poll() is None:
             self._process.terminate()
+
+    def dump_stacks(self) -> None:
+        """Have it write where each of its threads is; it does so in a moment, if it can."""
+        if self._process.poll() is None:
+            with contextlib.suppress(OSError), self._stacks.open("a") as file:
+                file.write(f"process {self.pid}:\n")
+            self._process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
         """End the whole group at once, and wait until the process is gone."""
@@ -67,6 +75,7 @@ def spawn_learner(
     *,
     populations: tuple[str, ...],
     log_path: Path,
+    keys: Path | None = None,
     python: str = sys.executable,
     command: Sequence[str] = ("-m", MODULE),
 ) -> LearnerProcess:
@@ -78,7 +87,9 @@ def spawn_learner(
         setup_path: A LearnerSetup as JSON.
         endpoint: Where its controller listens.
         populations: Which it trains; empty: any.
-        log_path: Its output is appended there; the directory is made.
+        log_path: Its output is appended there; the directory is made, but not that one's parent: a
+            run directory that was moved away does not come back with nothing but logs in it.
+        keys: Its key file, which only its owner can read. (Its arguments anybody can.)
         python: The interpreter.
         command: What of it is run.
 
@@ -89,11 +100,15 @@ def spawn_learner(
     """
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("learners must be started from the main thread")
-    log_path.parent.mkdir(parents=True, exist_ok=True)
+    log_path.parent.mkdir(exist_ok=True)
     read_fd, death_fd = os.pipe()
     arguments = [python, *command, "--setup", str(setup_path), "--connect", endpoint]
     if populations:
         arguments += ["--populations", ",".join(populations)]
+    if keys is not None:
+        arguments += ["--keys", str(keys)]
+    stacks = stacks_path(log_path)
+    arguments += ["--stacks", str(stacks)]
     arguments += ["--parent-pid", str(os.getpid()), "--death-fd", str(read_fd)]
     try:
         with log_path.open("ab") as log:
@@ -112,4 +127,9 @@ def spawn_learner(
         raise
     finally:
         os.close(read_fd)
-    return LearnerProcess(process, death_fd=death_fd)
+    return LearnerProcess(process, death_fd=death_fd, stacks=stacks)
+
+
+def stacks_path(log_path: Path) -> Path:
+    """Where a learner writes its stacks: ``stacks-learner-0.txt`` beside ``learner-0.log``."""
+    return log_path.with_name(f"stacks-{log_path.stem}.txt")

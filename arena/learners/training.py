@@ -18,7 +18,8 @@ from arena.learners.players import Players, frozen_entrant
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.match import Progress
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
-from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId, Seating, Tally, trainee_entrant
 from arena.wire.messages import Finished, Train, Trainee
 
@@ -152,6 +153,8 @@ class _Training:
             openings=setup.environment.random_openings,
             generator=self._generator,
             progress=progress,
+            critics=players.critics,
+            product_dtypes=players.product_dtypes,
         )
         for policy in self._learning:
             if policy not in collector.agent_steps:

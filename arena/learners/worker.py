@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
 from arena.envs.make import make_batched_env
-from arena.errors import EnvironmentFault
+from arena.errors import DiskRefused, EnvironmentFault
 from arena.learners.evaluation import evaluate
 from arena.learners.faults import AssignmentFault
 from arena.learners.players import Players
@@ -19,6 +21,11 @@ from arena.matches.match import Progress
 from arena.wire.messages import Evaluate, Failed, Finished, Train
 
 logger = logging.getLogger(__name__)
+
+MAX_LOGGED_FAULTS = 4
+"""Of an assignment, each with its traceback."""
+
+TRACEBACK_CHARS = 2000
 
 
 class Worker:
@@ -46,20 +53,25 @@ class Worker:
         """Where networks and environments compute."""
         self._players = Players(setup, device=self.device)
         self._env: BatchedEnv | None = None
+        self._num_void = 0
 
     def carry_out(self, assignment: Train | Evaluate) -> Finished | Failed:
         """Do an assignment. Whatever goes wrong in it becomes a `Failed`.
 
         A train assignment publishes the checkpoints of all its trainees, or none is recorded.
         """
+        self._num_void = 0
         try:
-            return self._carry_out(assignment)
+            finished = self._carry_out(assignment)
         except AssignmentFault as fault:
             failed = self._failed(assignment, fault)
+        except DiskRefused as error:
+            failed = self._failed(assignment, AssignmentFault("storage", str(error)))
         except EnvironmentFault as error:
             # Environments that broke once are not trusted again.
             self._close_env()
-            failed = self._failed(assignment, AssignmentFault("environment", str(error)))
+            reason = f"{error}{_users_traceback(error)}"
+            failed = self._failed(assignment, AssignmentFault("environment", reason))
         except Exception as error:
             # The boundary of the worker: environments, bots and algorithms are users' code and may
             # raise anything, and the controller decides what a failure means.
@@ -67,7 +79,21 @@ class Worker:
             logger.exception("assignment %d failed", assignment.assignment_id)
             reason = f"{type(error).__name__}: {error}"
             failed = self._failed(assignment, AssignmentFault("error", reason))
+        else:
+            return self._with_voids(finished)
         return failed
+
+    def _with_voids(self, finished: Finished) -> Finished:
+        if not self._num_void:
+            return finished
+        metrics = {**finished.metrics, "episode/void": float(self._num_void)}
+        return replace(finished, metrics=metrics)
+
+    def _note_fault(self, fault: EnvironmentFault) -> None:
+        """An environment broke and was made anew; the episode counts for nothing."""
+        self._num_void += 1
+        if self._num_void <= MAX_LOGGED_FAULTS:
+            logger.warning("an episode is void: %s", fault, exc_info=fault)
 
     def _carry_out(self, assignment: Train | Evaluate) -> Finished:
         if isinstance(assignment, Train):
@@ -106,6 +132,8 @@ class Worker:
                 launch_directory=setup.launch_directory,
                 device=self.device,
                 agent_ids=setup.agent_ids,
+                reads_state=setup.reads_state,
+                on_fault=self._note_fault,
             )
         return self._env
 
@@ -129,6 +157,15 @@ class Worker:
             policy=fault.policy,
             key=fault.key,
         )
+
+
+def _users_traceback(fault: BaseException) -> str:
+    """Where in the environment's own code it began, if it did; on lines of its own."""
+    while (cause := fault.__cause__) is not None:
+        fault = cause
+    if isinstance(fault, EnvironmentFault):
+        return ""
+    return f"\n{''.join(traceback.format_exception(fault))[-TRACEBACK_CHARS:]}"
 
 
 def resolve_device(name: str) -> torch.device:

@@ -53,6 +53,9 @@ class AlgorithmClass(Protocol):
             device: Where it lives.
             precision: ``auto``, ``float32`` or ``bfloat16``: of products in training.
             seed: Of the weights.
+
+        Where ``network.critic`` is not ``own``, it is called with ``critic_input`` besides, the
+        layout of the rows that only its values see.
         """
         ...
 
@@ -67,6 +70,7 @@ def make_algorithm(
     precision: str,
     seed: int,
     launch_directory: str,
+    critic_input: ObservationLayout | None = None,
 ) -> Algorithm:
     """Make one policy with fresh weights.
 
@@ -80,10 +84,11 @@ def make_algorithm(
         precision: ``auto``, ``float32`` or ``bfloat16``.
         seed: Of the weights.
         launch_directory: Where ``package`` is looked for first.
+        critic_input: What a centralized critic reads, where the network has one.
 
     Raises:
         ConfigError: If there is no such algorithm, a hyperparameter or setting is not as it must
-            be, or the network has a memory and the algorithm knows of none.
+            be, or the network has a memory or a centralized critic and the algorithm knows of none.
     """
     model = hyperparameter_model(setup.algorithm, launch_directory=launch_directory)
     values = coerce_hyperparameters(model, own_hyperparameters(hyperparameters))
@@ -92,6 +97,11 @@ def make_algorithm(
         if setup.algorithm == "ppo"
         else resolve(setup.algorithm, launch_directory=launch_directory)
     )
+    if setup.network.critic != "own" and not hasattr(algorithm, "critic_size"):
+        raise ConfigError(
+            f"network.critic must be own with algorithm {setup.algorithm}, which has no "
+            f"critic_size (arena.core.CentralizedAlgorithm), got {setup.network.critic!r}"
+        )
     made = cast("AlgorithmClass", algorithm)(
         setup.network,
         observation=observation,
@@ -103,6 +113,7 @@ def make_algorithm(
         device=device,
         precision=precision,
         seed=seed,
+        **({} if critic_input is None else {"critic_input": critic_input}),
     )
     if setup.network.core != "none" and not state_size(made):
         raise ConfigError(

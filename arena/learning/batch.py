@@ -1,7 +1,7 @@
 """What PPO's loss is computed from, and in which parts.
 
 Shapes: M rows (a rollout's or a minibatch's), F features, n logits, P parameters of a distribution,
-D decisions of a rollout.
+D decisions of a rollout, G numbers of a row that only the value reads.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class Batch:
             float32 [M].
         magnet: Parameters of the magnet's distribution; None without one. float32 [M, P].
         packed: How the rows are unrolled, where the policy has a memory.
+        critic_input: What a centralized critic reads, normalized; None without one. [M, G].
     """
 
     normalized: torch.Tensor
@@ -41,6 +42,7 @@ class Batch:
     value: torch.Tensor | None = None
     magnet: torch.Tensor | None = None
     packed: Packed | None = None
+    critic_input: torch.Tensor | None = None
 
     def rows(self, index: torch.Tensor) -> Batch:
         """One gather per tensor."""
@@ -53,6 +55,7 @@ class Batch:
             target=self.target.index_select(0, index),
             value=_rows(self.value, index),
             magnet=_rows(self.magnet, index),
+            critic_input=_rows(self.critic_input, index),
         )
 
 
@@ -86,24 +89,48 @@ def predict(
     normalized: torch.Tensor,
     *,
     packed: Packed | None = None,
+    critic_input: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Parameters [M, P] and normalized values [M] of the rows of a minibatch."""
     if packed is None:
-        found: tuple[torch.Tensor, torch.Tensor] = network(normalized)
+        found: tuple[torch.Tensor, torch.Tensor] = network(normalized, critic_input)
         return found
-    return network.unroll(normalized, batch_sizes=packed.batch_sizes, state=packed.state)
+    return network.unroll(
+        normalized, batch_sizes=packed.batch_sizes, state=packed.state, critic_input=critic_input
+    )
 
 
 def predict_all(
-    network: ActorCritic, normalized: torch.Tensor, sequences: Sequences | None, *, num_parts: int
+    network: ActorCritic,
+    normalized: torch.Tensor,
+    sequences: Sequences | None,
+    *,
+    num_parts: int,
+    critic_input: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Parameters [D, P] and normalized values [D], as many rows at once as a minibatch has."""
     if sequences is None:
-        outputs = [network(part) for part in normalized.tensor_split(num_parts) if len(part)]
+        rows = normalized.tensor_split(num_parts)
+        judged = (
+            [None] * len(rows) if critic_input is None else critic_input.tensor_split(num_parts)
+        )
+        outputs = [
+            predict(network, part, critic_input=seen)
+            for part, seen in zip(rows, judged, strict=True)
+            if len(part)
+        ]
         return torch.cat([part[0] for part in outputs]), torch.cat([part[1] for part in outputs])
     everything = torch.arange(len(sequences), device=normalized.device)
     parts = [pack(sequences, index) for index in everything.tensor_split(num_parts) if len(index)]
-    outputs = [predict(network, normalized[part.rows], packed=part) for part in parts]
+    outputs = [
+        predict(
+            network,
+            normalized[part.rows],
+            packed=part,
+            critic_input=_rows(critic_input, part.rows),
+        )
+        for part in parts
+    ]
     place = torch.cat([part.rows for part in parts]).argsort()
     parameters = torch.cat([part[0] for part in outputs]).index_select(0, place)
     return parameters, torch.cat([part[1] for part in outputs]).index_select(0, place)

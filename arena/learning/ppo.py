@@ -3,14 +3,13 @@
 Schulman et al., "Proximal Policy Optimization Algorithms" (2017), https://arxiv.org/abs/1707.06347;
 Andrychowicz et al., "What Matters In On-Policy Reinforcement Learning?" (2021) for the choices.
 Shapes: N rows, F features of an observation, n logits, P parameters of a distribution, D decisions
-of a rollout, M of a minibatch, H numbers of a state.
+of a rollout, M of a minibatch, H numbers of a state, G of a row that only the value reads.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
@@ -24,6 +23,7 @@ from arena.learning.batch import Batch, minibatches, predict, predict_all
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.objective import objective
 from arena.learning.optimizer import NamedAdam
+from arena.learning.playing import PlayingNetwork
 from arena.learning.precision import product_dtype
 from arena.learning.progress import MAGNET_DISTANCE, METRICS, Progress
 from arena.learning.sequences import Sequences
@@ -45,7 +45,7 @@ MAGNET = "magnet."
 """Begins the names of the magnet's weights."""
 
 
-class Ppo:
+class Ppo(PlayingNetwork):
     """An `arena.core.Algorithm`: one policy's network and optimizer.
 
     What makes a number non-finite is undone, not carried on: the weights are finite always.
@@ -65,6 +65,7 @@ class Ppo:
         precision: str,
         seed: int,
         settings: PpoSettings | None = None,
+        critic_input: ObservationLayout | None = None,
     ) -> None:
         """Start with fresh weights and a fresh optimizer.
 
@@ -77,17 +78,21 @@ class Ppo:
             precision: Of the products while it trains; see `arena.learning.precision`.
             seed: Of the fresh weights.
             settings: Of the population; None: the defaults.
+            critic_input: What the rows of a centralized critic are, where ``network`` has one.
         """
         self._hyperparameters = hyperparameters
         self._settings = settings or PpoSettings()
-        self._device = device
-        self._product_dtype = product_dtype(
-            precision, network=network, device=device, observation=observation
+        made = make_actor_critic(
+            network, observation=observation, action=action, seed=seed, critic_input=critic_input
         )
-        self._network = make_actor_critic(
-            network, observation=observation, action=action, seed=seed
-        ).to(device)
-        self._distribution = self._network.distribution
+        dtype = product_dtype(
+            precision,
+            network=network,
+            device=device,
+            observation=observation,
+            critic_input=critic_input,
+        )
+        super().__init__(made.to(device), product_dtype=dtype)
         # What plays, and what a loss holds the policy near; None where neither is wanted.
         self._average = AveragedNetwork(self._network) if hyperparameters.ema_decay else None
         self._magnet = AveragedNetwork(self._network) if hyperparameters.magnet_coef else None
@@ -126,72 +131,9 @@ class Ppo:
         return self._learner_updates
 
     @property
-    def state_size(self) -> int:
-        """H; 0: it has no memory."""
-        return self._network.state_size
-
-    @property
     def bptt_length(self) -> int | None:
         """Decisions of the longest sequence; None: as long as the rollout."""
         return self._settings.bptt_length
-
-    @torch.inference_mode()
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Sample actions while training: actions, log-probabilities, values, each [N]."""
-        network = self._network
-        # As in the update, so that the first ratio is exactly 1.
-        with self._autocast():
-            parameters, value = network(network.normalize_observation(observation))
-        return self._sampled(parameters, value, action_mask, generator=generator)
-
-    @torch.inference_mode()
-    def act_from(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        state: torch.Tensor,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """As `act`, with a memory: and the states afterwards, [N, H]."""
-        network = self._network
-        with self._autocast():
-            normalized = network.normalize_observation(observation)
-            parameters, value, next_state = network.step(normalized, state)
-        return *self._sampled(parameters, value, action_mask, generator=generator), next_state
-
-    def _sampled(
-        self,
-        parameters: torch.Tensor,
-        value: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        distribution = self._distribution(parameters, action_mask)
-        action = distribution.sample(generator)
-        value = self._network.return_normalizer.denormalize(value)
-        return action, distribution.log_prob(action), value
-
-    @torch.inference_mode()
-    def value(self, observation: torch.Tensor) -> torch.Tensor:
-        """Expected discounted return. float32 [N, F] to float32 [N]."""
-        with self._autocast():
-            return self._network.value(observation)
-
-    @torch.inference_mode()
-    def value_from(self, observation: torch.Tensor, *, state: torch.Tensor) -> torch.Tensor:
-        """As `value`, with a memory."""
-        network = self._network
-        with self._autocast():
-            _, value, _ = network.step(network.normalize_observation(observation), state)
-        return network.return_normalizer.denormalize(value)
 
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
         """Learn from one rollout.
@@ -236,6 +178,8 @@ class Ppo:
         if self._network.observation_normalizer is not None:
             # Only now: the policy that is updated must be the one that played.
             self._network.observation_normalizer.update(rollout.observation)
+        if self._network.critic_normalizer is not None and rollout.critic_input is not None:
+            self._network.critic_normalizer.update(rollout.critic_input)
         if self._magnet is not None:
             self._magnet.follow(self._hyperparameters.magnet_rate)
         if self._average is not None:
@@ -319,11 +263,12 @@ class Ppo:
     @torch.no_grad()
     def _prepare(self, rollout: Rollout) -> Batch:
         """Compute once what all epochs use; the statistics stay put meanwhile."""
-        normalized = self._network.normalize_observation(rollout.observation)
-        if normalized.is_floating_point():  # images stay small
-            normalized = normalized.to(self._product_dtype)
+        normalized = self._in_few_bits(self._network.normalize_observation(rollout.observation))
+        judged = rollout.critic_input
+        if judged is not None:
+            judged = self._in_few_bits(self._network.normalize_critic_input(judged))
         if self._settings.advantages == "vtrace":
-            rollout = self._valued_anew(rollout, normalized)
+            rollout = self._valued_anew(rollout, normalized, judged)
         returns = self._network.return_normalizer
         if self._settings.normalize_returns:
             returns.update(rollout.return_.unsqueeze(1))
@@ -331,7 +276,7 @@ class Ppo:
         value_clip = self._hyperparameters.value_clip
         magnet = None
         if self._magnet is not None:
-            magnet, _ = self._predict(self._magnet.network, normalized, rollout.sequences)
+            magnet, _ = self._predict(self._magnet.network, normalized, judged, rollout.sequences)
         return Batch(
             normalized=normalized,
             action_mask=rollout.action_mask,
@@ -341,11 +286,20 @@ class Ppo:
             target=returns.normalize(rollout.return_),
             value=None if value_clip is None else returns.normalize(rollout.value),
             magnet=magnet,
+            critic_input=judged,
         )
 
-    def _valued_anew(self, rollout: Rollout, normalized: torch.Tensor) -> Rollout:
+    def _in_few_bits(self, normalized: torch.Tensor) -> torch.Tensor:
+        """Rounded once for all epochs; images stay small."""
+        if not normalized.is_floating_point():
+            return normalized
+        return normalized.to(self._product_dtype)
+
+    def _valued_anew(
+        self, rollout: Rollout, normalized: torch.Tensor, judged: torch.Tensor | None
+    ) -> Rollout:
         """By V-trace."""
-        parameters, value = self._predict(self._network, normalized, rollout.sequences)
+        parameters, value = self._predict(self._network, normalized, judged, rollout.sequences)
         return valued_anew(
             rollout,
             value=self._network.return_normalizer.denormalize(value),
@@ -354,17 +308,28 @@ class Ppo:
         )
 
     def _predict(
-        self, network: ActorCritic, normalized: torch.Tensor, sequences: Sequences | None
+        self,
+        network: ActorCritic,
+        normalized: torch.Tensor,
+        judged: torch.Tensor | None,
+        sequences: Sequences | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Parameters [D, P] and normalized values [D]."""
         num_parts = self._hyperparameters.num_minibatches
         with self._autocast():
-            return predict_all(network, normalized, sequences, num_parts=num_parts)
+            return predict_all(
+                network, normalized, sequences, num_parts=num_parts, critic_input=judged
+            )
 
     def _step(self, batch: Batch) -> list[float] | None:
         """One optimizer step. Returns its metrics in order, or None if it had to be skipped."""
         with self._autocast():
-            parameters, value = predict(self._network, batch.normalized, packed=batch.packed)
+            parameters, value = predict(
+                self._network,
+                batch.normalized,
+                packed=batch.packed,
+                critic_input=batch.critic_input,
+            )
         magnet = None
         if batch.magnet is not None:
             magnet = self._distribution(batch.magnet, batch.action_mask)
@@ -396,11 +361,6 @@ class Ppo:
                 f"after {self._learner_updates} updates with learning_rate "
                 f"{self._optimizer.learning_rate!r}"
             )
-
-    def _autocast(self) -> AbstractContextManager[object]:
-        if self._product_dtype == torch.float32:
-            return nullcontext()
-        return torch.autocast(self._device.type, dtype=self._product_dtype)
 
     def _live(self) -> dict[str, torch.Tensor]:
         """Every tensor that an update may change, not copied."""

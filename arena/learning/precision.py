@@ -10,7 +10,7 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.envs.spaces import ObservationLayout
-from arena.networks.planes import is_plain
+from arena.networks.planes import is_plain, of_critic
 
 MIN_WIDTH = 64
 """Products of narrower layers gain less than the rounding costs."""
@@ -22,6 +22,7 @@ def product_dtype(
     network: NetworkConfig,
     device: torch.device,
     observation: ObservationLayout | None = None,
+    critic_input: ObservationLayout | None = None,
 ) -> torch.dtype:
     """The dtype of products.
 
@@ -32,6 +33,7 @@ def product_dtype(
         network: The architecture.
         device: Where it trains.
         observation: What the network sees; None: a vector.
+        critic_input: What a centralized critic sees; None: there is none.
     """
     if precision == "bfloat16":
         return torch.bfloat16
@@ -39,6 +41,8 @@ def product_dtype(
     if network.core != "none":
         return torch.float32
     if observation is not None and not is_plain(network, observation):
+        return torch.float32
+    if critic_input is not None and not is_plain(of_critic(network, critic_input), critic_input):
         return torch.float32
     if precision == "auto" and wide and _multiplies_bfloat16(device):
         return torch.bfloat16

@@ -16,7 +16,7 @@ from arena.core import Actor
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import is_cooperation, seat_teams
-from arena.matches.tally import TallyBook, TallySums, mean_of_agents
+from arena.matches.tally import TallyBook, TallySums, mean_of_agents, played_to_the_end
 from arena.types import Entrant, Seat, Tally
 
 
@@ -242,7 +242,7 @@ class _EpisodeLog:
     def record(self, turn: Turn) -> None:
         self._return += turn.reward.cpu()
         self._length += 1
-        over = turn.episode_over.cpu()
+        over = played_to_the_end(turn).cpu()
         places = self._next[over]
         self.returns[places] = self._return[over] @ self._mean
         objective = turn.score[over].cpu().double()
@@ -250,8 +250,9 @@ class _EpisodeLog:
         self.scores[places] = torch.where(objective.isnan(), mean_return, objective)
         self.lengths[places] = self._length[over]
         self._next[over] += 1
-        self._return[over] = 0.0
-        self._length[over] = 0
+        ended = turn.episode_over.cpu()
+        self._return[ended] = 0.0
+        self._length[ended] = 0
 
 
 class _Play:
@@ -290,7 +291,7 @@ class _Play:
             record(turn)
             if self._progress is not None:
                 self._progress.advance()
-            remaining -= turn.episode_over.long()
+            remaining -= played_to_the_end(turn).long()
             done = active & (remaining <= 0)
             if bool(done.any()):
                 self._env.halt(done)

@@ -7,8 +7,9 @@ a flattened group (B * S), F features, n actions, H numbers of a state.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
 import torch
@@ -56,6 +57,8 @@ class SeatedPlayers(Generic[PlayerT]):
         block_of_env: The block of each environment. int64 [B].
         seats: The seats that are filled; together they have every agent once.
         agents: The environment's agents in order.
+        product_dtypes: In which a population's frozen policies act where several do in one call;
+            float32 where it says nothing.
 
     Attributes:
         memory: What players with a memory remember. Who steps the environments lets it forget.
@@ -71,6 +74,7 @@ class SeatedPlayers(Generic[PlayerT]):
         block_of_env: torch.Tensor,
         seats: Sequence[Seat],
         agents: tuple[str, ...],
+        product_dtypes: Mapping[str, torch.dtype] = MappingProxyType({}),
     ) -> None:
         seated = sorted(agent for seat in seats for agent in seat.agents)
         if seated != sorted(agents):
@@ -100,7 +104,12 @@ class SeatedPlayers(Generic[PlayerT]):
         )
         self._agents = agents
         self._deciders = {
-            population: _deciders(self.players, indices=sorted(indices), device=self.table.device)
+            population: _deciders(
+                self.players,
+                indices=sorted(indices),
+                device=self.table.device,
+                product_dtype=product_dtypes.get(population, torch.float32),
+            )
             for population, indices in members.items()
         }
 
@@ -190,7 +199,11 @@ class _Deciders:
 
 
 def _deciders(
-    players: Sequence[object], *, indices: Sequence[int], device: torch.device
+    players: Sequence[object],
+    *,
+    indices: Sequence[int],
+    device: torch.device,
+    product_dtype: torch.dtype,
 ) -> _Deciders:
     """Those of some players that are actors."""
     alike: dict[Hashable, dict[int, FrozenPolicy]] = {}
@@ -212,7 +225,8 @@ def _deciders(
         if len(policies) > 1:
             member = torch.full((len(players) + 1,), NOBODY, dtype=torch.int64)
             member[list(policies)] = torch.arange(len(policies))
-            stacks.append((PolicyStack(list(policies.values())), member.to(device)))
+            stack = PolicyStack(list(policies.values()), product_dtype=product_dtype)
+            stacks.append((stack, member.to(device)))
     return _Deciders(stacks=tuple(stacks), alone=tuple(alone), remembering=tuple(remembering))
 
 

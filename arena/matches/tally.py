@@ -140,9 +140,10 @@ class TallyBook:
         self._length += 1
         if not bool(turn.episode_over.any()):
             return
-        self._add(turn, environments=turn.episode_over & ~self._void, sums=self._matches)
+        over = played_to_the_end(turn)
+        self._add(turn, environments=over & ~self._void, sums=self._matches)
         if bool(self._void.any()):
-            self._add(turn, environments=turn.episode_over & self._void, sums=self._void_sums)
+            self._add(turn, environments=over & self._void, sums=self._void_sums)
         self._return[turn.episode_over] = 0.0
         self._length[turn.episode_over] = 0
         self._void &= ~turn.episode_over
@@ -163,6 +164,11 @@ class TallyBook:
     def episodes(self) -> tuple[Tally, ...]:
         """Like `tallies`, with the episodes that are no matches; for statistics only."""
         return merge_tallies((*self._matches.tallies(), *self._void_sums.tallies()))
+
+
+def played_to_the_end(turn: Turn) -> torch.Tensor:
+    """Where an episode is over and counts: its environment did not break. bool [B]."""
+    return turn.episode_over if turn.void is None else turn.episode_over & ~turn.void
 
 
 def mean_of_agents(seats: tuple[Seat, ...], *, agents: tuple[str, ...]) -> torch.Tensor:

@@ -2,7 +2,8 @@
 normalizers inside.
 
 Shapes: N rows, F numbers of a flattened observation, n logits of all branches, C continuous
-numbers, P = n + 2 C parameters of the policy's distribution, H numbers of a state.
+numbers, P = n + 2 C parameters of the policy's distribution, H numbers of a state, G numbers of a
+row that only the value reads.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from arena.networks.distributions import make_distribution
 from arena.networks.encoders import make_encoder, make_linear, make_mlp
 from arena.networks.heads import mask_logits
 from arena.networks.normalizers import make_observation_normalizer
+from arena.networks.planes import of_critic
 
 HEAD_GAIN = 0.01
 """Near-zero logits: the first policy is almost uniform, and the first value almost the mean."""
@@ -33,10 +35,14 @@ class ActorCritic(nn.Module):
     A network with a core remembers: it is called by `step` or `unroll`, with the state that its
     caller keeps, and nothing else of it gives parameters or values.
 
+    A network with a centralized critic (``network.critic``) is given rows of its own for the value,
+    after `normalize_critic_input`. One that was made without their layout only plays.
+
     Attributes:
         action: The actions it chooses from.
         distribution: Turns its parameters into the distribution of actions.
         state_size: H; 0: it has no memory.
+        critic_size: G; 0: the value reads the observation, or there is none.
     """
 
     def __init__(
@@ -46,6 +52,7 @@ class ActorCritic(nn.Module):
         observation: ObservationLayout,
         action: ActionLayout,
         generator: torch.Generator,
+        critic_input: ObservationLayout | None = None,
     ) -> None:
         super().__init__()
         self.action = action
@@ -63,17 +70,26 @@ class ActorCritic(nn.Module):
             width, self.state_size = self.core.num_features, self.core.state_size
         outputs = action.num_logits + action.num_continuous
         # One product for both where they share the trunk: the value is the last output.
-        shared = 0 if network.separate_value else 1
+        self._shares_value = network.critic == "own" and not network.separate_value
+        shared = 1 if self._shares_value else 0
         self.head = make_linear(width, outputs + shared, gain=HEAD_GAIN, generator=generator)
         # Of deviations, in the units of what is drawn; the same whatever is observed.
         self.log_std = (
             nn.Parameter(torch.zeros(action.num_continuous)) if action.num_continuous else None
         )
-        self.critic = (
-            _make_critic(network, observation, generator=generator)
-            if network.separate_value
-            else None
-        )
+        self.critic = None
+        self.critic_normalizer = None
+        self.critic_size = 0
+        if network.critic == "own":
+            if network.separate_value:
+                self.critic = _make_critic(network, observation, generator=generator)
+        elif critic_input is not None:
+            self.critic_size = critic_input.size
+            self.critic = _make_critic(
+                of_critic(network, critic_input), critic_input, generator=generator
+            )
+            if network.normalize_observations:
+                self.critic_normalizer = make_observation_normalizer(critic_input)
 
     def normalize_observation(self, observation: torch.Tensor) -> torch.Tensor:
         """By the running statistics, where the network has them. [N, F] to [N, F].
@@ -84,36 +100,49 @@ class ActorCritic(nn.Module):
             return observation
         return self.observation_normalizer.normalize(observation)
 
-    def forward(self, normalized: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def normalize_critic_input(self, critic_input: torch.Tensor) -> torch.Tensor:
+        """As `normalize_observation`, by statistics of their own. [N, G] to [N, G]."""
+        if self.critic_normalizer is None:
+            return critic_input
+        return self.critic_normalizer.normalize(critic_input)
+
+    def forward(
+        self, normalized: torch.Tensor, critic_input: torch.Tensor | None = None
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """Parameters of the policy and value of normalized observations.
 
         Args:
             normalized: From `normalize_observation`, perhaps in fewer bits. [N, F].
+            critic_input: What a centralized critic reads, normalized; None without one. [N, G].
 
         Returns:
             What ``distribution`` takes, logits unmasked, float32 [N, P]; and the normalized value
             float32 [N].
         """
         outputs = self._outputs(normalized)
-        if self.critic is None:
+        if self._shares_value:
             return self._with_deviations(outputs[:, :-1]), outputs[:, -1]
-        value = self.critic(normalized).float()[:, 0]
+        value = self._value_apart(normalized, critic_input)
         return self._with_deviations(outputs), value
 
     def step(
-        self, normalized: torch.Tensor, state: torch.Tensor
+        self,
+        normalized: torch.Tensor,
+        state: torch.Tensor,
+        critic_input: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """One decision of each row, of a network that remembers.
 
         Args:
             normalized: As `forward` takes it. [N, F].
             state: What is remembered before it. float32 [N, H].
+            critic_input: As `forward` takes it.
 
         Returns:
             What `forward` gives, and what is remembered after it, float32 [N, H].
         """
         remembered, next_state = self._memory.step(self._features(normalized), state)
-        return *self._judged(normalized, remembered), next_state
+        return *self._judged(normalized, remembered, critic_input), next_state
 
     def policy_step(
         self, normalized: torch.Tensor, state: torch.Tensor
@@ -121,11 +150,16 @@ class ActorCritic(nn.Module):
         """What `step` gives, without the value: parameters [N, P] and the next state [N, H]."""
         remembered, next_state = self._memory.step(self._features(normalized), state)
         outputs = self.head(remembered).float()
-        outputs = outputs if self.critic is not None else outputs[:, :-1]
+        outputs = outputs[:, :-1] if self._shares_value else outputs
         return self._with_deviations(outputs), next_state
 
     def unroll(
-        self, normalized: torch.Tensor, *, batch_sizes: torch.Tensor, state: torch.Tensor
+        self,
+        normalized: torch.Tensor,
+        *,
+        batch_sizes: torch.Tensor,
+        state: torch.Tensor,
+        critic_input: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """All decisions of whole sequences, of a network that remembers.
 
@@ -133,18 +167,19 @@ class ActorCritic(nn.Module):
             normalized: In the order of `arena.learning.sequences.Packed`. [R, F].
             batch_sizes: As there. int64 [L], on the CPU.
             state: As there. float32 [Q, H].
+            critic_input: As `forward` takes it, in the same order. [R, G].
 
         Returns:
             What `forward` gives, of each row.
         """
         features = self._features(normalized)
         remembered = self._memory.unroll(features, batch_sizes=batch_sizes, state=state)
-        return self._judged(normalized, remembered)
+        return self._judged(normalized, remembered, critic_input)
 
     def policy(self, normalized: torch.Tensor) -> torch.Tensor:
         """The parameters that `forward` gives, without the value. float32 [N, P]."""
         outputs = self._outputs(normalized)
-        return self._with_deviations(outputs if self.critic is not None else outputs[:, :-1])
+        return self._with_deviations(outputs[:, :-1] if self._shares_value else outputs)
 
     def logits(
         self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
@@ -177,15 +212,33 @@ class ActorCritic(nn.Module):
         return self.core
 
     def _judged(
-        self, normalized: torch.Tensor, remembered: torch.Tensor
+        self,
+        normalized: torch.Tensor,
+        remembered: torch.Tensor,
+        critic_input: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Parameters and value from what the core gave."""
         outputs = self.head(remembered).float()
-        if self.critic is None:
+        if self._shares_value:
             return self._with_deviations(outputs[:, :-1]), outputs[:, -1]
         # The value reads the policy's memory and leaves it alone.
-        value = self.critic(normalized, remembered.detach()).float()[:, 0]
+        value = self._value_apart(normalized, critic_input, remembered.detach())
         return self._with_deviations(outputs), value
+
+    def _value_apart(
+        self,
+        normalized: torch.Tensor,
+        critic_input: torch.Tensor | None,
+        remembered: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Of a value network that shares nothing but a memory. float32 [N]."""
+        if self.critic is None:
+            raise ValueError("a network without the layout of its critic's input only plays")
+        judged = critic_input if self.critic_size else normalized
+        if judged is None:
+            raise ValueError("a centralized critic needs its input: there is none")
+        value: torch.Tensor = self.critic(judged, remembered)
+        return value.float()[:, 0]
 
     def _with_deviations(self, outputs: torch.Tensor) -> torch.Tensor:
         if self.log_std is None:

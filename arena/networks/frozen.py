@@ -16,7 +16,7 @@ from arena.envs.spaces import ObservationLayout
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.distributions import Distribution
 from arena.networks.make import make_actor_critic
-from arena.networks.weights import load_tensors
+from arena.networks.weights import load_tensors, without_critic
 
 
 class FrozenPolicy:
@@ -62,7 +62,8 @@ class FrozenPolicy:
             ConfigError: As `make_actor_critic`.
         """
         policy = make_actor_critic(network, observation=observation, action=action, seed=0)
-        load_tensors(policy.state_dict(), weights, what="weights")
+        playing = without_critic(network, weights)
+        load_tensors(policy.state_dict(), playing, what="weights")
         return cls(policy.to(device), greedy=greedy)
 
     @property

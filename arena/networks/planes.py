@@ -115,3 +115,15 @@ def is_plain(network: NetworkConfig, observation: ObservationLayout) -> bool:
         ConfigError: As `convolved_parts`.
     """
     return ":" not in network.encoder and not convolved_parts(network, observation)
+
+
+def of_critic(network: NetworkConfig, critic_input: ObservationLayout) -> NetworkConfig:
+    """The architecture of a centralized critic, whose input is another one than the policy's.
+
+    Convolutions only where it has something to convolve; a user's module was not made for it, and
+    ``auto`` stands for that.
+    """
+    if ":" in network.encoder:
+        return network.model_copy(update={"encoder": "auto"})
+    grids = (planes_of(leaf, channels=network.channels) for leaf in critic_input.leaves)
+    return network if any(grids) else network.model_copy(update={"encoder": "mlp"})

@@ -46,8 +46,16 @@ class PolicyStack:
     Keeps no state between calls, so several threads may use one.
     """
 
-    def __init__(self, policies: Sequence[FrozenPolicy]) -> None:
+    def __init__(
+        self, policies: Sequence[FrozenPolicy], *, product_dtype: torch.dtype = torch.float32
+    ) -> None:
         """Copy the policies' weights.
+
+        Args:
+            policies: One or more.
+            product_dtype: Of weights and features between the layers. K networks do not fit into a
+                core's cache as one does, and in bfloat16 half of the bytes have to come from
+                outside it. Whose choices are measured (evaluation) plays in float32.
 
         Raises:
             ValueError: If there is none, or they differ in architecture, device or greediness, or
@@ -78,9 +86,10 @@ class PolicyStack:
             else None
         )
         trunks = zip(*(_linear_layers(network.trunk) for network in networks), strict=True)
-        self._trunk = [_stacked(layers) for layers in trunks]
+        self._product_dtype = product_dtype
+        self._trunk = [_stacked(layers, dtype=product_dtype) for layers in trunks]
         # Who plays needs no value: where it is the head's last output, it is left out.
-        weight, bias = _stacked([network.head for network in networks])
+        weight, bias = _stacked([network.head for network in networks], dtype=product_dtype)
         self._num_outputs = self._action.num_logits + self._action.num_continuous
         outputs = slice(self._num_outputs)
         self._head = weight[:, outputs].contiguous(), bias[:, :, outputs].contiguous()
@@ -184,11 +193,12 @@ class PolicyStack:
             mean, deviation = self._normalizer
             observation = observation - mean[policies]
             observation.div_(deviation[policies]).clamp_(-OBSERVATION_CLIP, OBSERVATION_CLIP)
-        features = observation
+        features = observation.to(self._product_dtype)
         for weight, bias in self._trunk:
             features = torch.baddbmm(bias[policies], features, weight[policies].mT).relu_()
         weight, bias = self._head
-        return torch.baddbmm(bias[policies], features, weight[policies].mT).flatten(0, 1)
+        outputs = torch.baddbmm(bias[policies], features, weight[policies].mT)
+        return outputs.float().flatten(0, 1)
 
 
 def _busiest(counts: npt.NDArray[np.int64]) -> list[int]:
@@ -230,7 +240,9 @@ def _linear_layers(trunk: nn.Sequential) -> list[nn.Linear]:
     return [layer for layer in trunk if isinstance(layer, nn.Linear)]
 
 
-def _stacked(layers: Sequence[nn.Linear]) -> tuple[torch.Tensor, torch.Tensor]:
+def _stacked(
+    layers: Sequence[nn.Linear], *, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Weights [K, out, in] and biases [K, 1, out], in memory of their own."""
-    weight = torch.stack([layer.weight for layer in layers]).detach()
-    return weight, torch.stack([layer.bias for layer in layers]).detach()[:, None]
+    weight = torch.stack([layer.weight for layer in layers]).detach().to(dtype)
+    return weight, torch.stack([layer.bias for layer in layers]).detach().to(dtype)[:, None]

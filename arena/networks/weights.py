@@ -6,7 +6,11 @@ from collections.abc import Mapping
 
 import torch
 
+from arena.config import NetworkConfig
 from arena.errors import CheckpointCorrupt
+
+CENTRALIZED = ("critic.", "critic_normalizer.")
+"""Begins the names of the weights of a centralized critic."""
 
 
 def copy_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -47,3 +51,15 @@ def load_tensors(
             raise CheckpointCorrupt(f"{what}: {name} must be finite")
     for name, tensor in saved.items():
         live[name].copy_(tensor)
+
+
+def without_critic(
+    network: NetworkConfig, weights: Mapping[str, torch.Tensor]
+) -> Mapping[str, torch.Tensor]:
+    """What a policy plays with: its weights without those of a centralized critic.
+
+    A value network that reads what the policy sees stays.
+    """
+    if network.critic == "own":
+        return weights
+    return {name: tensor for name, tensor in weights.items() if not name.startswith(CENTRALIZED)}

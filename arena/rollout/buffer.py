@@ -2,7 +2,7 @@
 
 Shapes: T calls of step, B environments, S decisions of the population at once, A agents, P agents
 of the population, F features of a flattened observation, n actions, D decisions to train on, H
-numbers of a state.
+numbers of a state, G of a row that a value network reads beside the observation.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ class Rollout:
         value: Predicted when the action was chosen, in units of reward. float32 [D].
         advantage: float32 [D].
         return_: Target of the value, advantage + value. float32 [D].
-        agent_steps: Decisions of this policy in the rollout. At least D: an agent's last decision
-            is left out where its successor is not known yet.
+        agent_steps: Decisions of this policy in the rollout, without those of void episodes. At
+            least D: an agent's last decision is left out where its successor is not known yet.
         transitions: What followed each decision, for an algorithm that needs it.
         sequences: Which decisions follow each other in one memory, of a policy that has one.
+        critic_input: What the value network read, where that is not the observation. float32 or
+            uint8 [D, G].
     """
 
     observation: torch.Tensor
@@ -51,6 +53,7 @@ class Rollout:
     agent_steps: int
     transitions: Transitions | None = None
     sequences: Sequences | None = None
+    critic_input: torch.Tensor | None = None
 
     def __len__(self) -> int:
         """D."""
@@ -73,6 +76,7 @@ class _Storage:
         ended: bool [T, B, P].
         end_value: float32 [T, B, P].
         state: float32 [T, B, S, H], or None.
+        critic_input: float32 or uint8 [T, B, S, G], or None.
     """
 
     agent_index: torch.Tensor
@@ -86,6 +90,7 @@ class _Storage:
     ended: torch.Tensor
     end_value: torch.Tensor
     state: torch.Tensor | None
+    critic_input: torch.Tensor | None
 
 
 class RolloutBuffer:
@@ -134,6 +139,7 @@ class RolloutBuffer:
         value: torch.Tensor,
         trained: torch.Tensor,
         state: torch.Tensor | None = None,
+        critic_input: torch.Tensor | None = None,
     ) -> None:
         """Copy the decisions before step t.
 
@@ -147,10 +153,14 @@ class RolloutBuffer:
                 random decisions, and where there is none. bool [B, S].
             state: What the policy remembered before it decided. float32 [B, S, H]; anything where
                 not ``trained``. None: it has no memory.
+            critic_input: What the value was computed from; anything where not ``trained``.
+                [B, S, G]. None: from the observation.
         """
         storage = self._storage
         if storage is None:
-            storage = self._storage = self._allocate(group, action=action, state=state)
+            storage = self._storage = self._allocate(
+                group, action=action, state=state, critic_input=critic_input
+            )
         storage.agent_index[t] = group.agent_index
         storage.observation[t] = group.observation
         if storage.action_mask is not None:
@@ -165,6 +175,10 @@ class RolloutBuffer:
             if state is None:
                 raise ValueError("a policy has a memory always or never")
             storage.state[t] = state
+        if storage.critic_input is not None:
+            if critic_input is None:
+                raise ValueError("a value network reads rows of its own always or never")
+            storage.critic_input[t] = critic_input
 
     def store_result(self, t: int, turn: Turn, *, final_value: torch.Tensor) -> None:
         """Copy what step t brought.
@@ -180,6 +194,17 @@ class RolloutBuffer:
         storage.reward[t] = self._reward(turn)
         storage.ended[t] = terminated | truncated | turn.episode_over[:, None]
         storage.end_value[t] = torch.where(truncated & ~terminated, final_value, 0.0)
+        if turn.void is not None:
+            for b in turn.void.nonzero().flatten().tolist():
+                self._drop_episode(b, last=t)
+
+    def _drop_episode(self, b: int, *, last: int) -> None:
+        """Train on nothing of the episode that ended in environment b with step ``last``."""
+        storage = self._stored()
+        first = last
+        while first > 0 and not bool(storage.ended[first - 1, b].all()):
+            first -= 1
+        storage.trained[first : last + 1, b] = False
 
     def _reward(self, turn: Turn) -> torch.Tensor:
         """What the policy is trained on. float32 [B, P]."""
@@ -261,6 +286,7 @@ class RolloutBuffer:
             agent_steps=int(storage.trained.sum()),
             transitions=transitions,
             sequences=sequences,
+            critic_input=None if storage.critic_input is None else rows(storage.critic_input),
         )
 
     def _by_agent(self, slots: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
@@ -274,7 +300,12 @@ class RolloutBuffer:
         return self._storage
 
     def _allocate(
-        self, group: Group, *, action: torch.Tensor, state: torch.Tensor | None
+        self,
+        group: Group,
+        *,
+        action: torch.Tensor,
+        state: torch.Tensor | None,
+        critic_input: torch.Tensor | None,
     ) -> _Storage:
         num_envs, num_slots = group.agent_index.shape
         device = group.agent_index.device
@@ -297,6 +328,9 @@ class RolloutBuffer:
             ended=zeros(*agents, dtype=torch.bool),
             end_value=zeros(*agents),
             state=None if state is None else zeros(*slots, state.shape[2]),
+            critic_input=None
+            if critic_input is None
+            else zeros(*slots, critic_input.shape[2], dtype=critic_input.dtype),
         )
 
 

@@ -8,59 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 
 from arena.config import RandomOpenings
-from arena.core import Actor, Algorithm, RememberingAlgorithm, state_size
 from arena.envs.actions import ActionLayout
-from arena.envs.base import BatchedEnv, Group, Turn
+from arena.envs.base import BatchedEnv, Group
+from arena.envs.critic import CriticInput
 from arena.matches.actors import RandomActor
 from arena.matches.match import Progress
-from arena.matches.memory import Memory
-from arena.matches.seated import NOBODY, Rows, SeatedPlayers, decide, equal_blocks
+from arena.matches.seated import NOBODY, SeatedPlayers, decide, equal_blocks
 from arena.matches.seating import HOME, seat_teams
 from arena.matches.tally import TallyBook
 from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.rollout.critic_rows import CriticRows
 from arena.rollout.openings import Openings, random_decisions
-from arena.types import Entrant, PolicyId, Seat, Tally, population_of
-
-
-@dataclass(eq=False, slots=True, kw_only=True)
-class Learning:
-    """A policy that learns while it plays.
-
-    Attributes:
-        policy: Its id.
-        algorithm: Its live weights.
-        reward_weights: Of the components of its reward, on the environments' device. float32 [R].
-            None: it learns from the environment's own reward.
-    """
-
-    policy: PolicyId
-    algorithm: Algorithm
-    reward_weights: torch.Tensor | None = None
-
-    @property
-    def population(self) -> str:
-        """Whose agents it plays."""
-        return population_of(self.policy)
-
-    @property
-    def state_size(self) -> int:
-        """H; 0: it has no memory."""
-        return state_size(self.algorithm)
-
-    @property
-    def remembering(self) -> RememberingAlgorithm | None:
-        """The algorithm, where its policy has a memory."""
-        algorithm: object = self.algorithm
-        if self.state_size and isinstance(algorithm, RememberingAlgorithm):
-            return algorithm
-        return None
-
-
-SeatedPlayer = Actor | Learning
+from arena.rollout.recorder import Learning, Recorder, SeatedPlayer
+from arena.types import Entrant, PolicyId, Seat, Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +65,12 @@ class Collector:
         openings: How many episodes start with random decisions.
         generator: Of all actions and openings, on the environment's device.
         progress: Told of every step.
+        critics: By population, what its value network reads beside observations.
+        product_dtypes: By population, in which several of its frozen policies act in one call.
 
     Raises:
-        ValueError: If nobody learns, or a policy that learns has a seat of another population.
+        ValueError: If nobody learns, or a policy that learns has a seat of another population, or
+            values that are not known how to be computed.
     """
 
     def __init__(
@@ -118,6 +86,8 @@ class Collector:
         openings: RandomOpenings,
         generator: torch.Generator,
         progress: Progress,
+        critics: Mapping[str, CriticInput] = MappingProxyType({}),
+        product_dtypes: Mapping[str, torch.dtype] = MappingProxyType({}),
     ) -> None:
         self._env = env
         self._generator = generator
@@ -131,6 +101,7 @@ class Collector:
             block_of_env=block_of_env,
             seats=played,
             agents=env.agents,
+            product_dtypes=product_dtypes,
         )
         _check_seats(blocks, seats=seats)
         self._book = TallyBook(
@@ -154,6 +125,13 @@ class Collector:
         ]
         if not learning:
             raise ValueError("nobody learns in these blocks")
+        self._critics = {
+            name: CriticRows(critic, agents=env.agents, populations=populations, device=device)
+            for name, critic in critics.items()
+            if any(player.population == name for _, player in learning)
+        }
+        for critic_rows in self._critics.values():
+            critic_rows.show(self._turn)
         self._num_steps = max(player.algorithm.rollout_length for _, player in learning)
         self._recorders = [
             self._recorder(player, index=index, agents=populations[player.population])
@@ -164,11 +142,11 @@ class Collector:
         }
         """Decisions of each policy's network so far; not openings, not frozen seats."""
 
-    def _recorder(self, learning: Learning, *, index: int, agents: tuple[str, ...]) -> _Recorder:
+    def _recorder(self, learning: Learning, *, index: int, agents: tuple[str, ...]) -> Recorder:
         columns = torch.tensor(
             [self._env.agents.index(agent) for agent in agents], device=self._generator.device
         )
-        return _Recorder(
+        return Recorder(
             learning,
             index=index,
             buffer=RolloutBuffer(
@@ -176,6 +154,7 @@ class Collector:
             ),
             agents=columns,
             memory=self._seated.memory,
+            critic=self._critics.get(learning.population),
             generator=self._generator,
         )
 
@@ -214,6 +193,8 @@ class Collector:
             for population, group in turn.groups.items()
         }
         turn = self._turn = self._env.step(actions)
+        for critic_rows in self._critics.values():
+            critic_rows.show(turn)
         for recorder in self._recorders:
             recorder.store_result(t, turn, seated=self._seated)
         self._seated.memory.forget(turn)
@@ -248,123 +229,6 @@ class Collector:
             population, group, owner=owner, action=action, generator=self._generator
         )
         return action
-
-
-class _Recorder:
-    """Lets one policy decide, and keeps its decisions in its buffer.
-
-    Args:
-        learning: The policy.
-        index: Of it among the seated players.
-        buffer: Of its decisions.
-        agents: Columns of its population's agents in ``Turn.reward``. int64 [P].
-        memory: What it remembers, where it does.
-        generator: Of its actions.
-    """
-
-    def __init__(
-        self,
-        learning: Learning,
-        *,
-        index: int,
-        buffer: RolloutBuffer,
-        agents: torch.Tensor,
-        memory: Memory,
-        generator: torch.Generator,
-    ) -> None:
-        self.learning = learning
-        self.index = index
-        self._buffer = buffer
-        self._agents = agents
-        self._memory = memory
-        self._generator = generator
-
-    def decide(self, t: int, group: Group, *, where: torch.Tensor, action: torch.Tensor) -> int:
-        """Sample the decisions ``where`` (bool [B, S]) into ``action``, return their number."""
-        rows = Rows(group, where=where)
-        log_prob = torch.zeros(where.shape, device=where.device)
-        value = torch.zeros(where.shape, device=where.device)
-        state = self._no_states(where)
-        if len(rows):
-            chosen, chosen_log_prob, chosen_value = self._act(rows, group, state=state)
-            rows.put(action, chosen)
-            rows.put(log_prob, chosen_log_prob)
-            rows.put(value, chosen_value)
-        self._buffer.store(
-            t,
-            group,
-            action=action,
-            log_prob=log_prob,
-            value=value,
-            trained=where,
-            state=state,
-        )
-        return len(rows)
-
-    def _no_states(self, where: torch.Tensor) -> torch.Tensor | None:
-        """Zeros [B, S, H], where it remembers."""
-        size = self.learning.state_size
-        return torch.zeros(*where.shape, size, device=where.device) if size else None
-
-    def _act(
-        self, rows: Rows, group: Group, *, state: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Actions, log-probabilities and values of some rows.
-
-        Where it remembers, what it did before is put into ``state``, and what it does now kept.
-        """
-        remembering = self.learning.remembering
-        if remembering is None or state is None:
-            return self.learning.algorithm.act(
-                rows.observation, rows.action_mask, generator=self._generator
-            )
-        places = rows.take(self._memory.places(group.agent_index))
-        before = self._memory.recall(places, size=remembering.state_size)
-        rows.put(state, before)
-        action, log_prob, value, after = remembering.act_from(
-            rows.observation, rows.action_mask, state=before, generator=self._generator
-        )
-        self._memory.keep(places, after)
-        return action, log_prob, value
-
-    def _value(self, observation: torch.Tensor, *, places: torch.Tensor) -> torch.Tensor:
-        """Of observations [N, F] after what is remembered at ``places`` (int64 [N])."""
-        remembering = self.learning.remembering
-        if remembering is None:
-            return self.learning.algorithm.value(observation)
-        state = self._memory.recall(places, size=remembering.state_size)
-        return remembering.value_from(observation, state=state)
-
-    def store_result(self, t: int, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> None:
-        """Keep what a step brought; agents that were cut off bootstrap from what they saw last."""
-        population = self.learning.population
-        truncated = turn.truncated[:, self._agents]
-        mine = truncated & (seated.table[:, self._agents] == self.index)
-        final_value = torch.zeros(mine.shape, device=mine.device)
-        if bool(mine.any()):
-            places = self._memory.places(self._agents.expand(mine.shape))
-            final_value[mine] = self._value(
-                turn.final_observation[population][mine], places=places[mine]
-            )
-        self._buffer.store_result(t, turn, final_value=final_value)
-
-    def finish(self, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> Rollout:
-        """Bootstrap from the decisions that are asked for next, and hand out the rollout."""
-        group, remembering = turn.groups[self.learning.population], self.learning.remembering
-        owner = seated.owners(group.agent_index, active=None)
-        rows = Rows(group, where=owner == self.index)
-        value = torch.zeros(owner.shape, device=owner.device)
-        if len(rows):
-            places = rows.take(self._memory.places(group.agent_index))
-            rows.put(value, self._value(rows.observation, places=places))
-        return self._buffer.finish(
-            group=group,
-            value=value,
-            gamma=self.learning.algorithm.gamma,
-            gae_lambda=self.learning.algorithm.gae_lambda,
-            needs_transitions=self.learning.algorithm.needs_transitions,
-            bptt_length=None if remembering is None else remembering.bptt_length,
-        )
 
 
 def _check_seats(blocks: Sequence[TrainingBlock], *, seats: tuple[Seat, ...]) -> None:

@@ -1,4 +1,8 @@
-"""Which addresses a controller may listen on, and the one it listens on by default."""
+"""Which addresses a controller may listen on, and the one it listens on by default.
+
+A Unix socket in a directory of this user needs no more; what can be reached over a network needs
+keys (`arena.wire.keys`).
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,13 @@ import hashlib
 import ipaddress
 import os
 import re
+import socket
 import stat
+import struct
 import tempfile
 from pathlib import Path
 
-from arena.errors import ConfigError
+from arena.errors import AddressInUse, ConfigError
 
 MAX_PATH_BYTES = 107
 """Of a Unix socket, on Linux; macOS has 103."""
@@ -22,12 +28,17 @@ _DIRECTORY_PREFIX = "arena-"
 _SOCKET = "controller"
 
 
-def check_endpoint(endpoint: str) -> str:
-    """The endpoint as ZeroMQ takes it, if nobody but this machine's users can reach it.
+def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
+    """The endpoint as ZeroMQ takes it, if only those can reach it who may.
+
+    Args:
+        endpoint: What a user wrote.
+        has_keys: Whether both sides prove who they are, and encrypt. Then any address will do that
+            is one (``tcp://0.0.0.0`` is not).
 
     Raises:
-        ConfigError: If it is neither ``ipc://`` with an absolute path nor ``tcp://`` with a
-            loopback address.
+        ConfigError: If it is neither ``ipc://`` with an absolute path nor ``tcp://`` with an
+            address on loopback, or any where there are keys.
     """
     if endpoint.startswith(_IPC):
         _check_path(endpoint.removeprefix(_IPC))
@@ -39,14 +50,40 @@ def check_endpoint(endpoint: str) -> str:
             f"got {endpoint[:200]!r}"
         )
     host = "127.0.0.1" if match["host"] == "localhost" else match["host"]
-    if not _is_loopback(host):
+    address = _address(host)
+    if not has_keys and (address is None or not address.is_loopback):
         raise ConfigError(
-            f"a tcp endpoint must be on loopback (127.0.0.0/8, localhost, [::1]), got {endpoint!r}:"
-            " other addresses need encryption and keys, which are not there yet"
+            "a tcp endpoint must be on loopback (127.0.0.0/8, localhost, [::1]), or controller and "
+            f"learners must have keys, got {endpoint!r} without"
         )
-    if match["port"] != "*" and int(match["port"]) > 65535:
-        raise ConfigError(f"a tcp port must be at most 65535, got {endpoint!r}")
+    if address is not None and (address.is_unspecified or address.is_multicast):
+        raise ConfigError(f"a tcp endpoint must be one address of one machine, got {endpoint!r}")
+    if match["port"] != "*" and not 0 < int(match["port"]) <= 65535:
+        raise ConfigError(f"a tcp port must be from 1 and at most 65535, or *, got {endpoint!r}")
     return f"tcp://{host}:{match['port']}"
+
+
+def check_listening(endpoint: str) -> str:
+    """The tcp address on which a controller is to wait for learners with keys, as ZeroMQ takes it.
+
+    Raises:
+        ConfigError: If it is not ``tcp://`` with an IP address of one machine.
+    """
+    checked = check_endpoint(endpoint, has_keys=True)
+    match = _TCP.fullmatch(checked)
+    if match is None or _address(match["host"]) is None:
+        raise ConfigError(
+            "endpoint must be null (a Unix socket of this user) or tcp://ADDRESS:PORT, ADDRESS an "
+            f"IP address of this machine, PORT a number or *, got {endpoint[:200]!r}"
+        )
+    return checked
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Whether an endpoint is a tcp address on loopback."""
+    match = _TCP.fullmatch(endpoint)
+    address = _address(match["host"]) if match is not None else None
+    return address is not None and address.is_loopback
 
 
 def _check_path(path: str) -> None:
@@ -61,28 +98,34 @@ def _check_path(path: str) -> None:
         )
 
 
-def _is_loopback(host: str) -> bool:
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host.strip("[]"))
     except ValueError:
-        return False
+        return None
 
 
 def default_endpoint(run: str) -> str:
     """A Unix socket in a directory that only this user can enter. Call it under the run's lock.
 
     The same for every controller of a run, so that learners find the next one. A socket that a
-    killed controller left there is removed (ZeroMQ would take a live one over without a word,
-    which is why the lock has to be held).
+    killed controller left there is removed. A live one is not (ZeroMQ would take it over without a
+    word): it is that of a copy of the run's directory, which has a lock of its own.
 
     Raises:
         ConfigError: If the directory cannot be made, or is somebody else's.
+        AddressInUse: If a process listens there.
     """
     name = hashlib.sha256(f"{run}\0{os.getuid()}".encode()).hexdigest()[:8]
     for parent in _parents():
         path = parent / f"{_DIRECTORY_PREFIX}{name}" / _SOCKET
         if len(os.fsencode(path)) <= MAX_PATH_BYTES and os.access(parent, os.W_OK | os.X_OK):
-            _make_private(path.parent)
+            make_private(path.parent)
+            pid = listener(path)
+            if pid is not None:
+                raise AddressInUse(
+                    f"{_IPC}{path} is in use: this run, or a copy of it, is live, process {pid}"
+                )
             path.unlink(missing_ok=True)
             return f"{_IPC}{path}"
     raise ConfigError(
@@ -97,15 +140,50 @@ def _parents() -> list[Path]:
     return [Path(parent) for parent in (*candidates, tempfile.gettempdir(), "/tmp")]
 
 
-def _make_private(directory: Path) -> None:
+def make_private(directory: Path) -> None:
+    """Make a directory that only this user can enter, if it is not there.
+
+    Raises:
+        ConfigError: If it cannot be made, or is another one's, or others can enter it.
+    """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
         facts = directory.lstat()
     except OSError as error:
-        raise ConfigError(f"no directory for a socket: {error}") from error
+        raise ConfigError(f"no private directory: {error}") from error
     is_private = stat.S_ISDIR(facts.st_mode) and not stat.S_IMODE(facts.st_mode) & 0o077
     if not is_private or facts.st_uid != os.getuid():
         raise ConfigError(f"{directory} must be a directory that only this user can enter")
+
+
+def listener(path: Path) -> int | None:
+    """The process that listens on a Unix socket; 0 if the system does not say; None: nobody."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return None
+        if not hasattr(socket, "SO_PEERCRED"):
+            return 0
+        size = struct.calcsize("3i")
+        credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    pid: int = struct.unpack("3i", credentials)[0]
+    return pid
+
+
+def owner_of_port(endpoint: str) -> str:
+    """Who listens on a tcp port, for people; empty if the system does not say."""
+    import psutil  # for an error's text only, so not with every start
+
+    port = int(endpoint.rsplit(":", 1)[1])
+    try:
+        for connection in psutil.net_connections("tcp"):
+            is_listening = connection.status == psutil.CONN_LISTEN
+            if is_listening and connection.laddr[1:] == (port,) and connection.pid is not None:
+                return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    except (psutil.Error, OSError):
+        return ""
+    return ""
 
 
 def remove_socket(endpoint: str) -> None:

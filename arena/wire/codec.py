@@ -110,8 +110,9 @@ def decode(frames: Sequence[bytes]) -> tuple[Header, Message]:
     version, number = kind_frame
     if version != PROTOCOL_VERSION:
         raise VersionMismatch(
-            f"the peer speaks protocol version {version}, this side {PROTOCOL_VERSION}: "
-            f"upgrade the older one"
+            f"the peer speaks protocol version {version}, this side {PROTOCOL_VERSION}",
+            theirs=version,
+            ours=PROTOCOL_VERSION,
         )
     kind = KINDS.get(number)
     if kind is None:

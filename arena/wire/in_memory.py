@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
 from arena.types import LearnerId
@@ -95,6 +96,11 @@ class InMemoryControllerTransport:
     def take_bad_messages(self) -> list[BadMessage]:
         """See `ControllerTransport`."""
         return self._session.take_bad_messages()
+
+    @property
+    def num_bad(self) -> Mapping[str, int]:
+        """See `ControllerTransport`."""
+        return self._session.num_bad
 
     def disconnect(self, learner: LearnerId) -> None:
         """See `ControllerTransport`."""

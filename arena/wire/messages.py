@@ -181,7 +181,8 @@ class Failed:
         attempt: The attempt.
         kind: ``stopped`` (told to stop before anything was worth publishing), ``non_finite``
             (the policy's numbers broke), ``checkpoint`` (a named checkpoint is corrupt; ``key``),
-            ``environment`` (it raised or broke its contract) or ``error``.
+            ``environment`` (it raised or broke its contract), ``storage`` (the disk is full,
+            read-only or failing: nobody's fault, and the same may work later) or ``error``.
         reason: One paragraph for a person.
         policy: Whose fault it is, where that is known.
         key: The checkpoint or ghost directory that is corrupt.

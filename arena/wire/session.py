@@ -1,25 +1,41 @@
 """What both transports share: headers, sequence numbers, fencing, patience with bad peers.
 
 Pure: frames and times come in as arguments.
+
+Who was welcomed is remembered apart from strangers, who may be as many as they like: they never
+push a learner's sequence window out, so nothing that it said can be said again.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from arena.errors import DecodeError, VersionMismatch, WireError
 from arena.types import LearnerId
 from arena.wire.codec import decode, encode, prefix
+from arena.wire.keys import holder_of
 from arena.wire.messages import FromController, FromLearner, Header, Hello, Message, Refuse, Welcome
 
 logger = logging.getLogger(__name__)
 
 MAX_PEERS = 4096
+"""Strangers that are remembered."""
+
+MAX_LEARNERS = 16384
+"""Welcomed learners that are remembered."""
+
 MAX_BAD_MESSAGES = 20
 """That a peer may send before nothing of it is read any more."""
+
+BadKind = Literal["malformed", "impostor", "version", "run", "fenced", "repeated", "muted"]
+"""What can be wrong with a message."""
+
+_BLAMED: frozenset[BadKind] = frozenset({"malformed", "impostor"})
+"""What no learner of this release ever sends."""
 
 ANSWER_EVERY_S = 1.0
 WINDOW = 1024
@@ -33,10 +49,12 @@ class BadMessage:
 
     Attributes:
         peer: The peer's identity if it is a learner's id, else the first bytes in hexadecimal.
+        kind: What sort of thing is wrong with it.
         reason: What is wrong with it.
     """
 
     peer: str
+    kind: BadKind
     reason: str
 
 
@@ -83,16 +101,32 @@ class Opened:
 class ControllerSession:
     """The controller's end of all conversations of an epoch."""
 
-    def __init__(self, *, run: str, epoch: int) -> None:
+    def __init__(self, *, run: str, epoch: int, has_keys: bool = False) -> None:
+        """Begin.
+
+        Args:
+            run: The run's id.
+            epoch: The controller's.
+            has_keys: Whether each peer has proved whose key it has; it speaks for that learner.
+        """
         self._run = run
         self._epoch = epoch
+        self._has_keys = has_keys
         self._num_sent = 0
-        self._peers: OrderedDict[bytes, _Peer] = OrderedDict()
+        self._strangers: OrderedDict[bytes, _Peer] = OrderedDict()
+        self._learners: OrderedDict[bytes, _Peer] = OrderedDict()
+        self._holders: dict[str, bytes] = {}
         self._bad: deque[BadMessage] = deque(maxlen=100)
+        self._num_bad: Counter[str] = Counter()
         self._logged_at_s = float("-inf")
 
+    @property
+    def num_bad(self) -> Mapping[str, int]:
+        """How many messages were dropped so far, by what was wrong with them."""
+        return self._num_bad
+
     def seal(self, learner: LearnerId, message: FromController) -> list[bytes]:
-        """Frames for a learner.
+        """Frames for a learner; a Welcome also takes it out of the strangers.
 
         Raises:
             WireError: If the message breaks a rule of the wire.
@@ -101,26 +135,37 @@ class ControllerSession:
         header = Header(run=self._run, epoch=self._epoch, learner=learner, sequence=self._num_sent)
         frames = encode(header, message)
         self._num_sent += 1
+        if isinstance(message, Welcome):
+            self._admit(learner)
         return frames
 
-    def open(self, identity: bytes, frames: Sequence[bytes], *, now_s: float) -> Opened:
-        """Look at what a peer sent. Never raises for what it is."""
+    def open(
+        self, identity: bytes, frames: Sequence[bytes], *, now_s: float, key: str | None = None
+    ) -> Opened:
+        """Look at what a peer sent. Never raises for what it is.
+
+        Args:
+            identity: Of the peer's socket.
+            frames: What it sent.
+            now_s: When, for patience.
+            key: The name of the key that the peer has proved to have; None: it has none.
+        """
         peer = self._peer(identity)
         if peer.is_muted:
+            self._num_bad["muted"] += 1
             return Opened()
         try:
             header, message = decode(frames)
-            reason = self._objection(header, message, identity)
         except VersionMismatch as error:
-            return self._turn_away(peer, identity, str(error), now_s=now_s)
+            reason = _upgrade(learner=error.theirs, controller=error.ours)
+            return self._turn_away(peer, identity, "version", reason, now_s=now_s)
         except DecodeError as error:
-            peer.num_bad += 1
-            if peer.num_bad >= MAX_BAD_MESSAGES:
-                peer.is_muted = True
-            return self._turn_away(peer, identity, str(error), now_s=now_s)
-        if reason is not None:
-            return self._turn_away(peer, identity, reason, now_s=now_s)
+            return self._turn_away(peer, identity, "malformed", str(error), now_s=now_s)
+        objection = self._objection(header, message, identity, key)
+        if objection is not None:
+            return self._turn_away(peer, identity, *objection, now_s=now_s)
         if not peer.window.accept(header.sequence):
+            self._num_bad["repeated"] += 1
             return Opened()
         return Opened(message=message)
 
@@ -134,39 +179,84 @@ class ControllerSession:
         self._bad.clear()
         return bad
 
-    def _objection(self, header: Header, message: Message, identity: bytes) -> str | None:
+    def _objection(
+        self, header: Header, message: Message, identity: bytes, key: str | None
+    ) -> tuple[BadKind, str] | None:
         """Why a well-formed message must not be delivered."""
         said_by = message.learner if isinstance(message, Hello) else header.learner
         if not header.learner.encode() == said_by.encode() == identity:
-            raise DecodeError("a learner must speak for itself")
+            return "impostor", "a learner must speak for itself"
+        holder = holder_of(said_by)
+        if self._has_keys and key != holder:
+            return "impostor", f"the key {key or 'none'} does not speak for learner {said_by}"
         if not isinstance(message, FromLearner):
-            raise DecodeError(f"{type(message).__name__} is a controller's message")
+            return "impostor", f"{type(message).__name__} is a controller's message"
         if header.run != self._run:
-            return f"this is the controller of run {self._run}, not of {header.run}"
-        # A Hello may be of any epoch: it is how a learner finds the next controller.
-        if header.epoch != self._epoch and not isinstance(message, Hello):
-            return f"fenced: epoch {header.epoch} is over, this is {self._epoch}"
+            return "run", f"this is the controller of run {self._run}, not of {header.run}"
+        if isinstance(message, Hello):
+            return None  # of any epoch: it is how a learner finds the next controller
+        if header.epoch != self._epoch:
+            return "fenced", f"fenced: epoch {header.epoch} is over, this is {self._epoch}"
+        if self._has_keys and self._holders.get(holder, identity) != identity:
+            return "fenced", f"fenced: another process has the key {key} now"
         return None
 
-    def _turn_away(self, peer: _Peer, identity: bytes, reason: str, *, now_s: float) -> Opened:
+    def _turn_away(
+        self, peer: _Peer, identity: bytes, kind: BadKind, reason: str, *, now_s: float
+    ) -> Opened:
+        self._num_bad[kind] += 1
+        if kind in _BLAMED:
+            peer.num_bad += 1
+            peer.is_muted = peer.num_bad >= MAX_BAD_MESSAGES
         name = _name(identity)
-        self._bad.append(BadMessage(peer=name or prefix(identity), reason=reason))
+        shown = name or prefix(identity)
+        self._bad.append(BadMessage(peer=shown, kind=kind, reason=reason))
         if now_s - self._logged_at_s >= ANSWER_EVERY_S:
             self._logged_at_s = now_s
-            logger.warning("bad message from %s: %s", name or prefix(identity), reason)
+            logger.warning("bad message from %s: %s", shown, reason)
         if now_s - peer.answered_at_s < ANSWER_EVERY_S:
             return Opened()
         peer.answered_at_s = now_s
         return Opened(answer=self.seal(name or NOBODY, Refuse(reason=reason)))
 
     def _peer(self, identity: bytes) -> _Peer:
-        peer = self._peers.get(identity)
-        if peer is None:
-            peer = self._peers[identity] = _Peer()
-            if len(self._peers) > MAX_PEERS:
-                self._peers.popitem(last=False)
-        self._peers.move_to_end(identity)
-        return peer
+        if identity in self._learners:
+            self._learners.move_to_end(identity)
+            return self._learners[identity]
+        return _remember(self._strangers, identity, limit=MAX_PEERS)
+
+    def _admit(self, learner: LearnerId) -> None:
+        """Whoever is welcomed is a learner; with keys, each key has one, the latest."""
+        identity = learner.encode()
+        if self._has_keys:
+            former = self._holders.get(holder_of(learner), identity)
+            self._holders[holder_of(learner)] = identity
+            if former != identity:
+                self._learners.pop(former, None)
+        if identity not in self._learners:
+            peer = _remember(self._strangers, identity, limit=MAX_PEERS)
+            del self._strangers[identity]
+            _remember(self._learners, identity, limit=MAX_LEARNERS, peer=peer)
+
+
+def _remember(
+    peers: OrderedDict[bytes, _Peer], identity: bytes, *, limit: int, peer: _Peer | None = None
+) -> _Peer:
+    """Find a peer or put it in, as the latest; beyond the limit the one longest silent goes."""
+    known = peers.setdefault(identity, peer or _Peer())
+    peers.move_to_end(identity)
+    if len(peers) > limit:
+        peers.popitem(last=False)
+    return known
+
+
+def _upgrade(*, learner: int, controller: int) -> str:
+    """What to do where both sides speak another version."""
+    older = "learner" if learner < controller else "controller"
+    return (
+        f"the learner speaks protocol version {learner}, the controller {controller}: "
+        f"upgrade arena-league where the {older} runs"
+    )
 
 
 def _name(identity: bytes) -> LearnerId | None:
@@ -208,6 +298,9 @@ class LearnerSession:
         """
         try:
             header, message = decode(frames)
+        except VersionMismatch as error:
+            reason = _upgrade(learner=error.ours, controller=error.theirs)
+            raise VersionMismatch(reason, theirs=error.theirs, ours=error.ours) from None
         except DecodeError as error:
             logger.warning("bad message from the controller: %s", error)
             return None

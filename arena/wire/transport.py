@@ -7,6 +7,7 @@ another run or another epoch, or came before, does not reach the caller.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from arena.types import LearnerId
@@ -30,6 +31,9 @@ class ControllerTransport(Protocol):
         """Messages that have arrived; waits for the first one. Never raises for what peers send.
 
         May return early and empty. A burst comes in portions.
+
+        Raises:
+            AuthenticatorDead: If learners need keys and nobody checks them any more.
         """
         ...
 
@@ -39,6 +43,11 @@ class ControllerTransport(Protocol):
 
     def take_bad_messages(self) -> list[BadMessage]:
         """What was dropped since the last call (the latest of it) and why."""
+        ...
+
+    @property
+    def num_bad(self) -> Mapping[str, int]:
+        """How many messages were dropped so far, by what was wrong with them."""
         ...
 
     def disconnect(self, learner: LearnerId) -> None:
@@ -58,6 +67,7 @@ class LearnerTransport(Protocol):
 
         Raises:
             VersionMismatch: If the controller speaks another protocol version.
+            NotAdmitted: If the controller does not let this learner in.
         """
         ...
 

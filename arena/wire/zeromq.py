@@ -1,7 +1,9 @@
 """Both transports over ZeroMQ: the controller is a ROUTER, learners are DEALERs.
 
 A learner's socket identity is its id, which is new for each process: ZeroMQ silently ignores a
-second peer with an identity that is there already.
+second peer with an identity that is there already. With keys, connections are encrypted (CURVE),
+the controller lets only known keys in, and each message says which key its connection was let in
+with (``User-Id``).
 """
 
 from __future__ import annotations
@@ -12,19 +14,26 @@ import os
 import select
 import threading
 import time
+from collections.abc import Mapping
 
 import zmq
+from zmq.utils.monitor import parse_monitor_message
 
-from arena.errors import AddressInUse
+from arena.errors import AddressInUse, AuthenticatorDead, ConfigError, NotAdmitted
 from arena.types import LearnerId
-from arena.wire.address import check_endpoint, remove_socket
+from arena.wire.address import check_endpoint, owner_of_port, remove_socket
+from arena.wire.authenticator import DOMAIN, Authenticator
 from arena.wire.codec import MAX_FRAME_BYTES, NUM_FRAMES
+from arena.wire.keys import ControllerKeys, LearnerKeys, holder_of
 from arena.wire.messages import FromController, FromLearner, Header, Message
 from arena.wire.session import BadMessage, ControllerSession, LearnerSession
 
 MAX_QUEUED = 256
 MAX_PORTION = 256
 """Messages that one ``receive`` takes in, so that a burst cannot keep the controller."""
+
+MAX_PORTION_S = 0.1
+"""How long it takes them in: what is large and almost a message takes a while to refuse."""
 
 _OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.LINGER: 0,
@@ -45,25 +54,55 @@ _DEALER_OPTIONS: dict[zmq.SocketOption, int] = {
 }
 
 
+_HANDSHAKES = (
+    zmq.Event.HANDSHAKE_SUCCEEDED
+    | zmq.Event.HANDSHAKE_FAILED_AUTH
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+)
+_NO_SUCH_KEY = 400
+_TIMED_OUT = zmq.EAGAIN
+"""Of a handshake: the other side is slow or stopped, which says nothing about keys."""
+
+MAX_FAILED_HANDSHAKES = 5
+
+
 class ZmqControllerTransport:
     """A bound ROUTER. Owned by one thread."""
 
-    def __init__(self, endpoint: str, *, run: str, epoch: int) -> None:
+    def __init__(
+        self, endpoint: str, *, run: str, epoch: int, keys: ControllerKeys | None = None
+    ) -> None:
         """Listen.
+
+        Args:
+            endpoint: Where.
+            run: The run's id.
+            epoch: The controller's.
+            keys: Its own, and whom it lets in; for tcp only. Without them only this machine can
+                be listened on, and whoever reaches the socket is let in.
 
         Raises:
             ConfigError: If the endpoint could be reached from elsewhere.
             AddressInUse: If the address is in use or cannot be listened on.
         """
-        endpoint = check_endpoint(endpoint)
-        self._session = ControllerSession(run=run, epoch=epoch)
+        endpoint = _checked(endpoint, has_keys=keys is not None)
+        self._session = ControllerSession(run=run, epoch=epoch, has_keys=keys is not None)
         self._context = zmq.Context()
         self._socket = _socket(self._context, zmq.ROUTER, endpoint, _ROUTER_OPTIONS)
+        self._authenticator: Authenticator | None = None
+        if keys is not None:
+            # Before bind: without anybody to ask, libzmq lets everybody in.
+            self._authenticator = Authenticator(self._context, learners=keys.learners)
+            self._socket.setsockopt(zmq.CURVE_SERVER, 1)
+            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
+            self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
+            self._socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
         try:
             self._socket.bind(endpoint)
         except zmq.ZMQError as error:
-            self._context.destroy(linger=0)
-            raise AddressInUse(f"cannot listen on {endpoint}: {error.strerror}") from error
+            self._release(linger_s=0.0)
+            raise AddressInUse(_cannot_listen(endpoint, error)) from error
         self._endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     @property
@@ -74,18 +113,28 @@ class ZmqControllerTransport:
     def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
         """See `ControllerTransport`."""
         received: list[tuple[LearnerId, Message]] = []
+        if self._authenticator is not None and not self._authenticator.is_alive():
+            raise AuthenticatorDead(
+                "the thread that checks learners' keys has ended, so nobody can be let in any "
+                "more: the controller ends, --resume goes on"
+            )
         if not self._socket.poll(_milliseconds(timeout_s)):
             return received
+        end_s = time.monotonic() + MAX_PORTION_S
         for _ in range(MAX_PORTION):
             parts = _receive_parts(self._socket, limit=NUM_FRAMES + 1)
             if parts is None:
                 break
-            identity, *frames = parts
-            opened = self._session.open(identity, frames, now_s=time.monotonic())
+            key = None if self._authenticator is None else _key_name(parts[-1])
+            identity, *frames = map(_bytes, parts)
+            now_s = time.monotonic()
+            opened = self._session.open(identity, frames, now_s=now_s, key=key)
             if opened.answer is not None:
                 self._send(identity, opened.answer)
             if opened.message is not None:
                 received.append((LearnerId(identity.decode()), opened.message))
+            if now_s >= end_s:
+                break
         return received
 
     def send(self, learner: LearnerId, message: FromController) -> bool:
@@ -105,6 +154,12 @@ class ZmqControllerTransport:
         """See `ControllerTransport`."""
         return self._session.take_bad_messages()
 
+    @property
+    def num_bad(self) -> Mapping[str, int]:
+        """See `ControllerTransport`; ``key``: connections with a key that nobody knows."""
+        refused = 0 if self._authenticator is None else self._authenticator.num_refused
+        return {**self._session.num_bad, **({"key": refused} if refused else {})}
+
     def disconnect(self, learner: LearnerId) -> None:
         """See `ControllerTransport`: ZeroMQ cannot close one peer's connection of a ROUTER."""
         self._session.mute(learner)
@@ -113,24 +168,46 @@ class ZmqControllerTransport:
         """See `ControllerTransport`."""
         if self._context.closed:
             return
-        self._context.destroy(linger=_milliseconds(linger_s))
+        self._release(linger_s=linger_s)
         remove_socket(self._endpoint)
+
+    def _release(self, *, linger_s: float) -> None:
+        if self._authenticator is not None:
+            self._authenticator.stop()
+        self._context.destroy(linger=_milliseconds(linger_s))
 
 
 class ZmqLearnerTransport:
     """A connected DEALER. Owned by one thread, but for ``wake``."""
 
-    def __init__(self, endpoint: str, *, run: str, learner: LearnerId) -> None:
+    def __init__(
+        self, endpoint: str, *, run: str, learner: LearnerId, keys: LearnerKeys | None = None
+    ) -> None:
         """Begin to connect; goes on, and reconnects, by itself.
 
+        Args:
+            endpoint: The controller's.
+            run: The run's id.
+            learner: Its own id; with keys it begins with the key's name.
+            keys: Its own, and the controller's public one; for tcp only.
+
         Raises:
-            ConfigError: If the endpoint is not on this machine.
+            ConfigError: If the endpoint is not on this machine and there are no keys.
         """
-        endpoint = check_endpoint(endpoint)
+        endpoint = _checked(endpoint, has_keys=keys is not None)
+        if keys is not None and holder_of(learner) != keys.name:
+            raise ValueError(f"learner {learner} cannot have the key {keys.name}")
         self._session = LearnerSession(run=run, learner=learner)
         self._context = zmq.Context()
         self._socket = _socket(self._context, zmq.DEALER, endpoint, _DEALER_OPTIONS)
         self._socket.setsockopt(zmq.ROUTING_ID, learner.encode())
+        if keys is not None:
+            self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
+            self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
+            self._socket.setsockopt(zmq.CURVE_SERVERKEY, keys.controller)
+        self._num_failed_handshakes = 0
+        self._was_admitted = False
+        self._monitor = self._socket.get_monitor_socket(_HANDSHAKES)
         self._socket.connect(endpoint)
         # Reentrant: a signal handler may interrupt its own thread in ``wake``.
         self._wake_lock = threading.RLock()
@@ -140,17 +217,47 @@ class ZmqLearnerTransport:
         self._poller = zmq.Poller()
         self._poller.register(self._socket, zmq.POLLIN)
         self._poller.register(self._wake_read, select.POLLIN)
+        self._poller.register(self._monitor, zmq.POLLIN)
 
     def receive(self, timeout_s: float) -> tuple[Header, Message] | None:
         """See `LearnerTransport`."""
+        end_s = time.monotonic() + timeout_s
         ready = dict(self._poller.poll(_milliseconds(timeout_s)))
+        while self._monitor in ready:
+            self._note_handshake()
+            ready = dict(self._poller.poll(_milliseconds(end_s - time.monotonic())))
         if self._wake_read in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_read, 4096)
         if self._socket not in ready:
             return None
-        frames = _receive_parts(self._socket, limit=NUM_FRAMES)
-        return None if frames is None else self._session.open(frames)
+        parts = _receive_parts(self._socket, limit=NUM_FRAMES)
+        return None if parts is None else self._session.open([_bytes(part) for part in parts])
+
+    def _note_handshake(self) -> None:
+        """Give up where trying again cannot help.
+
+        A key that is not known is answered. Whoever has no key or another controller's is hung up
+        on, as by a controller that ends: only a few times in a row, and if it never went well, that
+        means something.
+        """
+        event = parse_monitor_message(self._monitor.recv_multipart())
+        if event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
+            self._was_admitted = True
+            return
+        if event["event"] == zmq.Event.HANDSHAKE_FAILED_AUTH and event["value"] == _NO_SUCH_KEY:
+            raise NotAdmitted(
+                "the controller does not know this learner's key: it is none of the run's, or was "
+                "taken back; those that `arena launch` made are in the run's directory keys/"
+            )
+        if self._was_admitted or event["value"] == _TIMED_OUT:
+            return
+        self._num_failed_handshakes += 1
+        if self._num_failed_handshakes >= MAX_FAILED_HANDSHAKES:
+            raise NotAdmitted(
+                f"whoever listens there has hung up {MAX_FAILED_HANDSHAKES} times: it is no "
+                "controller, or one that wants a key (--keys), or the key file is of another run"
+            )
 
     def send(self, message: FromLearner, *, epoch: int) -> bool:
         """See `LearnerTransport`."""
@@ -177,6 +284,19 @@ class ZmqLearnerTransport:
             os.close(self._wake_write)
 
 
+def _checked(endpoint: str, *, has_keys: bool) -> str:
+    checked = check_endpoint(endpoint, has_keys=has_keys)
+    if has_keys and not checked.startswith("tcp://"):
+        raise ConfigError(f"keys are for tcp endpoints, {endpoint!r} needs none")
+    return checked
+
+
+def _cannot_listen(endpoint: str, error: zmq.ZMQError) -> str:
+    reason = f"cannot listen on {endpoint}: {zmq.strerror(error.errno or 0)}"
+    owner = owner_of_port(endpoint) if error.errno == zmq.EADDRINUSE else ""
+    return f"{reason} by {owner}" if owner else reason
+
+
 def _socket(
     context: zmq.Context[zmq.Socket[bytes]],
     kind: zmq.SocketType,
@@ -191,17 +311,29 @@ def _socket(
     return socket
 
 
-def _receive_parts(socket: zmq.Socket[bytes], *, limit: int) -> list[bytes] | None:
+def _receive_parts(socket: zmq.Socket[bytes], *, limit: int) -> list[zmq.Frame] | None:
     """The parts of one message; of a longer one, one part more than the limit is kept."""
     try:
-        parts = [socket.recv(zmq.NOBLOCK)]
+        parts = [socket.recv(zmq.NOBLOCK, copy=False)]
     except zmq.Again:
         return None
     while socket.getsockopt(zmq.RCVMORE):
-        part = socket.recv(zmq.NOBLOCK)
+        part = socket.recv(zmq.NOBLOCK, copy=False)
         if len(parts) <= limit:
             parts.append(part)
     return parts
+
+
+def _bytes(part: zmq.Frame) -> bytes:
+    return part.bytes
+
+
+def _key_name(part: zmq.Frame) -> str | None:
+    """The name under which a part's connection was let in; None if nobody was asked."""
+    try:
+        return str(part.get("User-Id"))
+    except zmq.ZMQError:
+        return None
 
 
 def _milliseconds(duration_s: float) -> int:

@@ -14,6 +14,7 @@ from populations.controller.evaluating import draw_pairings
 from populations.controller.finals import final_pairings
 from populations.controller.learners import Held, Learner
 from populations.controller.opponents import draw_seatings
+from populations.controller.pausing import may_give
 from populations.controller.state import ControllerState
 from populations.controller.teams import held_up, team_of
 from populations.controller.transaction import Transaction
@@ -30,17 +31,21 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     waits = state.fitting or state.ratings_are_stale() or state.is_evolving
     if state.config.deterministic and waits:
         return
-    idle: set[LearnerId] = set()
-    while (learner_id := _next_learner(state, idle)) is not None:
-        row = _redo(state, learner_id) or _decide(state, tx, state.learners[learner_id])
+    # What there is to do depends on whom a learner serves, on nothing else of it.
+    idle: set[tuple[str, ...]] = set()
+    while may_give(state) and (learner_id := _next_learner(state, idle)) is not None:
+        learner = state.learners[learner_id]
+        row = _redo(state, learner) or _decide(state, tx, learner)
         if row is None:
-            idle.add(learner_id)
+            idle.add(learner.hello.populations)
         else:
             _give(state, tx, learner_id, row)
 
 
-def _next_learner(state: ControllerState, idle: set[LearnerId]) -> LearnerId | None:
+def _next_learner(state: ControllerState, idle: set[tuple[str, ...]]) -> LearnerId | None:
     """The learner with the most credit: at most its slots running and one queued.
+
+    Not one of those that serve populations for which there is nothing to do.
 
     One that only evaluates comes before one that trains: with no more policies than learners, what
     is queued where somebody trains would be missing where nobody does.
@@ -53,7 +58,8 @@ def _next_learner(state: ControllerState, idle: set[LearnerId]) -> LearnerId | N
     free = [
         (_num_training(state, learner), len(learner.held), learner_id)
         for learner_id, learner in state.learners.items()
-        if learner_id not in idle and len(learner.held) < learner.hello.slots + QUEUED_PER_LEARNER
+        if len(learner.held) < learner.hello.slots + QUEUED_PER_LEARNER
+        and learner.hello.populations not in idle
     ]
     return min(free)[-1] if free else None
 
@@ -64,14 +70,12 @@ def _num_training(state: ControllerState, learner: Learner) -> int:
     return sum(row is not None and isinstance(row.message, Train) for row in held)
 
 
-def _redo(state: ControllerState, learner_id: LearnerId) -> AssignmentRow | None:
+def _redo(state: ControllerState, learner: Learner) -> AssignmentRow | None:
     """The oldest open assignment that nobody has and this learner may do."""
-    held = state.held()
-    learner = state.learners[learner_id]
-    for assignment_id in sorted(state.tables.assignments):
-        row = state.tables.assignments[assignment_id]
-        if assignment_id not in held and _may_do(state, learner, row):
-            return row
+    assignments = state.tables.assignments
+    for assignment_id in sorted(assignments.keys() - state.held().keys()):
+        if _may_do(state, learner, assignments[assignment_id]):
+            return assignments[assignment_id]
     return None
 
 
@@ -253,13 +257,14 @@ def _evaluation_is_due(state: ControllerState) -> bool:
     """
     run = state.tables.run
     share = state.config.evaluation.share
-    is_open = any(row.kind == "evaluate" for row in state.tables.assignments.values())
-    if is_open or share <= 0.0 or run.training_assignments == 0:
+    if share <= 0.0 or run.training_assignments == 0:
         return False
     if state.config.deterministic:
         total = run.training_assignments + run.evaluation_assignments
-        return run.evaluation_assignments < share * total
-    return run.evaluation_s < share * (run.training_s + run.evaluation_s)
+        is_due = run.evaluation_assignments < share * total
+    else:
+        is_due = run.evaluation_s < share * (run.training_s + run.evaluation_s)
+    return is_due and not any(row.kind == "evaluate" for row in state.tables.assignments.values())
 
 
 def _evaluate(

@@ -21,18 +21,39 @@ from populations.types import (
 
 
 @dataclass(slots=True)
-class _Kept:
+class KeptMembers:
     """Of one population, under its last ratings.
 
     Attributes:
         ratings: The last fit.
-        members: As they were made.
         standing: The weights that each one's standing is about.
     """
 
     ratings: Ratings
-    members: dict[PolicyId, Member] = field(default_factory=dict)
     standing: dict[PolicyId, Digest | None] = field(default_factory=dict)
+    _members: dict[PolicyId, Member] = field(default_factory=dict)
+    _listed: dict[str, list[Member]] = field(default_factory=dict)
+
+    def put(self, policy: PolicyId, member: Member | None) -> None:
+        """Take in what is known of a policy now; None: it is no member any more."""
+        if self._members.get(policy) == member:
+            return
+        self._listed.clear()
+        if member is not None:
+            self._members[policy] = member
+        else:
+            del self._members[policy]
+
+    def listed(self, role: str, tables: Tables) -> list[Member]:
+        """Those with a role, in the order of the tables. Not to be changed."""
+        found = self._listed.get(role)
+        if found is None:
+            found = self._listed[role] = [
+                self._members[policy]
+                for policy, row in tables.policies.items()
+                if policy in self._members and row.role == role
+            ]
+        return found
 
 
 class ChangedMembers:
@@ -42,7 +63,7 @@ class ChangedMembers:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, KeptMembers] = {}
         self._changed: dict[PolicyId, None] = {}
         self._evaluated: dict[str, set[str]] = {}
 
@@ -57,30 +78,34 @@ class ChangedMembers:
 
     def members(
         self, population: str, *, ratings: Ratings, tables: Tables, league: League
-    ) -> tuple[dict[PolicyId, Member], list[PolicyId]]:
+    ) -> tuple[KeptMembers, list[PolicyId]]:
         """The members as they were, and the policies that are to be looked at again.
 
         After new ratings that is everyone, after evaluation matches those whose standing, or whose
         generation's matches, they are about.
         """
         evaluated = self._evaluated.pop(population, set())
-        rows = [row for row in tables.policies.values() if row.population == population]
+        policies = tables.policies
         kept = self._kept.get(population)
         if kept is None or kept.ratings is not ratings:
-            kept = self._kept[population] = _Kept(ratings)
-            changed = {row.policy: None for row in rows}
+            kept = self._kept[population] = KeptMembers(ratings)
+            changed = {name: None for name, row in policies.items() if row.population == population}
         else:
-            changed = {row.policy: None for row in rows if row.policy in self._changed}
+            changed = {
+                name: None for name in self._changed if policies[name].population == population
+            }
             for entrant in evaluated:
                 origin = league.checkpoints.get(Digest(entrant))
                 if origin is not None:
                     changed[origin.policy] = None
         if evaluated or not kept.standing:
-            for row in rows:
+            for name, row in policies.items():
+                if row.population != population:
+                    continue
                 digest = league.standing_weights(row, tables)
-                if kept.standing.get(row.policy, "") != digest or digest in evaluated:
-                    changed[row.policy] = None
-                    kept.standing[row.policy] = digest
+                if kept.standing.get(name, "") != digest or digest in evaluated:
+                    changed[name] = None
+                    kept.standing[name] = digest
         for policy in changed:
             self._changed.pop(policy, None)
-        return kept.members, list(changed)
+        return kept, list(changed)

@@ -30,9 +30,15 @@ class StartLearner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KillLearner:
-    """End the process in a slot at once."""
+    """End the process in a slot at once.
+
+    Attributes:
+        slot: Which.
+        dump_stacks: Whether it first writes where it is, in no more than a moment.
+    """
 
     slot: int
+    dump_stacks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

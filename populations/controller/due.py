@@ -6,7 +6,7 @@ Not durable: it follows from the journal's rows, and a resumed controller makes 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from arena.types import PolicyId
 from populations.storage.tables import Tables
@@ -27,6 +27,8 @@ class DuePolicies:
         self._heaps: dict[tuple[str, bool], list[Turn]] = {}
         """By population, and whether they have a checkpoint."""
         self._starting: set[PolicyId] = set()
+        self._aside: set[PolicyId] = set()
+        """Leased ones that have come up: they have no entry until they are free again."""
         self._is_made = False
 
     def take(self, rows: Iterable[Row], tables: Tables) -> None:
@@ -41,7 +43,7 @@ class DuePolicies:
         self,
         tables: Tables,
         *,
-        leased: Collection[PolicyId],
+        leased: Set[PolicyId],
         limit: int | None,
         may_train: Callable[[str], bool],
     ) -> PolicyRow | None:
@@ -59,6 +61,9 @@ class DuePolicies:
             self._is_made = True
             for policy in tables.policies.values():
                 self._take_policy(policy)
+        for name in self._aside - leased:
+            self._aside.discard(name)
+            self._take_policy(tables.policies[name])
         best: Turn | None = None
         for (population, has_checkpoint), heap in self._heaps.items():
             if has_checkpoint and (self._starting or not may_train(population)):
@@ -79,28 +84,22 @@ class DuePolicies:
         heap = self._heaps.setdefault((row.population, row.checkpoint is not None), [])
         heapq.heappush(heap, (row.agent_steps, row.population, row.index, row.policy))
 
-    @staticmethod
     def _first(
-        heap: list[Turn], tables: Tables, *, leased: Collection[PolicyId], has_checkpoint: bool
+        self, heap: list[Turn], tables: Tables, *, leased: Set[PolicyId], has_checkpoint: bool
     ) -> Turn | None:
-        """The first turn that can be taken; what is out of date above it goes."""
-        set_aside: list[Turn] = []
-        found = None
-        while heap and found is None:
+        """The first turn that can be taken; what is out of date or leased above it goes."""
+        while heap:
             turn = heap[0]
             row = tables.policies[turn[-1]]
-            if (
-                row.state != "active"
-                or row.pending
-                or row.agent_steps != turn[0]
-                or (row.checkpoint is not None) != has_checkpoint
-                or turn in set_aside
-            ):
-                heapq.heappop(heap)
-            elif row.policy in leased:
-                set_aside.append(heapq.heappop(heap))
-            else:
-                found = turn
-        for turn in set_aside:
-            heapq.heappush(heap, turn)
-        return found
+            is_current = (
+                row.state == "active"
+                and not row.pending
+                and row.agent_steps == turn[0]
+                and (row.checkpoint is not None) == has_checkpoint
+            )
+            if is_current and row.policy not in leased:
+                return turn
+            if is_current:
+                self._aside.add(row.policy)
+            heapq.heappop(heap)
+        return None

@@ -138,9 +138,17 @@ class HyperparametersExplored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GhostsLinked:
-    """The directories of ghosts are there."""
+    """It was tried to make the directories of ghosts.
+
+    Attributes:
+        players: Those that are there.
+        refused: Those for which the disk had no room, or that it could not write otherwise.
+        reason: What it said.
+    """
 
     players: tuple[PlayerId, ...]
+    refused: tuple[PlayerId, ...] = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +167,13 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ticked:
-    """Time has passed."""
+    """Time has passed.
+
+    Attributes:
+        deaf_s: How long nobody has been listened to: commits may take long where the disk is slow.
+    """
+
+    deaf_s: float = 0.0
 
 
 Event = (

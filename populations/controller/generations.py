@@ -89,9 +89,8 @@ def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, .
 
     Its own last one is ended in it.
     """
-    rows = state.histories.of(policy, state.tables)
     ended = ended_generation(state, policy.policy)
-    return tuple((rows if ended is None else {**rows, ended.entrant: ended}).values())
+    return state.histories.of(policy, state.tables, instead=ended)
 
 
 def line_rating(state: ControllerState, policy: PolicyRow) -> float | None:

@@ -17,7 +17,9 @@ class Histories:
     """Generations by population and role. Owned by the controller's thread."""
 
     def __init__(self) -> None:
-        self._rows: dict[tuple[str, str], dict[Entrant, GenerationRow]] = {}
+        self._rows: dict[tuple[str, str], list[GenerationRow]] = {}
+        self._places: dict[Entrant, int] = {}
+        """Of each generation in its list."""
         self._is_made = False
 
     def take(self, rows: Iterable[Row], tables: Tables) -> None:
@@ -27,17 +29,31 @@ class Histories:
                 if isinstance(row, GenerationRow):
                     self._put(tables.generations[row.entrant], tables)
 
-    def of(self, policy: PolicyRow, tables: Tables) -> dict[Entrant, GenerationRow]:
+    def of(
+        self, policy: PolicyRow, tables: Tables, *, instead: GenerationRow | None = None
+    ) -> tuple[GenerationRow, ...]:
         """Generations of all policies of a policy's population and role, in order of beginning.
 
-        Not to be changed.
+        Args:
+            policy: Whose.
+            tables: All of whose rows were taken in.
+            instead: Takes the place of the row with its entrant.
         """
         if not self._is_made:
             self._is_made = True
             for row in tables.generations.values():
                 self._put(row, tables)
-        return self._rows.get((policy.population, policy.role), {})
+        # A copy of references: a decision is answered by another thread.
+        rows = self._rows.get((policy.population, policy.role), []).copy()
+        if instead is not None:
+            rows[self._places[instead.entrant]] = instead
+        return tuple(rows)
 
     def _put(self, row: GenerationRow, tables: Tables) -> None:
         key = (row.population, tables.policies[row.policy].role)
-        self._rows.setdefault(key, {})[row.entrant] = row
+        rows = self._rows.setdefault(key, [])
+        place = self._places.setdefault(row.entrant, len(rows))
+        if place == len(rows):
+            rows.append(row)
+        else:
+            rows[place] = row

@@ -10,8 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from arena.types import AssignmentId, LearnerId
+from arena.types import AssignmentId, LearnerId, PlayerId
 from arena.wire.messages import Heartbeat, Hello
+
+OUT_OF_MEMORY_GROWTH = 1.5
+OUT_OF_MEMORY_BYTES = 128 * 2**20
+"""Memory that grew by this factor and by so much makes a SIGKILL look like the system's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,9 @@ class Patience:
         max_failed_starts: Processes that ended without a Hello, over all slots, before the run
             fails.
         grace_s: For a learner that is told to stop, before it is killed.
+        resend_s: For the first heartbeat about an assignment, before it is sent again; then twice
+            as long, and so on.
+        storage_s: Before a disk that refused is tried again: doubles likewise.
     """
 
     heartbeat_s: float = 1.0
@@ -36,6 +43,8 @@ class Patience:
     backoff_s: tuple[float, float] = (0.5, 30.0)
     max_failed_starts: int = 6
     grace_s: float = 30.0
+    resend_s: float = 2.0
+    storage_s: tuple[float, float] = (1.0, 60.0)
 
 
 @dataclass(slots=True)
@@ -47,11 +56,16 @@ class Held:
     deadline_s: float
     given_s: float
     started_s: float | None = None
+    num_sent: int = 1
 
     @property
     def lease(self) -> tuple[AssignmentId, int]:
         """Assignment and attempt."""
         return self.assignment_id, self.attempt
+
+    def waits_since_s(self, learner: Learner) -> float:
+        """Since when its learner should be at it: it does one after the other."""
+        return max(self.given_s, learner.progress_at_s)
 
 
 @dataclass(slots=True)
@@ -67,6 +81,7 @@ class Learner:
         progress_at_s: When it last changed.
         agent_steps: In the running assignment.
         rss_bytes: Of its process.
+        first_rss_bytes: The same by its first heartbeat; 0 before.
         rate: Agent steps per second over the last heartbeats.
     """
 
@@ -78,6 +93,7 @@ class Learner:
     progress_at_s: float = 0.0
     agent_steps: int = 0
     rss_bytes: int = 0
+    first_rss_bytes: int = 0
     rate: float = 0.0
 
     def may_train(self, population: str) -> bool:
@@ -88,8 +104,10 @@ class Learner:
         """Take in a heartbeat."""
         self.last_heard_s = now_s
         self.rss_bytes = heartbeat.rss_bytes
+        self.first_rss_bytes = self.first_rss_bytes or heartbeat.rss_bytes
         for held in self.held:
-            if held.assignment_id == heartbeat.assignment_id and held.started_s is None:
+            told = (heartbeat.assignment_id, heartbeat.attempt)
+            if held.lease == told and held.started_s is None:
                 held.started_s = now_s
                 self.progress_at_s = now_s
         if heartbeat.progress != self.progress:
@@ -101,6 +119,13 @@ class Learner:
             self.progress_at_s = now_s
         self.agent_steps = heartbeat.agent_steps
 
+    def memory_growth(self) -> str | None:
+        """By how much its memory grew, if that is enough to explain a kill by the system."""
+        first, last = self.first_rss_bytes, self.rss_bytes
+        if last < OUT_OF_MEMORY_GROWTH * first or last - first < OUT_OF_MEMORY_BYTES:
+            return None
+        return f"its memory grew from {first / 2**20:,.0f} to {last / 2**20:,.0f} MiB"
+
     def release(self, assignment_id: AssignmentId, *, attempt: int, now_s: float) -> bool:
         """Forget an assignment that ended; False if it does not have that attempt of it."""
         self.last_heard_s = now_s
@@ -111,6 +136,19 @@ class Learner:
         self.progress_at_s = now_s
         self.agent_steps = 0
         return True
+
+    def is_to_be_told_again(self, *, now_s: float, patience: Patience) -> bool:
+        """Whether its next assignment seems to have been lost on the way; it counts as sent then.
+
+        A learner that has it after all ignores the repetition.
+        """
+        if not self.held or self.held[0].started_s is not None:
+            return False
+        following = self.held[0]
+        wait_s = patience.resend_s * (2.0**following.num_sent - 1.0)
+        is_due = now_s - following.waits_since_s(self) >= wait_s
+        following.num_sent += is_due
+        return is_due
 
 
 @dataclass(slots=True)
@@ -141,6 +179,34 @@ class Slot:
         self.start_at_s = now_s + delay_s
 
 
+@dataclass(slots=True, kw_only=True)
+class Pause:
+    """The disk refused something; nothing is given out until it takes something again.
+
+    Attributes:
+        reason: What it said last.
+        since_s: When it began.
+        wait_s: From a refusal to the next try.
+        retry_at_s: When that is.
+        tried_at_s: When the current try began; None while there is none.
+        num_refusals: So far.
+        unlinked: Ghosts whose directories could not be made.
+    """
+
+    reason: str
+    since_s: float
+    wait_s: float
+    retry_at_s: float
+    tried_at_s: float | None = None
+    num_refusals: int = 0
+    unlinked: set[PlayerId] = field(default_factory=set)
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether what is given out or linked now shows if there is room."""
+        return self.tried_at_s is not None
+
+
 def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None:
     """Why a learner has to be given up, or None."""
     silent_s = now_s - learner.last_heard_s
@@ -150,7 +216,7 @@ def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None
         return None
     running = learner.held[0]
     if running.started_s is None:
-        waited_s = now_s - max(running.given_s, learner.progress_at_s)
+        waited_s = now_s - running.waits_since_s(learner)
         return (
             f"did not start its work for {waited_s:.1f} s" if waited_s > patience.stall_s else None
         )

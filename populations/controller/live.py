@@ -4,15 +4,33 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Mapping
+from statistics import median_high
 from typing import TYPE_CHECKING
 
+from arena.types import LearnerId
 from populations.types import Json
 
 if TYPE_CHECKING:
+    from populations.controller.learners import Learner
     from populations.controller.state import ControllerState
 
 WINDOW_S = 30.0
 SAMPLE_S = 0.5
+STRAGGLER_SHARE = 0.25
+
+
+def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:
+    """Who trains at less than a quarter of the speed that is usual in this run.
+
+    Only for people: nobody is treated otherwise, since PBT compares policies by their steps.
+    """
+    rates = {name: one.rate for name, one in learners.items() if one.held and one.rate > 0.0}
+    if len(rates) < 2:
+        return frozenset()
+    # Of two, the faster one is what is usual.
+    usual = median_high(rates.values())
+    return frozenset(name for name, rate in rates.items() if rate < STRAGGLER_SHARE * usual)
 
 
 class LiveFigures:
@@ -40,6 +58,7 @@ class LiveFigures:
 
     def document(self, state: ControllerState, *, now_s: float, endpoint: str) -> dict[str, Json]:
         """What `status.json` holds."""
+        slow = stragglers(state.learners)
         learners: list[Json] = [
             {
                 "learner": learner_id,
@@ -50,6 +69,7 @@ class LiveFigures:
                 "progress": learner.progress,
                 "agent_steps": learner.agent_steps,
                 "agent_steps_per_s": round(learner.rate, 1) if learner.held else 0.0,
+                "straggler": learner_id in slow,
                 "rss_bytes": learner.rss_bytes,
                 "silent_s": round(now_s - learner.last_heard_s, 2),
             }
@@ -61,6 +81,18 @@ class LiveFigures:
             "epoch": state.tables.run.epoch,
             "endpoint": endpoint,
             "phase": state.phase,
+            "assignments_finished": state.tables.run.assignments_finished,
+            "alerts": alerts(state, now_s=now_s),
             "agent_steps_per_s": round(self.agent_steps_per_s, 1),
             "learners": learners,
         }
+
+
+def alerts(state: ControllerState, *, now_s: float) -> list[Json]:
+    """What somebody should look at, one line each."""
+    pause = state.pause
+    if pause is None:
+        return []
+    when = f"in {max(pause.retry_at_s - now_s, 0.0):.0f} s" if not pause.is_trying else "now"
+    paused = f"nothing is given out since {now_s - pause.since_s:.0f} s"
+    return [f"storage: {pause.reason}; {paused}, the next try is {when}"]

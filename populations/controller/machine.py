@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arena.wire.messages import Refuse
-from populations.controller import assigning, ending, evolving, exploring, results, staffing
-from populations.controller.commands import LinkGhosts, RemoveCheckpoints, SendMessage
+from populations.controller import (
+    assigning,
+    ending,
+    evolving,
+    exploring,
+    pausing,
+    results,
+    staffing,
+)
+from populations.controller.commands import LinkGhosts, RemoveCheckpoints
 from populations.controller.events import (
     AssignmentFailed,
     AssignmentFinished,
@@ -37,13 +44,17 @@ from populations.controller.transaction import Transaction
 def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     """Take in one event; what it changes is in memory when this returns."""
     tx = Transaction(tables=state.tables, now=now)
+    staffing.forgive_gap(state, tx)
     _take_in(state, event, tx)
+    if isinstance(event, HeartbeatReceived):
+        return tx  # nothing follows from it that the next tick would not find
     state.known.take(tx.rows, teams=state.teams)
     state.histories.take(tx.rows, state.tables)
     if state.phase != "over":
         exploring.ask(state, tx)
         ending.advance(state, tx)
         staffing.staff(state, tx)
+        pausing.retry(state, tx)
         assigning.fill(state, tx)
     state.candidates.take(tx.rows, state.tables)
     state.due.take(tx.rows, state.tables)
@@ -63,9 +74,7 @@ def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
         case LearnerJoined():
             staffing.join(state, tx, event)
         case HeartbeatReceived():
-            learner = state.learners.get(event.learner)
-            if learner is not None:
-                learner.hear(event.heartbeat, now_s=tx.now.monotonic_s)
+            staffing.hear(state, tx, event)
         case AssignmentFinished():
             results.finish(state, tx, event)
         case AssignmentFailed():
@@ -78,8 +87,7 @@ def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
         case LearnerExited():
             staffing.exit_slot(state, tx, slot_index=event.slot, code=event.code)
         case StrangerSpoke():
-            message = Refuse(reason="fenced: this learner was given up, or is of another epoch")
-            tx.commands.append(SendMessage(learner=event.learner, message=message))
+            staffing.fence(tx, event.learner)
         case RatingsFitted():
             _take_ratings(state, tx, event)
         case HyperparametersExplored():
@@ -87,18 +95,19 @@ def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
         case GhostsLinked():
             for player in event.players:
                 tx.put(replace(state.tables.ghosts[player], linked=True))
+            pausing.take_links(state, tx, event)
         case CheckpointsRemoved():
             for key in event.keys:
                 tx.put(replace(state.tables.checkpoints[key], state="deleted"))
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():
-            staffing.check(state, tx)
+            staffing.check(state, tx, deaf_s=event.deaf_s)
 
 
 def _start(state: ControllerState, tx: Transaction) -> None:
     now_s = tx.now.monotonic_s
-    state.started_s = state.last_tick_s = now_s
+    state.started_s = state.last_event_s = now_s
     state.elapsed_before_s = state.tables.run.elapsed_s
     run = state.tables.run
     tx.put(replace(run, state="running", reason="", epoch=run.epoch + 1))

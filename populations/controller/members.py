@@ -48,20 +48,13 @@ def members_of(state: ControllerState, population: str, *, role: str) -> list[Me
     have been taken in by ``state.changed``.
     """
     ratings, tables = state.ratings(population), state.tables
-    known, policies = state.changed.members(
+    kept, policies = state.changed.members(
         population, ratings=ratings, tables=tables, league=state.league
     )
     for policy in policies:
         row = tables.policies[policy]
-        if row.state == "active":
-            known[policy] = _member(state, ratings, row)
-        else:
-            known.pop(policy, None)
-    return [
-        known[policy]
-        for policy, row in tables.policies.items()
-        if policy in known and row.role == role
-    ]
+        kept.put(policy, _member(state, ratings, row) if row.state == "active" else None)
+    return kept.listed(role, tables)
 
 
 def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:

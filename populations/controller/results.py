@@ -8,8 +8,9 @@ from dataclasses import replace
 from arena.checkpoints.manifest import Manifest
 from arena.types import AssignmentId, LearnerId, PolicyId, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
-from populations.controller import evolving
+from populations.controller import evolving, pausing
 from populations.controller.believing import problem, published_by
+from populations.controller.broken import blame_environment, clear_environment
 from populations.controller.commands import (
     RemoveCheckpoints,
     SendMessage,
@@ -53,6 +54,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         _fail_row(state, tx, row, failed)
         return
     state.settle(event.learner)
+    clear_environment(state, row)
     trained = sum(
         event.manifests[published.checkpoint.key].agent_steps - trainee.agent_steps
         for trainee, published in published_by(row.message, finished)
@@ -80,6 +82,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
             manifest = event.manifests[published.checkpoint.key]
             metrics = own_metrics(finished.metrics, row.message.trainees, of=trainee.policy)
             _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
+        pausing.accept(state, tx)
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
         state.failed_evaluations = 0
@@ -268,6 +271,10 @@ def _fail_row(state: ControllerState, tx: Transaction, row: AssignmentRow, faile
         reason=failed.reason,
         policy=failed.policy,
     )
+    unlinked = failed.key is not None and pausing.is_unlinked(state, failed.key)
+    if failed.kind == "storage" or unlinked:
+        pausing.refuse(state, tx, reason=failed.reason)
+        return
     if failed.kind == "checkpoint" and failed.key is not None:
         close(tx, row, failed.reason)
         set_aside(state, tx, failed.key, reason=failed.reason)
@@ -275,6 +282,9 @@ def _fail_row(state: ControllerState, tx: Transaction, row: AssignmentRow, faile
         for trainee in row.message.trainees if isinstance(row.message, Train) else ():
             if trainee.initial_weights is not None and trainee.initial_weights.key == failed.key:
                 blame(state, tx, trainee.policy, reason=failed.reason)
+        return
+    if failed.kind == "environment":
+        blame_environment(state, tx, row, reason=failed.reason)
         return
     if not isinstance(row.message, Train):
         blame_evaluation(state, tx, row, reason=failed.reason)
@@ -305,16 +315,22 @@ def blame(state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reaso
 
 
 def blame_evaluation(
-    state: ControllerState, tx: Transaction, row: AssignmentRow, *, reason: str
+    state: ControllerState,
+    tx: Transaction,
+    row: AssignmentRow,
+    *,
+    reason: str,
+    is_lost: bool = False,
 ) -> None:
     """Count a failed or lost evaluation: whose fault it is cannot be told, so many fail the run.
 
     Newcomers are validated one at a time then. Who fails alone against itself is to blame, unless
-    nobody can play any more.
+    nobody can play any more. The first time that a learner is lost, its evaluation is done again
+    all the same: most are lost by no fault of those who play.
     """
     assert isinstance(row.message, Evaluate), "it is an evaluation"
     validated = list(validated_by(state, iter([row.message])))
-    if validated:
+    if validated and not (is_lost and state.failed_evaluations == 0):
         close(tx, row, reason)
     state.failed_evaluations += 1
     limit = MAX_FAILED_EVALUATIONS

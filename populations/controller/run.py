@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -14,7 +15,8 @@ import numpy as np
 from arena.checkpoints.files import sha256_file
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
-from arena.metrics.sink import make_sinks
+from arena.failpoints import failpoint
+from arena.metrics.sink import Sink, make_sinks
 from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
 from populations.config import RunConfig
 from populations.controller.generations import first_generations
@@ -27,14 +29,28 @@ from populations.league.roles import deal_roles, has_exploiters
 from populations.matchmaking.outsiders import Outsider, outsider_id, outsider_key
 from populations.pbt.explore import initial_hyperparameters
 from populations.run_file import RUN_FILE, RunFile, learner_setup
-from populations.storage.database import JOURNAL
+from populations.storage.database import BACKUP, JOURNAL, storage_errors
 from populations.storage.journal import Journal
 from populations.storage.recovery import recover
 from populations.storage.tables import Tables
 from populations.types import EventRow, Json, PolicyRow, Row, RunRow
 
+logger = logging.getLogger(__name__)
+
 SETUP = "learner.json"
 IMPORTS = "imports"
+
+
+def make_run_directory(run_dir: Path) -> None:
+    """Make an empty directory for a run, with its parents, or find one there.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    with storage_errors(run_dir):
+        failpoint("create.begin")
+        run_dir.mkdir(parents=True, exist_ok=True)
+        failpoint("create.directory")
 
 
 def has_run(run_dir: Path) -> bool:
@@ -61,16 +77,12 @@ def create_run(
         immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
             are opponents, by `outsider_key`.
         utc: For the first events.
+
+    Raises:
+        StorageError: If the disk refuses.
     """
-    for name in ("populations", "logs"):
-        (run_dir / name).mkdir(parents=True, exist_ok=True)
-    imports = {f"{IMPORTS}/{name}": files for name, files in initial_weights.items()}
-    for key, files in {**imports, **(immigrants or {})}.items():
-        target = run_dir / key
-        target.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            (target / name).write_bytes(content)
-    (run_dir / JOURNAL).unlink(missing_ok=True)
+    with storage_errors(run_dir):
+        _create_files(run_dir, initial_weights=initial_weights, immigrants=immigrants or {})
     rows: list[Row] = [RunRow(run=run_file.run)]
     policies = initial_policies(run_file.config)
     rows += policies
@@ -86,19 +98,51 @@ def create_run(
                 sequence=sequence, time=utc, kind="policy_created", subject=policy.policy, data=data
             )
         )
-    Journal.create(run_dir / JOURNAL, rows).close()
-    run_file.save(run_dir / RUN_FILE)
+    with Journal.create(run_dir / JOURNAL, rows) as journal:
+        journal.backup(run_dir / BACKUP)
+    with storage_errors(run_dir):
+        failpoint("create.journal")
+        run_file.save(run_dir / RUN_FILE)
+        failpoint("create.done")
+
+
+def _create_files(
+    run_dir: Path,
+    *,
+    initial_weights: Mapping[str, Mapping[str, bytes]],
+    immigrants: Mapping[str, Mapping[str, bytes]],
+) -> None:
+    for name in ("populations", "logs"):
+        (run_dir / name).mkdir(exist_ok=True)
+        failpoint("create.folder")
+    imports = {f"{IMPORTS}/{name}": files for name, files in initial_weights.items()}
+    for key, files in {**imports, **immigrants}.items():
+        target = run_dir / key
+        target.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (target / name).write_bytes(content)
+            failpoint("create.import")
+    (run_dir / JOURNAL).unlink(missing_ok=True)
 
 
 def clear_run(run_dir: Path) -> None:
-    """Throw away what is in a run's directory, but not its lock, which the caller holds."""
-    for path in run_dir.iterdir():
-        if path.name == "controller.lock":
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+    """Throw away what is in a run's directory, but not its lock, which the caller holds.
+
+    run.yaml goes first: a run that is half thrown away is none.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    with storage_errors(run_dir):
+        (run_dir / RUN_FILE).unlink(missing_ok=True)
+        for path in run_dir.iterdir():
+            if path.name == "controller.lock":
+                continue
+            failpoint("create.clear")
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 def initial_policies(config: RunConfig) -> list[PolicyRow]:
@@ -154,8 +198,10 @@ class OpenRun:
         self.run_dir = run_dir
         self.run_file = RunFile.load(run_dir / RUN_FILE)
         self.setup: LearnerSetup = learner_setup(self.run_file, root=run_dir)
-        (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
         self.journal = self._stack.enter_context(Journal.open(run_dir / JOURNAL))
+        with storage_errors(run_dir):
+            failpoint("open.setup")
+            (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
         self.state = make_state(
             self.run_file.config,
             self.setup,
@@ -165,9 +211,11 @@ class OpenRun:
             immigrants=imported_immigrants(run_dir, self.run_file.config),
             outsiders=imported_outsiders(run_dir, self.run_file.config),
         )
-        self.sinks = make_sinks(self.run_file.config.metrics.sinks, run_dir)
+        with storage_errors(run_dir):
+            failpoint("open.sinks")
+            self.sinks = make_sinks(self.run_file.config.metrics.sinks, run_dir)
         for sink in self.sinks:
-            self._stack.callback(sink.close)
+            self._stack.callback(_close, sink)
 
     def _recovered(self) -> Tables:
         tables = self.journal.load()
@@ -202,6 +250,13 @@ class OpenRun:
         traceback: TracebackType | None,
     ) -> None:
         self._stack.close()
+
+
+def _close(sink: Sink) -> None:
+    try:
+        sink.close()
+    except OSError as error:
+        logger.error("the last metrics could not be written: %s", error)
 
 
 def imported_weights(run_dir: Path) -> dict[str, WeightsRef]:

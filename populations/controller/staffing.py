@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 
 from arena.types import LearnerId
 from arena.wire.messages import Refuse, Stop, Train, Welcome
 from populations.controller import results
 from populations.controller.commands import KillLearner, SendMessage, StartLearner
-from populations.controller.events import LearnerJoined
+from populations.controller.events import HeartbeatReceived, LearnerJoined
 from populations.controller.learners import Learner, forgive, overdue
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
+
+MAX_GONE = 4096
+REFUSED_EVERY_S = 1.0
+"""At most: whoever says Hello a thousand times a second must not make as many commits of it."""
 
 
 def staff(state: ControllerState, tx: Transaction) -> None:
@@ -27,11 +33,16 @@ def staff(state: ControllerState, tx: Transaction) -> None:
 def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
     """Take a learner in, or say why not."""
     now_s = tx.now.monotonic_s
+    if event.learner in state.gone:
+        fence(tx, event.learner)
+        return
     known = state.learners.get(event.learner)
     if known is None:
         refusal = _refusal(state, event)
         if refusal is not None:
-            tx.add_event("learner_refused", event.learner, reason=refusal)
+            if now_s - state.refused_at_s >= REFUSED_EVERY_S:
+                state.refused_at_s = now_s
+                tx.add_event("learner_refused", event.learner, reason=refusal)
             tx.commands.append(SendMessage(learner=event.learner, message=Refuse(reason=refusal)))
             return
         state.learners[event.learner] = Learner(
@@ -53,6 +64,24 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
     message = Welcome(heartbeat_s=state.patience.heartbeat_s)
     tx.commands.append(SendMessage(learner=event.learner, message=message))
     if state.phase == "stopping":
+        stop = Stop(grace_s=state.patience.grace_s)
+        tx.commands.append(SendMessage(learner=event.learner, message=stop))
+
+
+def fence(tx: Transaction, learner_id: LearnerId) -> None:
+    """Tell a learner of the past to go: what it holds has been given to somebody else."""
+    message = Refuse(reason="fenced: this learner was given up, or is of another epoch")
+    tx.commands.append(SendMessage(learner=learner_id, message=message))
+
+
+def hear(state: ControllerState, tx: Transaction, event: HeartbeatReceived) -> None:
+    """Note that a learner is alive, and what it does."""
+    learner = state.learners.get(event.learner)
+    if learner is None:
+        return
+    learner.hear(event.heartbeat, now_s=tx.now.monotonic_s)
+    if state.phase == "stopping":
+        # It may not have heard the first one, and nobody is waited for longer than need be.
         stop = Stop(grace_s=state.patience.grace_s)
         tx.commands.append(SendMessage(learner=event.learner, message=stop))
 
@@ -83,11 +112,24 @@ def lose(
     *,
     reason: str,
     crash: bool = False,
+    dump_stacks: bool = False,
 ) -> None:
-    """Give a learner up: what it holds is given out again with the next attempt number."""
+    """Give a learner up: what it holds is given out again with the next attempt number.
+
+    Args:
+        state: Of the controller.
+        tx: Takes what changes.
+        learner_id: Who.
+        reason: Why.
+        crash: Whether it did not leave by itself: then it is killed.
+        dump_stacks: Whether it is to write where it is stuck, before.
+    """
     learner = state.learners.pop(learner_id, None)
     if learner is None:
         return
+    state.gone[learner_id] = None
+    if len(state.gone) > MAX_GONE:
+        del state.gone[next(iter(state.gone))]
     tx.add_event(
         "learner_lost" if crash else "learner_left",
         learner_id,
@@ -100,10 +142,10 @@ def lose(
         if assignment is not None and isinstance(assignment.message, Train):
             results.blame_trainees(state, tx, assignment.message, reason=lost)
         elif assignment is not None:
-            results.blame_evaluation(state, tx, assignment, reason=lost)
+            results.blame_evaluation(state, tx, assignment, reason=lost, is_lost=True)
     if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
         if crash:
-            tx.commands.append(KillLearner(slot=learner.slot))
+            tx.commands.append(KillLearner(slot=learner.slot, dump_stacks=dump_stacks))
         _plan_restart(state, tx, learner.slot)
 
 
@@ -112,6 +154,10 @@ def exit_slot(state: ControllerState, tx: Transaction, *, slot_index: int, code:
     slot = state.slots[slot_index]
     if slot.learner is not None:
         how = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        learner = state.learners.get(slot.learner)
+        growth = learner.memory_growth() if learner is not None else None
+        if code == -signal.SIGKILL and growth is not None:
+            how += f", probably out of memory: {growth}"
         lose(state, tx, slot.learner, reason=how, crash=True)
     elif slot.started_s is not None:
         _count_failed_start(
@@ -119,17 +165,31 @@ def exit_slot(state: ControllerState, tx: Transaction, *, slot_index: int, code:
         )
 
 
-def check(state: ControllerState, tx: Transaction) -> None:
-    """Judge by the clock who is lost, stuck, or never came."""
-    now_s = tx.now.monotonic_s
-    gap_s = now_s - state.last_tick_s
-    state.last_tick_s = now_s
+def forgive_gap(state: ControllerState, tx: Transaction) -> None:
+    """Extend everybody's time by a long gap in the controller's own loop, before any judgement."""
+    gap_s = tx.now.monotonic_s - state.last_event_s
+    state.last_event_s = tx.now.monotonic_s
     if gap_s > state.patience.liveness_s / 2:
         forgive(state.learners.values(), state.slots, gap_s=gap_s)
+        state.stopping_s += gap_s
+
+
+def check(state: ControllerState, tx: Transaction, *, deaf_s: float) -> None:
+    """Judge by the clock who is lost, stuck, or never came, and who did not get its work.
+
+    As of when learners could last be heard, not of now.
+    """
+    now_s = tx.now.monotonic_s - deaf_s
     for learner_id, learner in list(state.learners.items()):
         reason = overdue(learner, now_s=now_s, patience=state.patience)
         if reason is not None:
-            lose(state, tx, learner_id, reason=reason, crash=True)
+            if learner.slot is not None:
+                reason += "; its stacks are in the run's logs directory"
+            lose(state, tx, learner_id, reason=reason, crash=True, dump_stacks=True)
+        elif learner.is_to_be_told_again(now_s=now_s, patience=state.patience):
+            row = state.tables.assignments.get(learner.held[0].assignment_id)
+            if row is not None:
+                tx.commands.append(SendMessage(learner=learner_id, message=row.message))
     for index, slot in enumerate(state.slots):
         waits = slot.learner is None and slot.started_s is not None
         if waits and now_s - (slot.started_s or 0.0) > state.patience.start_s:

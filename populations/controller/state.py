@@ -25,7 +25,7 @@ from populations.controller.events import (
 )
 from populations.controller.histories import Histories
 from populations.controller.known import KnownPlayers, belief_of
-from populations.controller.learners import Learner, Patience, Slot
+from populations.controller.learners import Learner, Patience, Pause, Slot
 from populations.controller.slots import make_slots
 from populations.controller.transaction import Transaction
 from populations.controller.unfitted import UnfittedMatches
@@ -90,10 +90,14 @@ class ControllerState:
         stopping_s: When learners were told to stop.
         started_s: When this epoch began, on the controller's clock.
         elapsed_before_s: Of the run before this epoch.
-        last_tick_s: When the controller last looked at the clock.
+        last_event_s: When the controller last took an event in.
+        gone: Learners that left or were given up, the last ones; they may not come back.
+        refused_at_s: When a learner that was refused was last noted in the events.
+        pause: While the disk refuses checkpoints or ghosts.
         failed_starts: Processes in a row that ended without a Hello.
         failed_evaluations: Evaluations in a row that failed or took their learner with them.
         failed_validations: The same of policies that played alone, by policy.
+        broken_environments: Assignments in a row that their environment broke.
     """
 
     config: RunConfig
@@ -123,10 +127,14 @@ class ControllerState:
     stopping_s: float = 0.0
     started_s: float = 0.0
     elapsed_before_s: float = 0.0
-    last_tick_s: float = 0.0
+    last_event_s: float = 0.0
+    gone: dict[LearnerId, None] = field(default_factory=dict)
+    refused_at_s: float = float("-inf")
+    pause: Pause | None = None
     failed_starts: int = 0
     failed_evaluations: int = 0
     failed_validations: Counter[PolicyId] = field(default_factory=Counter)
+    broken_environments: int = 0
     candidates: CandidateCache = field(default_factory=CandidateCache)
     due: DuePolicies = field(default_factory=DuePolicies)
     changed: ChangedMembers = field(default_factory=ChangedMembers)

@@ -70,9 +70,10 @@ def ghosts_by_origin(state: ControllerState) -> GhostsByOrigin:
         return {}
     checkpoints = state.tables.checkpoints
     return {
-        (ghost.policy, checkpoints[ghost.checkpoint].assignment_id): ghost
+        (ghost.policy, origin): ghost
         for ghost in state.tables.ghosts.values()
-        if not ghost.corrupt
+        # After a repair it may not be known who learned beside whom.
+        if not ghost.corrupt and (origin := checkpoints[ghost.checkpoint].assignment_id)
     }
 
 

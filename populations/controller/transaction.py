@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from arena.types import AssignmentId
 from populations.controller.commands import Command
 from populations.controller.events import Now
 from populations.folded import PairRow, RecordRow
@@ -33,7 +34,8 @@ class Transaction:
     Attributes:
         tables: The state in memory.
         now: When the event happened.
-        rows: To commit, in order.
+        rows: To commit, in order; of the run and of each assignment only the last row that was
+            put, since they are put most often, and an assignment is long.
         commands: To carry out after the commit, in order.
     """
 
@@ -41,6 +43,8 @@ class Transaction:
     now: Now
     rows: list[Row] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
+    _places: dict[AssignmentId | None, int] = field(default_factory=dict)
+    """Where in ``rows`` each assignment's row is, and the run's."""
 
     def put(
         self,
@@ -57,6 +61,8 @@ class Transaction:
         match row:
             case RunRow():
                 self.tables.run = row
+                self._put_last(None, row)
+                return
             case PolicyRow():
                 self.tables.policies[row.policy] = row
             case CheckpointRow():
@@ -79,7 +85,14 @@ class Transaction:
             self.tables.assignments[row.assignment_id] = row
         else:
             self.tables.assignments.pop(row.assignment_id, None)
-        self.rows.append(row)
+        self._put_last(row.assignment_id, row)
+
+    def _put_last(self, key: AssignmentId | None, row: Row) -> None:
+        place = self._places.setdefault(key, len(self.rows))
+        if place == len(self.rows):
+            self.rows.append(row)
+        else:
+            self.rows[place] = row
 
     def add_tally(self, row: TallyRow) -> None:
         """Append a tally. What `League.add_tally` says that it changes belongs beside it."""

@@ -28,7 +28,7 @@ class InlineLauncher:
         inline = import_module("arena.learners.inline")
         self._learner = inline.start_inline_learner(self._setup, self._hub, populations)
 
-    def kill(self, slot: int) -> None:
+    def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
         """Ask the thread to end and wait for it: a thread cannot be killed."""
         if self._learner is not None:
             self._learner.stop()

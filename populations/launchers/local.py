@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from arena.learners.spawn import LearnerProcess, spawn_learner
+from arena.wire.keys import key_path
+
+STACKS_S = 0.5
+"""How long a process has to write its stacks. One that can do it at all takes milliseconds."""
+
+
+def slot_name(slot: int) -> str:
+    """What a slot's log and key are called."""
+    return f"learner-{slot}"
 
 
 class LocalLauncher:
@@ -15,11 +26,23 @@ class LocalLauncher:
     for the parent.)
     """
 
-    def __init__(self, *, setup_path: Path, endpoint: str, logs: Path) -> None:
+    def __init__(
+        self, *, setup_path: Path, endpoint: str, logs: Path, keys: Path | None = None
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            setup_path: A LearnerSetup as JSON.
+            endpoint: Where learners connect to.
+            logs: The directory for their output.
+            keys: The directory with each slot's key, where the controller wants keys.
+        """
         self._setup_path = setup_path
         self._endpoint = endpoint
         self._logs = logs
+        self._keys = keys
         self._processes: dict[int, LearnerProcess] = {}
+        self._dying: list[tuple[LearnerProcess, float]] = []
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start a process in a slot; what ran there before is killed."""
@@ -28,13 +51,19 @@ class LocalLauncher:
             self._setup_path,
             self._endpoint,
             populations=populations,
-            log_path=self._logs / f"learner-{slot}.log",
+            log_path=self._logs / f"{slot_name(slot)}.log",
+            keys=None if self._keys is None else key_path(self._keys, slot_name(slot)),
         )
 
-    def kill(self, slot: int) -> None:
-        """End a slot's process group at once."""
+    def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
+        """End a slot's process group: at once, or soon, when it has written its stacks."""
         process = self._processes.pop(slot, None)
-        if process is not None:
+        if process is None:
+            return
+        if dump_stacks:
+            process.dump_stacks()
+            self._dying.append((process, time.monotonic() + STACKS_S))
+        else:
             process.kill()
 
     def running(self) -> Mapping[int, int]:
@@ -43,6 +72,7 @@ class LocalLauncher:
 
     def exited(self) -> list[tuple[int, int]]:
         """Slots whose process has ended since the last call, with exit codes (-n: by signal n)."""
+        self._end_dying(now_s=time.monotonic())
         ended = [
             (slot, code)
             for slot, process in self._processes.items()
@@ -56,3 +86,11 @@ class LocalLauncher:
         """Kill what is left."""
         for slot in list(self._processes):
             self.kill(slot)
+        self._end_dying(now_s=math.inf)
+
+    def _end_dying(self, *, now_s: float) -> None:
+        """Kill those whose moment is over."""
+        for process, until_s in self._dying:
+            if now_s >= until_s:
+                process.kill()
+        self._dying = [(process, until_s) for process, until_s in self._dying if now_s < until_s]

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 from arena.wire.address import default_endpoint
 from arena.wire.in_memory import InMemoryHub
+from arena.wire.keys import KEYS, ControllerKeys, make_keys
 from arena.wire.transport import ControllerTransport
 from arena.wire.zeromq import ZmqControllerTransport
 from populations.controller.run import SETUP, OpenRun
 from populations.core import Launcher
+from populations.errors import StorageError
 from populations.launchers.inline import InlineLauncher
-from populations.launchers.local import LocalLauncher
+from populations.launchers.local import LocalLauncher, slot_name
 
 LINGER_S = 1.0
 
@@ -29,14 +31,31 @@ def make_launcher(run: OpenRun) -> Iterator[tuple[ControllerTransport, Launcher]
         transport = hub.controller
         launcher = InlineLauncher(setup=run.setup, hub=hub)
     else:
-        transport = ZmqControllerTransport(default_endpoint(run_id), run=run_id, epoch=epoch)
+        endpoint = run.run_file.config.endpoint
+        transport = ZmqControllerTransport(
+            default_endpoint(run_id) if endpoint is None else endpoint,
+            run=run_id,
+            epoch=epoch,
+            keys=None if endpoint is None else _keys(run),
+        )
         launcher = LocalLauncher(
             setup_path=run.run_dir / SETUP,
             endpoint=transport.endpoint,
             logs=run.run_dir / "logs",
+            keys=None if endpoint is None else run.run_dir / KEYS,
         )
     try:
         yield transport, launcher
     finally:
         launcher.close()
         transport.close(linger_s=LINGER_S)
+
+
+def _keys(run: OpenRun) -> ControllerKeys:
+    """The run's keys: those of earlier epochs, and new ones for whoever has none."""
+    names = [slot_name(slot) for slot in range(len(run.state.slots))]
+    names += [f"remote-{number}" for number in range(run.run_file.config.remote_learners)]
+    try:
+        return make_keys(run.run_dir / KEYS, names=names)
+    except OSError as error:
+        raise StorageError(f"cannot write keys to {run.run_dir / KEYS}: {error}") from error

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import cast
 
 from arena.types import Digest, is_bot
 from populations.league.cells import payoff_cells
@@ -258,6 +259,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "epoch": row.epoch,
         "endpoint": live.get("endpoint"),
         "phase": live.get("phase"),
+        "alerts": _alerts(run, live) if state == "running" else [],
         "elapsed_s": row.elapsed_s,
         "agent_steps": row.agent_steps,
         "matches": row.matches,
@@ -270,6 +272,16 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "learners": live.get("learners", []),
         "champion": champions,
     }
+
+
+def _alerts(run: Inspection, live: Mapping[str, Json]) -> list[Json]:
+    """What somebody should look at. A disk that is full may have refused the live figures too."""
+    alerts = list(cast("list[Json]", live.get("alerts") or []))
+    kinds = ["storage_full", "storage_recovered", "controller_started"]
+    last = run.reader.events(kinds=kinds, limit=1, newest=True)
+    if not alerts and last and last[0].kind == "storage_full":
+        alerts.append(f"storage: {last[0].data['reason']}")
+    return alerts
 
 
 VIEWS: dict[str, Callable[[Inspection, str | None], Document]] = {

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from operator import itemgetter
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -32,6 +31,7 @@ from populations.decisions import (
     Keep,
     NotReady,
 )
+from populations.pbt.ranking import Ranking
 from populations.ratings.bradley_terry import probability_positive
 
 MAX_PAIRS = 64
@@ -46,6 +46,7 @@ class Contest:
         own: About whom it is decided.
         ranked: All ranked members, ``own`` among them, best rating first; two or more. Their
             ratings are finite.
+        ranking: The same members in other orders.
         difference: From the last fit of ratings.
         common: Scores against common opponents; None in cooperation.
         rng: For rules that draw a rival.
@@ -55,6 +56,7 @@ class Contest:
 
     own: Member
     ranked: tuple[Member, ...]
+    ranking: Ranking
     difference: RatingDifference
     common: CommonScores | None
     rng: np.random.Generator
@@ -126,6 +128,10 @@ class Selection:
     rule: Rule
     min_matches: int = 100
     mutate_others: bool = True
+    _rankings: dict[PolicyId, Ranking] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """By the first of the members: those of each role are ranked apart. Only to save time."""
 
     def decide(
         self,
@@ -142,7 +148,8 @@ class Selection:
             ValueError: If the policy is not among the members.
         """
         evidence = evidence_about(policy, members)
-        ranked = self._rank(members)
+        ranking = self._ranking(members)
+        ranked = ranking.order()
         evidence = replace(evidence, num_ranked=len(ranked))
         rank = next((rank for rank, member in enumerate(ranked) if member.policy == policy), None)
         if rank is None:
@@ -153,6 +160,7 @@ class Selection:
         contest = Contest(
             own=ranked[rank],
             ranked=ranked,
+            ranking=ranking,
             difference=difference,
             common=common,
             rng=rng,
@@ -172,16 +180,13 @@ class Selection:
             return Keep(reason=verdict.reason, evidence=evidence)
         return self._stay(contest.own, reason=verdict.reason, evidence=evidence)
 
-    def _rank(self, members: Sequence[Member]) -> tuple[Member, ...]:
-        """Those with a finite rating and enough matches, best first, lower index first."""
-        known = [
-            (-member.rating, member.index, member)
-            for member in members
-            if member.rating is not None
-            and math.isfinite(member.rating)
-            and member.num_matches >= self.min_matches
-        ]
-        return tuple(member for _, _, member in sorted(known, key=itemgetter(0, 1)))
+    def _ranking(self, members: Sequence[Member]) -> Ranking:
+        first = members[0].policy
+        ranking = self._rankings.get(first)
+        if ranking is None:
+            ranking = self._rankings[first] = Ranking(min_matches=self.min_matches)
+        ranking.update(members)
+        return ranking
 
     def _why_unranked(self, evidence: Evidence) -> str:
         if evidence.rating is None:

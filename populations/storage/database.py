@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import re
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from populations.errors import JournalCorrupt, StorageError
+from arena.failpoints import failpoint
+from populations.errors import JournalCorrupt, JournalForeign, StorageError, StorageUnavailable
 
 JOURNAL = "journal.db"
 BACKUP = "journal.backup.db"
@@ -19,9 +23,17 @@ APPLICATION_ID = 0x4152454E
 
 SCHEMA_VERSION = 2
 
+TEMPORARY_FILE = re.compile(r"\.tmp-[0-9a-f]{32}.*")
+"""A copy that is being made, and SQLite's files beside it."""
+
 _MAGIC = b"SQLite format 3\0"
 SIDE_FILES = ("-wal", "-shm", "-journal")
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+# What may pass, and has left nothing behind. A failed fsync is not among them: the kernel may have
+# dropped the pages that it could not write, and a second fsync would not say so.
+_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+_PASSING_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 
 
 def connect(path: Path, *, mode: str) -> sqlite3.Connection:
@@ -50,31 +62,60 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def require_journal(path: Path) -> None:
-    """Look at the file's header before SQLite touches anything beside it."""
+def require_journal(path: Path) -> int:
+    """Look at the file's header before SQLite touches anything beside it.
+
+    Returns:
+        The schema version that the header says, not above this release's.
+    """
     with storage_errors(path):
         if not path.exists():
-            raise StorageError(f"{path}: there is no journal")
+            raise StorageError(f"{path}: there is no journal{repair_hint(path)}")
         with path.open("rb") as file:
             header = file.read(100)
     if not header.startswith(_MAGIC) or len(header) < 100:
-        raise JournalCorrupt(f"{path}: not a journal")
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise JournalCorrupt(f"{path}: a database of another application")
-    _require_version(int.from_bytes(header[60:64], "big"), path)
+        raise JournalCorrupt(f"{path}: not a journal{repair_hint(path)}")
+    application_id = int.from_bytes(header[68:72], "big")
+    if application_id != APPLICATION_ID:
+        raise JournalForeign(
+            f"{path}: a database of another application (id {application_id:#x}, a journal has "
+            f"{APPLICATION_ID:#x})"
+        )
+    version = int.from_bytes(header[60:64], "big")
+    if version > SCHEMA_VERSION:
+        require_version(version, path)
+    return version
+
+
+def require_readable(path: Path) -> None:
+    """Refuse what a reader cannot read, by the header where that says it all."""
+    version = require_journal(path)
+    # A migration that was committed may be in the WAL alone.
+    if not path.with_name(path.name + "-wal").exists():
+        require_version(version, path)
 
 
 def require_schema(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse another schema version, also where only the WAL knows of it."""
-    _require_version(connection.execute("PRAGMA user_version").fetchone()[0], path)
+    require_version(schema_version(connection), path)
 
 
-def _require_version(version: int, path: Path) -> None:
-    if version != SCHEMA_VERSION:
-        raise JournalCorrupt(
-            f"{path}: schema version {version}; this release reads {SCHEMA_VERSION}"
-            + (", upgrade arena-league" if version > SCHEMA_VERSION else "")
-        )
+def schema_version(connection: sqlite3.Connection) -> int:
+    """As it is committed, whether it has reached the header or not."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def require_version(version: int, path: Path) -> None:
+    """Refuse any other than this release's."""
+    if version > SCHEMA_VERSION:
+        advice = ": upgrade arena-league"
+    elif version < SCHEMA_VERSION:
+        advice = "; going on with the run (arena launch --resume) brings it up to date"
+    else:
+        return
+    raise JournalForeign(
+        f"{path}: schema version {version}; this release reads {SCHEMA_VERSION}{advice}"
+    )
 
 
 def require_sound(connection: sqlite3.Connection, path: Path, *, check: str) -> None:
@@ -85,9 +126,42 @@ def require_sound(connection: sqlite3.Connection, path: Path, *, check: str) -> 
 
 
 def _damaged(path: Path, what: str) -> str:
-    copy = path.with_name(BACKUP)
-    hint = f"; the last copy is {copy}" if copy.exists() else ""
-    return f"{path}: damaged ({what}){hint}"
+    return f"{path}: damaged ({what}){repair_hint(path)}"
+
+
+def repair_hint(path: Path) -> str:
+    """What can be done about a journal that is damaged or gone; to go at the end of a message."""
+    if not path.with_name(BACKUP).exists():
+        return "; there is no backup"
+    return f"; `arena verify {path.parent} --repair` restores the last backup"
+
+
+def copy_durably(source: Path, target: Path) -> None:
+    """Copy a journal as it is committed now: complete or not at all, and never a damaged one.
+
+    Raises:
+        StorageError: If the disk refuses.
+        JournalCorrupt: If the journal is damaged; ``target`` stays as it was.
+    """
+    temporary = target.with_name(f".tmp-{uuid.uuid4().hex}")
+    try:
+        with (
+            storage_errors(target),
+            contextlib.closing(connect(source, mode="ro")) as original,
+            contextlib.closing(connect(temporary, mode="rwc")) as copy,
+        ):
+            failpoint("backup.begin")
+            original.backup(copy)
+            failpoint("backup.copied")
+            # The last good copy must not give way to a damaged one.
+            require_sound(copy, source, check="quick_check")
+            # The copy's header says WAL; a copy should be one file.
+            copy.execute("PRAGMA journal_mode = DELETE")
+        with storage_errors(target):
+            rename_durably(temporary, target)
+    finally:
+        for suffix in ("", *SIDE_FILES):
+            temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -95,8 +169,11 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """All of the block's statements, or none."""
     connection.execute("BEGIN IMMEDIATE")
     try:
+        failpoint("journal.begun")
         yield
+        failpoint("journal.written")
         connection.execute("COMMIT")
+        failpoint("journal.committed")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -109,20 +186,26 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _CORRUPT:
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code & 0xFF in _CORRUPT:
             raise JournalCorrupt(_damaged(path, str(error))) from error
-        raise StorageError(f"{path}: {error}") from error
+        kind = StorageUnavailable if code in _PASSING_CODES else StorageError
+        raise kind(f"{path}: {error}") from error
     except OSError as error:
-        raise StorageError(f"{path}: {error.strerror or error}") from error
+        kind = StorageUnavailable if error.errno in _PASSING else StorageError
+        raise kind(f"{error.filename or path}: {error.strerror or error}") from error
 
 
 def rename_durably(source: Path, target: Path) -> None:
     """Rename a finished file; its bytes and its name are on disk when this returns."""
     with source.open("rb") as file:
         os.fsync(file.fileno())
+    failpoint("rename.synced")
     os.rename(source, target)
+    failpoint("rename.renamed")
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)
+        failpoint("rename.directory")
     finally:
         os.close(directory)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sqlite3
 import uuid
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from arena.failpoints import failpoint
 from populations.errors import StorageError
 from populations.folded import PairRow
 from populations.storage.database import (
@@ -32,14 +34,16 @@ from populations.storage.database import (
     SIDE_FILES,
     connect,
     connect_reader,
+    copy_durably,
     rename_durably,
-    require_journal,
+    require_readable,
     require_schema,
     require_sound,
     storage_errors,
     transaction,
 )
 from populations.storage.loading import load_tables, read_rows
+from populations.storage.migrations import migrate
 from populations.storage.tables import (
     ASSIGNMENTS,
     EVENTS,
@@ -61,6 +65,8 @@ from populations.types import (
 )
 
 TALLIES_AT_ONCE = 10_000
+
+_LEFTOVER = re.compile(r"\.tmp-[0-9a-f]{32}(-wal|-shm|-journal)?")
 
 
 class Journal:
@@ -91,6 +97,7 @@ class Journal:
         temporary = path.with_name(f".tmp-{uuid.uuid4().hex}")
         try:
             with storage_errors(path):
+                failpoint("journal.create")
                 # The WAL of a journal that was deleted would be replayed into the new one.
                 for suffix in SIDE_FILES:
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
@@ -112,12 +119,15 @@ class Journal:
     def open(cls, path: Path) -> Journal:
         """Open an existing journal for writing, after a check of its structure.
 
+        One of an older release is brought up to date first; a copy of it stays beside it.
+
         Raises:
             JournalCorrupt: If it is damaged, no journal, or of a newer release.
             StorageError: If it cannot be opened.
         """
-        require_journal(path)
+        migrate(path)
         with storage_errors(path), contextlib.ExitStack() as stack:
+            _remove_leftovers(path)
             # A connection of its own: a check and a change to WAL on one leave it unable to
             # checkpoint, and what is refused must not be written to.
             with contextlib.closing(connect_reader(path)) as checker:
@@ -135,17 +145,28 @@ class Journal:
         """Write rows in the place of those with the same keys: all of them or, on error, none.
 
         Raises:
-            StorageError: If the disk refuses, or the journal is no longer where it was.
+            StorageUnavailable: If the disk is full or read-only: the same rows may be committed
+                again.
+            StorageError: If it refuses otherwise, or the journal is no longer where it was.
             ValueError: If a row holds a non-finite number.
         """
         statements = [encode_row(row) for row in rows]
+        self.require_place()
         with storage_errors(self._path):
-            # SQLite would go on writing to a deleted file without a word.
-            if os.stat(self._path).st_ino != self._inode:
-                raise StorageError(f"{self._path}: another file has taken the journal's place")
+            failpoint("journal.commit")
             with transaction(self._connection):
                 for sql, values in statements:
                     self._connection.execute(sql, values)
+
+    def require_place(self) -> None:
+        """Check that the journal is where it was: its directory may have been moved or deleted.
+
+        Raises:
+            StorageError: If it is not. SQLite would go on writing to the file without a word.
+        """
+        with storage_errors(self._path):
+            if os.stat(self._path).st_ino != self._inode:
+                raise StorageError(f"{self._path}: another file has taken the journal's place")
 
     def load(self) -> Tables:
         """All rows that the controller's state consists of.
@@ -163,22 +184,9 @@ class Journal:
 
         Raises:
             StorageError: If the disk refuses.
+            JournalCorrupt: If the journal is damaged; an older copy stays.
         """
-        temporary = path.with_name(f".tmp-{uuid.uuid4().hex}")
-        try:
-            with (
-                storage_errors(path),
-                contextlib.closing(connect(self._path, mode="ro")) as source,
-                contextlib.closing(connect(temporary, mode="rwc")) as target,
-            ):
-                source.backup(target)
-                # The copy's header says WAL; a copy should be one file.
-                target.execute("PRAGMA journal_mode = DELETE")
-            with storage_errors(path):
-                rename_durably(temporary, path)
-        finally:
-            for suffix in ("", *SIDE_FILES):
-                temporary.with_name(temporary.name + suffix).unlink(missing_ok=True)
+        copy_durably(self._path, path)
 
     def close(self) -> None:
         """Move the WAL into the journal and close. Doing it twice does nothing.
@@ -206,6 +214,13 @@ class Journal:
         self.close()
 
 
+def _remove_leftovers(path: Path) -> None:
+    """Remove what was to become a journal or its copy when its maker was killed."""
+    for leftover in path.parent.glob(".tmp-*"):
+        if _LEFTOVER.fullmatch(leftover.name) and leftover.is_file():
+            leftover.unlink()
+
+
 class JournalReader:
     """Reads a journal, whatever its writer does. Owned by one thread; open a new one per look.
 
@@ -217,7 +232,7 @@ class JournalReader:
     """
 
     def __init__(self, path: Path) -> None:
-        require_journal(path)
+        require_readable(path)
         self._path = path
         with storage_errors(path), contextlib.ExitStack() as stack:
             connection = stack.enter_context(contextlib.closing(connect_reader(path)))

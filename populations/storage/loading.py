@@ -8,6 +8,7 @@ from pathlib import Path
 
 from populations.errors import JournalCorrupt
 from populations.garbage import collector_paused
+from populations.storage.database import repair_hint
 from populations.storage.tables import (
     ASSIGNMENTS,
     CHECKPOINTS,
@@ -49,7 +50,9 @@ def load_tables(connection: sqlite3.Connection, path: Path, *, pairs: bool = Tru
 
     runs = rows(RUN)
     if len(runs) != 1:
-        raise JournalCorrupt(f"{path}: {len(runs)} rows for the run instead of 1")
+        raise JournalCorrupt(
+            f"{path}: {len(runs)} rows for the run instead of 1{repair_hint(path)}"
+        )
     return Tables(
         run=runs[0],
         policies={row.policy: row for row in rows(POLICIES)},
@@ -84,4 +87,6 @@ def read_rows(
     try:
         return [table.decode(values) for values in cursor]
     except (ValueError, TypeError, RecursionError) as error:
-        raise JournalCorrupt(f"{path}: a row of {table.name} is damaged: {error}") from error
+        raise JournalCorrupt(
+            f"{path}: a row of {table.name} is damaged: {error}{repair_hint(path)}"
+        ) from error

@@ -9,16 +9,19 @@ weights.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 from arena.checkpoints.files import DIRECTORY_NAME, list_directories, resolve_key, verify_directory
-from arena.checkpoints.publish import remove_directory, set_aside, sweep_temporary
+from arena.checkpoints.manifest import OPTIMIZER
+from arena.checkpoints.publish import link_ghost, remove_directory, set_aside, sweep_temporary
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
+from arena.types import PlayerId
 from populations.errors import StorageError
+from populations.storage.database import TEMPORARY_FILE, storage_errors
 from populations.storage.store import link_ghosts, named_keys, newest_last, remove_doomed
 from populations.storage.tables import Tables
 from populations.types import (
@@ -37,13 +40,17 @@ Damage = Callable[[CheckpointRow], str | None]
 """Why a checkpoint cannot be used; None if every byte of it is right."""
 
 
-def recover(root: Path, tables: Tables, *, utc: str | None = None) -> list[Row]:
+def recover(
+    root: Path, tables: Tables, *, utc: str | None = None, thorough: bool = False
+) -> list[Row]:
     """Put the store right and say which rows change.
 
     Args:
         root: The store's root.
         tables: The journal's rows; not changed. Commit the result and load again.
         utc: For events; default: now.
+        thorough: Whether to read back every checkpoint and ghost, not only those that policies go
+            on from.
 
     Returns:
         Rows to commit, in one transaction. Empty after a clean end.
@@ -55,9 +62,13 @@ def recover(root: Path, tables: Tables, *, utc: str | None = None) -> list[Row]:
         sweep(root, tables)
         rows: list[Row] = [*_redo_links(root, tables), *_redo_removals(root, tables)]
         damage = cache(lambda row: _damage(root, row))
-        changes = judge(tables, damage, utc=utc or datetime.now(UTC).isoformat())
+        others = [row for row in tables.checkpoints.values() if thorough and row.state == "present"]
+        ghosts = _damaged_ghosts(root, tables) if thorough else {}
+        changes = judge(
+            tables, damage, utc=utc or datetime.now(UTC).isoformat(), others=others, ghosts=ghosts
+        )
         for row in changes:
-            if isinstance(row, CheckpointRow):
+            if isinstance(row, CheckpointRow | GhostRow):
                 set_aside(root, row.key)
     except CheckpointError as error:
         raise StorageError(f"recovery: {error}") from error
@@ -65,13 +76,19 @@ def recover(root: Path, tables: Tables, *, utc: str | None = None) -> list[Row]:
 
 
 def sweep(root: Path, tables: Tables) -> None:
-    """Remove what killed learners left: temporary directories, checkpoints never recorded.
+    """Remove what killed processes left: temporary files and directories, unrecorded checkpoints.
 
-    Only while no learner of the run is alive: at its start and at its end.
+    Only while no learner of the run is alive and no backup is made: at its start and at its end.
 
     Raises:
         CheckpointError: If the disk refuses.
+        StorageError: The same.
     """
+    with storage_errors(root):
+        for path in root.iterdir():
+            if TEMPORARY_FILE.fullmatch(path.name) and path.is_file():
+                path.unlink()
+                logger.info("removed the temporary file %s", path)
     for key in sweep_temporary(root):
         logger.info("removed the temporary directory %s", key)
     for key in unrecorded_checkpoints(root, tables):
@@ -88,14 +105,28 @@ def unrecorded_checkpoints(root: Path, tables: Tables) -> list[str]:
     ]
 
 
-def judge(tables: Tables, damage: Damage, *, utc: str) -> list[Row]:
+def judge(
+    tables: Tables,
+    damage: Damage,
+    *,
+    utc: str,
+    others: Iterable[CheckpointRow] = (),
+    ghosts: Mapping[PlayerId, str] | None = None,
+) -> list[Row]:
     """Decide what follows from damaged current checkpoints. Pure, but for ``damage``.
 
+    Args:
+        tables: The journal's rows.
+        damage: Reads a checkpoint back.
+        utc: For events.
+        others: Checkpoints to look at as well.
+        ghosts: Why those ghosts that are damaged cannot be used.
+
     Returns:
-        Checkpoints that are corrupt, policies that fall back or are quarantined, open assignments
-        that named what is corrupt and are failed, and an event for each.
+        Checkpoints and ghosts that are corrupt, policies that fall back or are quarantined, open
+        assignments that named what is corrupt and are failed, and an event for each.
     """
-    damaged: dict[str, CheckpointRow] = {}
+    damaged: dict[str, CheckpointRow | GhostRow] = {}
     rows: list[Row] = []
     events: list[tuple[str, str, dict[str, Json]]] = []
 
@@ -106,6 +137,12 @@ def judge(tables: Tables, damage: Damage, *, utc: str) -> list[Row]:
             events.append(("checkpoint_corrupt", row.policy, {"key": row.key, "reason": reason}))
         return reason is not None
 
+    for other in others:
+        is_damaged(other)
+    for player, reason in (ghosts or {}).items():
+        ghost = tables.ghosts[player]
+        damaged[ghost.key] = replace(ghost, corrupt=True)
+        events.append(("ghost_corrupt", player, {"key": ghost.key, "reason": reason}))
     for policy in tables.policies.values():
         if policy.checkpoint is None:
             continue
@@ -186,3 +223,32 @@ def _damage(root: Path, row: CheckpointRow) -> str | None:
     if (manifest.digest, manifest.weights_digest) != (row.digest, row.weights_digest):
         return f"{row.key}: digest {manifest.digest} instead of {row.digest}"
     return None
+
+
+def _damaged_ghosts(root: Path, tables: Tables) -> dict[PlayerId, str]:
+    """Why ghosts cannot be used, of those that could not be made again from their checkpoints."""
+    damaged = {}
+    for row in tables.ghosts.values():
+        if row.linked and not row.corrupt:
+            reason = _ghost_damage(root, row)
+            if reason is not None and not _is_made_again(root, row, tables):
+                damaged[row.player] = reason
+    return damaged
+
+
+def _ghost_damage(root: Path, row: GhostRow) -> str | None:
+    try:
+        manifest = verify_directory(resolve_key(root, row.key), without=frozenset({OPTIMIZER}))
+    except (CheckpointCorrupt, CheckpointMissing) as error:
+        return str(error)
+    if manifest.weights_digest != row.weights_digest:
+        return f"{row.key}: weights {manifest.weights_digest} instead of {row.weights_digest}"
+    return None
+
+
+def _is_made_again(root: Path, row: GhostRow, tables: Tables) -> bool:
+    source = tables.checkpoints.get(row.checkpoint)
+    if source is None or source.state != "present" or _damage(root, source) is not None:
+        return False
+    link_ghost(root, checkpoint_key=row.checkpoint, ghost_key=row.key)
+    return True

@@ -7,7 +7,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from populations.errors import StorageError
+from arena.failpoints import failpoint
+from populations.storage.database import storage_errors
 from populations.types import Json
 
 STATUS = "status.json"
@@ -22,11 +23,12 @@ def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
     """
     text = json.dumps(document, allow_nan=False)
     temporary = run_dir / f".{STATUS}.tmp"
-    try:
+    with storage_errors(run_dir / STATUS):
+        failpoint("status.begin")
         temporary.write_text(text, encoding="utf-8")
+        failpoint("status.written")
         os.replace(temporary, run_dir / STATUS)
-    except OSError as error:
-        raise StorageError(f"{run_dir / STATUS}: {error.strerror}") from error
+        failpoint("status.replaced")
 
 
 def read_status(run_dir: Path) -> dict[str, Json] | None:

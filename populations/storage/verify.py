@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from arena.checkpoints.files import (
+    DIRECTORY_NAME,
     TEMPORARY,
     list_directories,
     resolve_key,
@@ -24,6 +25,7 @@ from arena.types import PolicyId, ghost_id
 from arena.wire.messages import Train
 from populations.errors import StorageError
 from populations.run_file import RUN_FILE, RunFile
+from populations.storage.adoption import ADOPTED
 from populations.storage.database import JOURNAL
 from populations.storage.evolution_checks import begins_anew, check_evolution
 from populations.storage.journal import JournalReader
@@ -88,7 +90,7 @@ def _verify_once(run_dir: Path) -> Report:
     faults += _check_rows(records)
     faults += _check_checkpoints(run_dir, tables)
     faults += _check_ghosts(run_dir, tables)
-    notes = _expected(tables)
+    notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
     leftovers = _leftovers(run_dir, tables)
     if tables.run.state == "running":
         notes += leftovers
@@ -158,12 +160,12 @@ def _problem_of_current(policy: PolicyRow, tables: Tables) -> str | None:
 
 
 def _trained(records: _Records) -> Counter[PolicyId]:
-    """Agent steps of each policy in finished assignments."""
+    """Agent steps of each policy in finished assignments, and in those that a repair found."""
     made = {
         (row.assignment_id, row.policy): row.agent_steps
         for row in records.tables.checkpoints.values()
     }
-    trained: Counter[PolicyId] = Counter()
+    trained = adopted_steps(records.events)
     for assignment in records.assignments:
         if assignment.status != "finished" or not isinstance(assignment.message, Train):
             continue
@@ -177,13 +179,24 @@ def _trained(records: _Records) -> Counter[PolicyId]:
     return trained
 
 
+def adopted_steps(events: Iterable[EventRow]) -> Counter[PolicyId]:
+    """Agent steps of each policy in assignments that only a checkpoint is left of."""
+    steps: Counter[PolicyId] = Counter()
+    for event in events:
+        before, after = event.data.get("agent_steps_before"), event.data.get("agent_steps")
+        if event.kind == ADOPTED and isinstance(before, int) and isinstance(after, int):
+            steps[PolicyId(event.subject)] += after - before
+    return steps
+
+
 def _check_run(records: _Records) -> Iterator[str]:
     run = records.tables.run
     finished = [row for row in records.assignments if row.status == "finished"]
     training = [row for row in finished if row.kind == "train"]
     evaluation = [row for row in finished if row.kind == "evaluate"]
+    adopted = adopted_steps(records.events).total()
     counters = {
-        "agent_steps": (run.agent_steps, sum(row.agent_steps for row in finished)),
+        "agent_steps": (run.agent_steps, adopted + sum(row.agent_steps for row in finished)),
         "matches": (run.matches, sum(row.matches for row in finished)),
         "assignments_finished": (run.assignments_finished, len(finished)),
         "evaluation_assignments": (run.evaluation_assignments, len(evaluation)),
@@ -279,6 +292,14 @@ def _expected(tables: Tables) -> list[str]:
         if row.state in ("doomed", "corrupt"):
             notes.append(f"{row.key}: {row.state}")
     return notes
+
+
+def _unknown_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
+    """Ghosts that nobody knows any more, after a repair: opponents no longer, but left alone."""
+    known = {row.key for row in tables.ghosts.values()}
+    for key in list_directories(run_dir, "ghosts"):
+        if DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]) and key not in known:
+            yield f"{key}: a ghost that the journal does not know"
 
 
 def _leftovers(run_dir: Path, tables: Tables) -> list[str]:

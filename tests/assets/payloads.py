@@ -45,6 +45,7 @@ class Logged:
     before: tuple[int, int] | None
     """Mark of the agent's decision before it in this episode."""
     earned: float = 0.0
+    episode: int = 0
 
 
 class Marked:
@@ -59,7 +60,8 @@ class Marked:
         self.possible_agents = list(AGENTS)
         self.log: list[Logged] = []
         self.latest: dict[str, Logged] = {}
-        self.count = 0
+        self.count = self.episode = 0
+        self.ends: dict[tuple[int, str], tuple[int, str]] = {}
         self.happened: Counter[str] = Counter()
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
@@ -82,6 +84,7 @@ class Marked:
     def begin(self, seed: int | None) -> None:
         """Two agents are there from the start."""
         self.rng = np.random.default_rng(seed)
+        self.episode += 1
         order = self.rng.permutation(AGENTS).tolist()
         self.agents, self.late = order[:2], order[2:]
         self.latest = {}
@@ -110,6 +113,10 @@ class Marked:
             return {**marked, "action_mask": {"pick": masks[2], "flags": flags}}
         return marked
 
+    def state(self) -> Any:
+        """Which environment and which step."""
+        return np.array([self.index, self.count], dtype=np.float64)
+
     def info(self, agent: str) -> dict[str, Any]:
         """With the mask where it is there."""
         return {"action_mask": self.masks(agent)[0]} if self.form == "discrete" else {}
@@ -120,7 +127,9 @@ class Marked:
         masks = self.masks(agent)
         mask = np.concatenate(masks).astype(bool).tolist() if masks else None
         before = self.latest[agent].mark if agent in self.latest else None
-        decision = Logged(agent, (self.index, self.count), action, mask, before)
+        decision = Logged(
+            agent, (self.index, self.count), action, mask, before, episode=self.episode
+        )
         self.log.append(decision)
         self.latest[agent] = decision
 
@@ -138,6 +147,10 @@ class Marked:
         terminated = {agent: bool(self.rng.random() < 0.08) for agent in self.agents}
         over = self.num_steps >= MAX_STEPS
         truncated = {agent: over or bool(self.rng.random() < 0.08) for agent in self.agents}
+        for agent in self.agents:
+            if terminated[agent] or truncated[agent]:
+                how = "terminated" if terminated[agent] else "truncated"
+                self.ends[self.episode, agent] = self.count, how
         self.happened["terminated"] += sum(terminated.values())
         self.happened["truncated"] += 0 if over else sum(truncated.values())
         return terminated, truncated

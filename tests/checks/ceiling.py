@@ -36,7 +36,8 @@ from arena.errors import ConfigError
 from arena.matches.seating import is_cooperation, seatings_for
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.buffer import Rollout
-from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, Player, PlayerId, PolicyId
 from tools.benchmarks.learner import make_collector
 from tools.benchmarks.subject import SEED, Subject, load_subject

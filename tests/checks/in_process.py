@@ -26,7 +26,8 @@ from arena.matches.actors import make_bot
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.matches.tournament import Contender, play_tournament
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.collector import Collector, Learning, TrainingBlock
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning
 from arena.types import Entrant, PolicyId
 from populations.config import RunConfig
 from populations.run_file import RunFile, learner_setup, new_run_file

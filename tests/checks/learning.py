@@ -31,14 +31,14 @@ TACTICAL_MATCHES = 500
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("preset")
+    parser.add_argument("preset", help="its name, or a YAML file")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--matches", type=int, default=1000)
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as scratch:
         for seed in options.seeds:
-            run = Path(scratch) / f"{options.preset}-{seed}"
+            run = Path(scratch) / f"{Path(options.preset).stem}-{seed}"
             launch(options.preset, run, seed=seed, overrides=tuple(options.overrides))
             line = {"preset": options.preset, "seed": seed, **facts(run, options.matches)}
             sys.stdout.write(json.dumps(line) + "\n")

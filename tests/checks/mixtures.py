@@ -19,7 +19,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -270,6 +270,13 @@ def left_behind(inspection: Inspection) -> list[FrozenPolicy]:
 
 def _load(run: Path, ref: WeightsRef, spec: EnvironmentSpec) -> FrozenPolicy:
     manifest, tensors = load_weights(run, ref)
+    return frozen(manifest, tensors, spec)
+
+
+def frozen(
+    manifest: Manifest, tensors: Mapping[str, torch.Tensor], spec: EnvironmentSpec
+) -> FrozenPolicy:
+    """A player of weights."""
     observation, action = _layouts(spec)
     return FrozenPolicy.from_weights(
         manifest.network, tensors, observation=observation, action=action, device=CPU

@@ -78,7 +78,7 @@ def controller(run: Path) -> dict[str, float]:
 
     run_file = RunFile.load(run / "run.yaml")
     setup = learner_setup(run_file, root=run)
-    opened = time.perf_counter()
+    opened, opened_processor_s = time.perf_counter(), time.process_time()
     with Journal.open(run / JOURNAL) as journal:
         loading = time.perf_counter()
         tables = journal.load()
@@ -90,6 +90,7 @@ def controller(run: Path) -> dict[str, float]:
         "load_s": folding - loading,
         "fold_s": ready - folding,
         "ready_s": ready - opened,
+        "ready_processor_s": time.process_time() - opened_processor_s,
         "memory_mib": psutil.Process().memory_info().rss / 2**20,
         "torch": float("torch" in sys.modules),
         "tallies": tables.num_tallies,

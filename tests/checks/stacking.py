@@ -3,10 +3,11 @@
     python -m tests.checks.stacking
 
 K frozen policies (MLP 128x128 on 84 features, 7 actions, as in Connect Four) decide for R rows
-each: rows in blocks, as environments have them; shuffled; or ragged, each row anybody's. Three ways
-take turns in one thread: the stack, one network on all rows, and every policy by itself. Shown are
+each: rows in blocks, as environments have them; shuffled; or ragged, each row anybody's. Ways that
+take turns in one thread: the stack in float32, and in bfloat16 (as opponents act while a policy
+trains in it), one network on all rows, and every policy by itself. Shown are
 medians of microseconds of processor time (others may use the machine too), and the median and
-quartiles over rounds of how fast the stack is relative to the single network.
+quartiles over rounds of how fast the stacks are relative to the single network, which is float32.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import itertools
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -66,6 +67,7 @@ def measure(num_policies: int, *, rows_each: int, order: str) -> dict[str, list[
     """Microseconds of ``act`` for K policies with so many rows each."""
     policies = [random_policy(seed) for seed in range(num_policies)]
     stack = PolicyStack(policies)
+    rounded = PolicyStack(policies, product_dtype=torch.bfloat16)
     generator = torch.Generator().manual_seed(1)
     num_rows = num_policies * rows_each
     observation = torch.rand(num_rows, OBSERVATION_SIZE, generator=generator).round()
@@ -80,6 +82,7 @@ def measure(num_policies: int, *, rows_each: int, order: str) -> dict[str, list[
     return alternate(
         {
             "stack": lambda: stack.act(observation, mask, player=player, generator=generator),
+            "bfloat16": lambda: rounded.act(observation, mask, player=player, generator=generator),
             "single": lambda: policies[0].act(observation, mask, agent="", generator=generator),
             "each": lambda: [
                 policy.act(observation[part], mask[part], agent="", generator=generator)
@@ -92,17 +95,25 @@ def measure(num_policies: int, *, rows_each: int, order: str) -> dict[str, list[
 def main() -> None:
     """Print one line per size."""
     torch.set_num_threads(1)
-    say("policies rows order    stack_us single_us one_by_one_us stack/single  quartiles")
+    say(
+        "policies rows order    stack_us bfloat16_us single_us one_by_one_us "
+        "stack/single  quartiles bfloat16/single  quartiles"
+    )
     for num_policies, rows_each in itertools.product(NUM_POLICIES, ROWS_EACH):
         for order in ("blocks", "shuffled", "ragged"):
             rounds = measure(num_policies, rows_each=rows_each, order=order)
-            stack, single, each = (statistics.median(figures) for figures in rounds.values())
-            ratios = [b / a for a, b in zip(rounds["stack"], rounds["single"], strict=True)]
-            low, middle, high = statistics.quantiles(ratios, n=4)
+            stack, bfloat16, single, each = map(statistics.median, rounds.values())
             say(
-                f"{num_policies:8d} {rows_each:4d} {order:8s} {stack:8.0f} {single:9.0f} "
-                f"{each:13.0f} {middle:12.2f}  {low:.2f}-{high:.2f}"
+                f"{num_policies:8d} {rows_each:4d} {order:8s} {stack:8.0f} {bfloat16:11.0f} "
+                f"{single:9.0f} {each:13.0f} {speed(rounds, 'stack')} {speed(rounds, 'bfloat16')}"
             )
+
+
+def speed(rounds: Mapping[str, Sequence[float]], way: str) -> str:
+    """How fast a way is relative to the single network: median and quartiles."""
+    ratios = [b / a for a, b in zip(rounds[way], rounds["single"], strict=True)]
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return f"{middle:12.2f}  {low:.2f}-{high:.2f}"
 
 
 def say(line: str) -> None:

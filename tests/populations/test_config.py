@@ -187,6 +187,30 @@ def test_an_inline_launcher_has_one_learner(minimal: Path) -> None:
         load_config(minimal, ["launcher=inline", "learners=2"])
 
 
+@pytest.mark.parametrize(
+    ("overrides", "rule"),
+    [
+        (["endpoint=tcp://0.0.0.0:5555"], "must be one address of one machine"),
+        (["endpoint=tcp://*:5555"], "an endpoint must be"),
+        (["endpoint=tcp://example.org:5555"], "an IP address of this machine"),
+        (["endpoint=ipc:///tmp/socket"], "endpoint must be null"),
+        (["remote_learners=2"], "remote_learners is 2, but endpoint is null"),
+        (["endpoint=tcp://127.0.0.1:*", "launcher=inline"], "endpoint must be null where launcher"),
+    ],
+)
+def test_learners_of_other_machines_need_an_address(
+    minimal: Path, overrides: list[str], rule: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(rule)):
+        load_config(minimal, overrides)
+
+
+def test_an_address_is_kept_as_zeromq_takes_it(minimal: Path) -> None:
+    config = load_config(minimal, ["endpoint=tcp://localhost:5555", "remote_learners=2"])
+    assert config.endpoint == "tcp://127.0.0.1:5555"
+    assert config.remote_learners == 2
+
+
 def test_a_source_is_a_preset_or_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no preset 'conect_four'; did you mean 'connect_four'"):
         load_config("conect_four")

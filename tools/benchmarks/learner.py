@@ -16,7 +16,8 @@ from arena.learners.training import seatings_that_fit
 from arena.matches.seating import is_cooperation, seatings_for
 from arena.matches.seeds import environment_seeds
 from arena.rollout.buffer import Rollout
-from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, Player, PlayerId, PolicyId
 
 from .play import count_decisions

@@ -29,7 +29,8 @@ from arena.learners.players import Players, frozen_entrant
 from arena.learners.training import seatings_that_fit
 from arena.learners.worker import resolve_device
 from arena.matches.seeds import environment_seeds, seed_everything
-from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId, Seating, trainee_entrant
 from arena.wire.messages import Train, Trainee
 from populations.errors import RunFailed
@@ -90,6 +91,7 @@ class UnmanagedLearner:
             launch_directory=self._setup.launch_directory,
             device=self._device,
             agent_ids=self._setup.agent_ids,
+            reads_state=self._setup.reads_state,
         )
 
     def close(self) -> None:
@@ -125,6 +127,7 @@ class UnmanagedLearner:
             openings=self._setup.environment.random_openings,
             generator=generator,
             progress=NoProgress(),
+            critics=self._players.critics,
         )
         return collector, generator
 

@@ -4,8 +4,9 @@ import numpy as np
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.agent_ids import AgentIds, is_agent_id, observation_layout
+from arena.envs.agent_ids import AgentIds, observation_layout
 from arena.envs.spec import AgentSpec, SpaceJson
+from arena.envs.who_decides import is_agent_id
 from arena.networks.make import make_actor_critic
 from tests.arena.conftest import ScriptedEnv
 from tests.layouts import discrete

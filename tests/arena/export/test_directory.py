@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
+from arena.export import directory as export_directory
 from arena.export.directory import check_target, replace_directory
 
 OLD = {"card.json": b"old", "champion.py": b"old player"}
@@ -29,6 +30,27 @@ def test_a_replaced_export_is_gone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["champion"]
 
 
+def test_where_names_cannot_be_swapped_it_takes_two_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_directory(tmp_path / "champion", OLD)
+    monkeypatch.setattr(export_directory, "_exchange", lambda first, second: False)
+    replace_directory(tmp_path / "champion", NEW)
+    assert contents(tmp_path / "champion") == NEW
+    assert [path.name for path in tmp_path.iterdir()] == ["champion"]
+
+
+def test_what_the_living_write_is_not_cleaned_up(tmp_path: Path) -> None:
+    replace_directory(tmp_path / "champion", OLD)
+    with export_directory._temporary_beside(tmp_path / "champion") as mine:
+        replace_directory(tmp_path / "champion", NEW)
+        assert mine.is_dir()
+    stranger = tmp_path / ".champion.new-mine"
+    stranger.mkdir()
+    export_directory.clean_up(tmp_path / "champion")
+    assert stranger.is_dir()
+
+
 def test_an_empty_directory_is_filled(tmp_path: Path) -> None:
     (tmp_path / "champion").mkdir()
     replace_directory(tmp_path / "champion", NEW)
@@ -41,6 +63,7 @@ def test_a_rename_that_fails_leaves_the_old_export(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing_call: int, error: BaseException
 ) -> None:
     replace_directory(tmp_path / "champion", OLD)
+    monkeypatch.setattr(export_directory, "_exchange", lambda first, second: False)
     rename, calls = os.rename, []
 
     def failing_rename(source: Path, target: Path) -> None:

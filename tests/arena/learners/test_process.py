@@ -158,9 +158,11 @@ def test_it_leads_a_session_of_its_own_and_writes_its_stacks_when_asked(bench: B
     assert os.getsid(process.pid) == os.getpgid(process.pid) == process.pid
     bench.send(assignment(HANG))
     bench.wait_for(Heartbeat, lambda beat: beat.progress == 1)
-    os.kill(process.pid, signal.SIGUSR1)
-    wait_until(lambda: "in carry_out" in bench.log(), timeout_s=TIMEOUT_S)
+    process.dump_stacks()
+    stacks = bench.directory / "logs" / "stacks-learner.txt"
+    wait_until(lambda: "in carry_out" in stacks.read_text(), timeout_s=TIMEOUT_S)
     assert process.poll() is None
+    assert stacks.read_text().startswith(f"process {process.pid}:\n")
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])

@@ -24,7 +24,8 @@ from arena.learners.worker import Worker
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.seating import make_seats
 from arena.rollout.buffer import Rollout
-from arena.rollout.collector import Collector, Learning, TrainingBlock
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning
 from arena.types import AssignmentId, Entrant, Player, PlayerId, PolicyId, Seating, Tally
 from arena.wire.messages import Finished, Train, Trainee
 

@@ -96,8 +96,8 @@ def test_tensorboard_has_a_directory_per_policy_and_counts_agent_steps(tmp_path:
     assert scalars(tmp_path / "player/p002") == [("losses/policy", 512, 0.25)]
 
 
-def test_tensorboard_loses_nothing_when_writers_are_closed_and_opened_again(tmp_path: Path) -> None:
-    sink = TensorboardSink(tmp_path, max_open_writers=1)
+def test_tensorboard_loses_nothing_when_files_are_closed_and_opened_again(tmp_path: Path) -> None:
+    sink = TensorboardSink(tmp_path, max_open_files=1)
     for step in range(3):
         sink.write("player/p001", step, {"a/b": 1.0})
         sink.write("player/p002", step, {"a/b": 2.0})

@@ -111,6 +111,26 @@ def test_logits_are_those_of_each_policy(
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
 
 
+def test_bfloat16_rounds_logits_and_changes_no_choice_that_is_clear() -> None:
+    counts = [40, 3, 7, 0, 12]
+    policies = [make_policy(seed, hidden_sizes=(32, 16)) for seed in range(len(counts))]
+    observation, mask, player = make_rows(counts, seed=1)
+    exact = PolicyStack(policies).logits(observation, None, player=player)
+    rounded_stack = PolicyStack(policies, product_dtype=torch.bfloat16)
+    rounded = rounded_stack.logits(observation, None, player=player)
+    assert rounded.dtype == torch.float32
+    # Eight bits of mantissa in three layers: about a hundredth of the largest logit.
+    scale = float(exact.abs().max())
+    difference = (rounded - exact).abs()
+    assert 0.0 < float(difference.max()) < 0.03 * scale
+    best_two = exact.topk(2, dim=1).values
+    clear = best_two[:, 0] - best_two[:, 1] > 2.0 * float(difference.max())
+    assert int(clear.sum()) > len(clear) // 2
+    assert bool((rounded.argmax(dim=1) == exact.argmax(dim=1))[clear].all())
+    legal = rounded_stack.logits(observation, mask, player=player)
+    assert bool((legal[~mask] < -1e8).all())
+
+
 @given(counts=st.lists(st.sampled_from([0, 1, 2, 5, 40, 300]), min_size=1, max_size=32))
 @example(counts=[300, 40, *[1] * 14])
 def test_padding_at_most_triples_the_rows(counts: list[int]) -> None:

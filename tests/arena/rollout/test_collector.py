@@ -13,7 +13,8 @@ from arena.matches.seating import make_seats
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.rollout.buffer import Rollout
-from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId, Seat
 from tests.layouts import flat_observation
 

@@ -26,7 +26,8 @@ from arena.learning.sequences import pack
 from arena.matches.seating import make_seats
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.buffer import Rollout
-from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId
 
 ASSETS = str(Path(__file__).parents[2] / "assets")

@@ -22,7 +22,8 @@ from arena.matches.actors import RandomActor
 from arena.matches.seated import equal_blocks
 from arena.matches.seating import make_seats
 from arena.rollout.buffer import Rollout
-from arena.rollout.collector import Collector, Learning, SeatedPlayer, TrainingBlock
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId
 
 ASSETS = str(Path(__file__).parents[2] / "assets")

@@ -8,8 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from arena.errors import ConfigError
-from arena.wire.address import check_endpoint, default_endpoint, remove_socket
+from arena.errors import AddressInUse, ConfigError
+from arena.wire.address import (
+    check_endpoint,
+    check_listening,
+    default_endpoint,
+    is_loopback,
+    remove_socket,
+)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +61,44 @@ def test_this_machine_may_be_listened_on(endpoint: str, normal: str) -> None:
 def test_everything_else_is_refused_with_the_rule(endpoint: str, rule: str) -> None:
     with pytest.raises(ConfigError, match=rule):
         check_endpoint(endpoint)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["tcp://192.168.1.5:5555", "tcp://[2001:db8::1]:*", "tcp://127.0.0.1:5555", "tcp://[::1]:1"],
+)
+def test_with_keys_any_address_of_a_machine_may_be_listened_on(endpoint: str) -> None:
+    assert check_endpoint(endpoint, has_keys=True) == endpoint
+    assert check_listening(endpoint) == endpoint
+    assert is_loopback(endpoint) == ("127" in endpoint or "::1]:1" in endpoint)
+
+
+def test_with_keys_a_learner_may_connect_to_a_name_but_nobody_can_listen_on_one() -> None:
+    assert check_endpoint("tcp://example.org:5555", has_keys=True) == "tcp://example.org:5555"
+    assert not is_loopback("tcp://example.org:5555")
+    with pytest.raises(ConfigError, match="an IP address of this machine"):
+        check_listening("tcp://example.org:5555")
+    with pytest.raises(ConfigError, match="an IP address of this machine"):
+        check_listening("ipc:///tmp/socket")
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["tcp://0.0.0.0:5555", "tcp://[::]:5555", "tcp://224.0.0.1:5555"]
+)
+def test_with_keys_all_addresses_at_once_are_refused_all_the_same(endpoint: str) -> None:
+    with pytest.raises(ConfigError, match="one address of one machine"):
+        check_endpoint(endpoint, has_keys=True)
+
+
+def test_a_live_socket_is_not_taken_over(runtime: Path) -> None:
+    path = Path(default_endpoint("run-1").removeprefix("ipc://"))
+    with socket.socket(socket.AF_UNIX) as live:
+        live.bind(str(path))
+        live.listen()
+        with pytest.raises(AddressInUse, match=f"is live, process {os.getpid()}"):
+            default_endpoint("run-1")
+    assert path.exists()
+    assert default_endpoint("run-1") == f"ipc://{path}"
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from arena.wire.codec import decode, encode
 from arena.wire.messages import (
     Acknowledge,
     FromController,
+    FromLearner,
     Goodbye,
     Header,
     Message,
@@ -25,11 +26,13 @@ from arena.wire.session import (
     MAX_PEERS,
     ControllerSession,
     LearnerSession,
+    Opened,
     SequenceWindow,
 )
 from tests.arena.wire.examples import EXAMPLES, HEADER, HEARTBEAT, HELLO, LEARNER, RUN, TRAIN
 
 EPOCH = 2
+HELLO_OF_B = replace(HELLO, learner=LearnerId("b"))
 IDENTITY = LEARNER.encode()
 
 
@@ -114,8 +117,12 @@ def test_another_version_is_told_both_numbers(controller: ControllerSession) -> 
     frames = encode(HEADER, HELLO)
     frames[1] = bytes([9, frames[1][1]])
     opened = controller.open(IDENTITY, frames, now_s=0.0)
-    assert "protocol version 9, this side 1" in refusal(opened.answer)
+    assert refusal(opened.answer) == (
+        "the learner speaks protocol version 9, the controller 1: upgrade arena-league where the "
+        "controller runs"
+    )
     assert opened.message is None
+    assert controller.num_bad == {"version": 1}
 
 
 @pytest.mark.parametrize("message", [m for m in EXAMPLES if isinstance(m, FromController)], ids=str)
@@ -165,6 +172,86 @@ def test_peers_without_a_proper_name_are_answered_and_named_in_hexadecimal(
     assert controller.take_bad_messages()[0].peer == "001b5b324aff"
 
 
+def test_what_was_wrong_is_counted_by_kind(
+    controller: ControllerSession, learner: LearnerSession
+) -> None:
+    beat = learner.seal(HEARTBEAT, epoch=EPOCH)
+    stranger = LearnerSession(run="another", learner=LearnerId("b"))
+    for identity, frames in [
+        (IDENTITY, beat),
+        (IDENTITY, beat),
+        (IDENTITY, [b"garbage"]),
+        (IDENTITY, learner.seal(HEARTBEAT, epoch=1)),
+        (b"a", beat),
+        (b"b", stranger.seal(HELLO_OF_B, epoch=0)),
+        *[(b"c", [b"garbage"])] * (MAX_BAD_MESSAGES + 3),
+    ]:
+        controller.open(identity, frames, now_s=0.0)
+    assert controller.num_bad == {
+        "repeated": 1,
+        "malformed": 1 + MAX_BAD_MESSAGES,
+        "fenced": 1,
+        "impostor": 1,
+        "run": 1,
+        "muted": 3,
+    }
+
+
+def test_strangers_cannot_make_the_controller_forget_what_a_learner_has_said(
+    controller: ControllerSession, learner: LearnerSession
+) -> None:
+    controller.open(IDENTITY, learner.seal(HELLO, epoch=0), now_s=0.0)
+    controller.seal(LEARNER, Welcome(heartbeat_s=1.0))
+    said = learner.seal(HEARTBEAT, epoch=EPOCH)
+    assert controller.open(IDENTITY, said, now_s=0.0).message == HEARTBEAT
+    for number in range(2 * MAX_PEERS):
+        controller.open(b"stranger%d" % number, [], now_s=0.0)
+    assert controller.open(IDENTITY, said, now_s=0.0).message is None
+    assert controller.num_bad["repeated"] == 1
+
+
+HOLDER = LearnerId("learner-0.host-1-aa")
+SUCCESSOR = LearnerId("learner-0.host-2-bb")
+
+
+@pytest.fixture
+def guarded() -> ControllerSession:
+    return ControllerSession(run=RUN, epoch=EPOCH, has_keys=True)
+
+
+@pytest.mark.parametrize("key", [None, "learner-1", "learner-00", "learner-0.host-1-aa", ""])
+def test_a_key_speaks_only_for_its_own_learner(guarded: ControllerSession, key: str | None) -> None:
+    session = LearnerSession(run=RUN, learner=HOLDER)
+    frames = session.seal(HEARTBEAT, epoch=EPOCH)
+    opened = guarded.open(HOLDER.encode(), frames, now_s=0.0, key=key)
+    assert opened.message is None
+    assert f"does not speak for learner {HOLDER}" in refusal(opened.answer)
+    opened = guarded.open(HOLDER.encode(), frames, now_s=0.0, key="learner-0")
+    assert opened.message == HEARTBEAT
+
+
+def test_a_key_has_one_learner_at_a_time_the_latest_that_was_welcomed(
+    guarded: ControllerSession,
+) -> None:
+    first, second = (LearnerSession(run=RUN, learner=name) for name in (HOLDER, SUCCESSOR))
+
+    def say(session: LearnerSession, learner: LearnerId, message: FromLearner) -> Opened:
+        frames = session.seal(message, epoch=EPOCH)
+        return guarded.open(learner.encode(), frames, now_s=0.0, key="learner-0")
+
+    assert say(first, HOLDER, replace(HELLO, learner=HOLDER)).message is not None
+    guarded.seal(HOLDER, Welcome(heartbeat_s=1.0))
+    assert say(first, HOLDER, HEARTBEAT).message == HEARTBEAT
+    assert say(second, SUCCESSOR, replace(HELLO, learner=SUCCESSOR)).message is not None
+    # It has not been welcomed yet: perhaps it never will.
+    assert say(first, HOLDER, HEARTBEAT).message == HEARTBEAT
+    guarded.seal(SUCCESSOR, Welcome(heartbeat_s=1.0))
+    assert say(second, SUCCESSOR, HEARTBEAT).message == HEARTBEAT
+    fenced = say(first, HOLDER, HEARTBEAT)
+    assert fenced.message is None
+    assert refusal(fenced.answer) == "fenced: another process has the key learner-0 now"
+
+
 def test_many_strangers_do_not_make_a_learner_deaf(
     controller: ControllerSession, learner: LearnerSession
 ) -> None:
@@ -207,5 +294,6 @@ def test_a_learner_says_so_when_the_controller_speaks_another_version(
 ) -> None:
     frames = ControllerSession(run=RUN, epoch=1).seal(LEARNER, Welcome(heartbeat_s=1.0))
     frames[1] = bytes([2, frames[1][1]])
-    with pytest.raises(VersionMismatch, match="version 2, this side 1"):
+    upgrade = "version 1, the controller 2: upgrade arena-league where the learner runs"
+    with pytest.raises(VersionMismatch, match=upgrade):
         learner.open(frames)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import zmq
 
-from arena.errors import ConfigError, VersionMismatch, WireError
+from arena.errors import AddressInUse, ConfigError, VersionMismatch
 from arena.types import LearnerId
 from arena.wire.codec import MAX_FRAME_BYTES, decode, encode
 from arena.wire.messages import Header, Heartbeat, Message, Refuse, Welcome
@@ -91,7 +91,7 @@ def reasons(controller: ZmqControllerTransport) -> list[str]:
         ([os.urandom(100)], "a message has 4 frames, not 1"),
         ([b""] * 5000, "a message has 4 frames, not 5"),
         ([b"\x80"] * 4, "begins with b'ARENA', not 80"),
-        ([b"ARENA", b"\x07\x01", b"", b""], "protocol version 7, this side 1"),
+        ([b"ARENA", b"\x07\x01", b"", b""], "protocol version 7, the controller 1"),
         ([*encode(HEADER, HELLO)[:3], b"\x91" * 1000 + b"\xc0"], "Hello: must be a map"),
         (encode(HEADER, HELLO), "a learner must speak for itself"),
     ],
@@ -130,7 +130,7 @@ def test_a_learner_of_an_older_release_hears_a_version_it_can_name(directory: Pa
         wait_until(lambda: learner.send(HELLO, epoch=0), timeout_s=TIMEOUT_S)
         identity = later.recv_multipart()[0]
         later.send_multipart([identity, b"ARENA", b"\x02\x11", b"?", b"?"])
-        with pytest.raises(VersionMismatch, match="version 2, this side 1"):
+        with pytest.raises(VersionMismatch, match="version 1, the controller 2: upgrade"):
             learner.receive(TIMEOUT_S)
         learner.close(linger_s=0.0)
 
@@ -190,7 +190,8 @@ def test_a_port_in_use_is_named() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         endpoint = f"tcp://127.0.0.1:{other.getsockname()[1]}"
-        with pytest.raises(WireError, match=f"cannot listen on {endpoint}: .*in use"):
+        owner = rf"cannot listen on {endpoint}: .*in use by process {os.getpid()} \("
+        with pytest.raises(AddressInUse, match=owner):
             ZmqControllerTransport(endpoint, run=RUN, epoch=EPOCH)
 
 

@@ -15,7 +15,16 @@ import numpy as np
 from arena.checkpoints.manifest import Manifest
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.types import AssignmentId, LearnerId
-from arena.wire.messages import Acknowledge, Evaluate, Finished, Heartbeat, Stop, Train, Trainee
+from arena.wire.messages import (
+    Acknowledge,
+    Evaluate,
+    Finished,
+    Heartbeat,
+    Refuse,
+    Stop,
+    Train,
+    Trainee,
+)
 from populations.config import RunConfig, resolve_config, validate_config
 from populations.controller.commands import (
     Command,
@@ -180,11 +189,15 @@ class World(SimulatedWorld):
     Attributes:
         committed: Rows in order of commit, as a journal would hold them.
         questions: What the worker thread was asked to explore and has not yet answered.
+        leases: Learner, assignment and attempt of everything that was given out.
+        refused: Learners that were turned away or fenced, with the reason.
     """
 
     committed: list[Row] = field(default_factory=list)
     questions: list[ExploreHyperparameters] = field(default_factory=list)
     acknowledged: list[Acknowledge] = field(default_factory=list)
+    leases: set[tuple[LearnerId, AssignmentId, int]] = field(default_factory=set)
+    refused: list[tuple[LearnerId, str]] = field(default_factory=list)
     stops: set[LearnerId] = field(default_factory=set)
     started: list[StartLearner] = field(default_factory=list)
     linked: list[str] = field(default_factory=list)
@@ -215,7 +228,13 @@ class World(SimulatedWorld):
         """Remember what is for learners; do at once what is for the disk."""
         match command:
             case SendMessage(learner=learner, message=Train() | Evaluate() as message):
-                self.given.setdefault(learner, []).append(message)
+                queue = self.given.setdefault(learner, [])
+                lease = (learner, message.assignment_id, message.attempt)
+                if lease not in self.leases:  # else said again, which learners ignore
+                    self.leases.add(lease)
+                    queue.append(message)
+            case SendMessage(learner=learner, message=Refuse(reason=reason)):
+                self.refused.append((learner, reason))
             case SendMessage(message=Acknowledge() as message):
                 self.acknowledged.append(message)
             case SendMessage(learner=learner, message=Stop()):

@@ -41,6 +41,9 @@ class RecordingJournal(Journal):
             raise StorageError("the disk is full")
         self.log.extend(rows)
 
+    def require_place(self) -> None:
+        return
+
     def backup(self, path: Path) -> None:
         del path
 
@@ -67,6 +70,10 @@ class ScriptedTransport:
     def take_bad_messages(self) -> list[BadMessage]:
         return []
 
+    @property
+    def num_bad(self) -> Mapping[str, int]:
+        return {}
+
     def disconnect(self, learner: LearnerId) -> None:
         del learner
 
@@ -80,7 +87,7 @@ class NoLauncher:
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         del slot, populations
 
-    def kill(self, slot: int) -> None:
+    def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
         del slot
 
     def running(self) -> Mapping[int, int]:

@@ -1,0 +1,217 @@
+"""Rows of a value network that sees more than its policy, put together from turns.
+
+Shapes: B environments, A agents, S decisions of a population at once, P agents of a population,
+K different teams, F numbers of an observation, J of a joint one or a state, G of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+
+from arena.envs.agent_ids import one_hots
+from arena.envs.base import Turn
+from arena.envs.critic import CriticInput
+
+
+class CriticRows:
+    """What one population's value network reads of the turn that was shown last.
+
+    Args:
+        critic: Which rows.
+        agents: The A agents.
+        populations: Agents by population.
+        device: Where turns are.
+    """
+
+    def __init__(
+        self,
+        critic: CriticInput,
+        *,
+        agents: tuple[str, ...],
+        populations: Mapping[str, tuple[str, ...]],
+        device: torch.device,
+    ) -> None:
+        self._source: _Source = (
+            _Joint(critic, agents=agents, populations=populations, device=device)
+            if critic.teams
+            else _State()
+        )
+        columns = [agents.index(agent) for agent in critic.agents]
+        self._columns = torch.tensor(columns, device=device)
+        self._ids = None
+        if len(critic.agents) > 1:
+            self._ids = one_hots(agents, critic.agents).to(device)
+
+    def show(self, turn: Turn) -> None:
+        """Take note of a turn: each one, in order."""
+        self._source.show(turn)
+
+    def of(self, agent_index: torch.Tensor) -> torch.Tensor:
+        """Rows of decisions.
+
+        Args:
+            agent_index: Which agent decides, -1 for no decision. int64 [B, S].
+
+        Returns:
+            float32 or uint8 [B, S, G]; undefined where there is no decision.
+        """
+        return self._told(self._source.now(agent_index.clamp(min=0)), agent_index)
+
+    def final(self) -> torch.Tensor:
+        """Rows of what was there when agents of the population were truncated.
+
+        Returns:
+            [B, P, G]; undefined for those who were not truncated in the turn.
+        """
+        agent_index = self._columns.expand(self._source.num_envs, -1)
+        return self._told(self._source.final(agent_index), agent_index)
+
+    def _told(self, rows: torch.Tensor, agent_index: torch.Tensor) -> torch.Tensor:
+        if self._ids is None:
+            return rows
+        who = self._ids[agent_index.clamp(min=0)].to(rows.dtype)
+        return torch.cat([rows, who], dim=-1)
+
+
+class _Source(Protocol):
+    """Rows without who decides."""
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        ...
+
+    def show(self, turn: Turn) -> None:
+        """See `CriticRows.show`."""
+        ...
+
+    def now(self, agent_index: torch.Tensor) -> torch.Tensor:
+        """Of agents, [B, S] to [B, S, J]."""
+        ...
+
+    def final(self, agent_index: torch.Tensor) -> torch.Tensor:
+        """Of truncated agents, [B, P] to [B, P, J]."""
+        ...
+
+
+class _State:
+    """The environment's state."""
+
+    def __init__(self) -> None:
+        self._turn: Turn | None = None
+
+    @property
+    def num_envs(self) -> int:
+        return len(self._shown.episode_over)
+
+    def show(self, turn: Turn) -> None:
+        self._turn = turn
+
+    def now(self, agent_index: torch.Tensor) -> torch.Tensor:
+        return _for_each(self._shown.state, agent_index)
+
+    def final(self, agent_index: torch.Tensor) -> torch.Tensor:
+        return _for_each(self._shown.final_state, agent_index)
+
+    @property
+    def _shown(self) -> Turn:
+        if self._turn is None:
+            raise ValueError("a critic's rows need a turn first")
+        return self._turn
+
+
+def _for_each(state: torch.Tensor | None, agent_index: torch.Tensor) -> torch.Tensor:
+    if state is None:
+        raise ValueError("a critic of states needs environments that tell their state")
+    return state[:, None].expand(-1, agent_index.shape[1], -1)
+
+
+class _Joint:
+    """The observations of a team side by side, zeros of agents that are not there.
+
+    Where all decide at once, these are the observations of those who decide. Where agents take
+    turns, they are what each has seen last in this episode, until it ends for the agent.
+    """
+
+    def __init__(
+        self,
+        critic: CriticInput,
+        *,
+        agents: tuple[str, ...],
+        populations: Mapping[str, tuple[str, ...]],
+        device: torch.device,
+    ) -> None:
+        teams = list(dict.fromkeys(critic.teams.values()))
+        self._teams = [
+            [(critic.seen[member][0], agents.index(member)) for member in team] for team in teams
+        ]
+        team_of = [teams.index(critic.teams[a]) if a in critic.teams else 0 for a in agents]
+        self._team_of = torch.tensor(team_of, device=device)
+        self._sizes = {population: size for population, size in critic.seen.values()}
+        self._columns = {
+            name: torch.tensor([agents.index(agent) for agent in populations[name]], device=device)
+            for name in self._sizes
+        }
+        self._num_agents = len(agents)
+        self._in_turn = critic.in_turn
+        # By population, of every agent of the environment what it saw, and a last column for
+        # decisions that there are not. [B, A + 1, F].
+        self._seen: dict[str, torch.Tensor] = {}
+        self._turn: Turn | None = None
+
+    @property
+    def num_envs(self) -> int:
+        return len(self._team_rows_of(self._seen)[0])
+
+    def show(self, turn: Turn) -> None:
+        self._turn = turn
+        over = turn.terminated | turn.truncated | turn.episode_over[:, None]
+        for name, size in self._sizes.items():
+            group = turn.groups[name]
+            observation = group.observation[..., :size]
+            if name not in self._seen:
+                shape = (len(over), self._num_agents + 1, size)
+                self._seen[name] = observation.new_zeros(shape)
+            seen = self._seen[name]
+            if self._in_turn:
+                seen[:, :-1].masked_fill_(over[..., None], 0)
+            else:
+                seen.zero_()
+            # -1, no decision, is the last column.
+            where = (group.agent_index % (self._num_agents + 1))[..., None]
+            seen.scatter_(1, where.expand_as(observation), observation)
+
+    def now(self, agent_index: torch.Tensor) -> torch.Tensor:
+        return self._of_teams(self._seen, agent_index)
+
+    def final(self, agent_index: torch.Tensor) -> torch.Tensor:
+        turn = self._turn
+        if turn is None:
+            raise ValueError("a critic's rows need a turn first")
+        final = {}
+        for name, size in self._sizes.items():
+            columns = self._columns[name]
+            # What belongs to the next episode was not there.
+            seen = self._seen[name].masked_fill(turn.episode_over[:, None, None], 0)
+            truncated = turn.truncated[:, columns, None]
+            last = turn.final_observation[name][..., :size]
+            seen[:, columns] = torch.where(truncated, last, seen[:, columns])
+            final[name] = seen
+        return self._of_teams(final, agent_index)
+
+    def _of_teams(
+        self, seen: Mapping[str, torch.Tensor], agent_index: torch.Tensor
+    ) -> torch.Tensor:
+        rows = torch.stack(self._team_rows_of(seen), dim=1)
+        team = self._team_of[agent_index][..., None]
+        return rows.gather(1, team.expand(-1, -1, rows.shape[2]))
+
+    def _team_rows_of(self, seen: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """Of each of the K teams, [B, J]."""
+        return [
+            torch.cat([seen[name][:, column] for name, column in team], dim=1)
+            for team in self._teams
+        ]

@@ -1,0 +1,108 @@
+"""Who may come in: a thread that answers libzmq's questions about keys (ZAP, ZeroMQ RFC 27).
+
+libzmq asks over ``inproc://zeromq.zap.01`` for each connection whose keys fit together. Without
+anybody who listens there it lets everybody in, so the socket is bound before the controller's, and
+closed with the context only: if the thread dies, questions stay unanswered, handshakes time out,
+and the controller, which looks whether the thread lives, ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Mapping
+
+import zmq
+
+from arena.failpoints import failpoint
+from arena.wire.keys import fingerprint
+
+logger = logging.getLogger(__name__)
+
+DOMAIN = b"arena"
+"""Asked about; a domain that is not empty is matched exactly."""
+
+ENDPOINT = "inproc://zeromq.zap.01"
+LOG_EVERY_S = 1.0
+
+
+class Authenticator:
+    """Lets those keys in that have a name, under that name (``User-Id``).
+
+    Attributes:
+        num_refused: Connections that were refused.
+    """
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], *, learners: Mapping[bytes, str]
+    ) -> None:
+        """Start the thread.
+
+        Args:
+            context: Of the socket that is guarded. Closing it closes this one's socket, too.
+            learners: Names by public key (32 bytes).
+        """
+        self._learners = dict(learners)
+        self._socket = context.socket(zmq.REP)
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.bind(ENDPOINT)
+        self._stop_read, self._stop_write = os.pipe()
+        self._logged_at_s = float("-inf")
+        self.num_refused = 0
+        self._thread = threading.Thread(
+            target=self._serve, name="controller-authenticator", daemon=True
+        )
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Whether anybody answers."""
+        return self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End the thread. Nobody is let in from now on. Idempotent."""
+        if self._stop_write < 0:
+            return
+        os.close(self._stop_write)
+        self._thread.join()
+        os.close(self._stop_read)
+        self._stop_read = self._stop_write = -1
+
+    def _serve(self) -> None:
+        """Answer until told to stop. Whatever breaks it, the socket stays: see above."""
+        poller = zmq.Poller()
+        poller.register(self._socket, zmq.POLLIN)
+        poller.register(self._stop_read, select.POLLIN)
+        try:
+            while self._stop_read not in dict(poller.poll()):
+                question = self._socket.recv_multipart()
+                failpoint("authenticator.asked")
+                self._socket.send_multipart(self._answer(question))
+        except Exception:
+            logger.exception("nobody checks learners' keys any more")
+
+    def _answer(self, question: list[bytes]) -> list[bytes]:
+        version, request, domain, address, _, mechanism, *credentials = question
+        name = None
+        if domain == DOMAIN and mechanism == b"CURVE":
+            name = self._learners.get(credentials[0])
+        if name is None:
+            self._refuse(address, mechanism, credentials)
+            return [version, request, b"400", b"no key of this run", b"", b""]
+        return [version, request, b"200", b"OK", name.encode(), b""]
+
+    def _refuse(self, address: bytes, mechanism: bytes, credentials: list[bytes]) -> None:
+        self.num_refused += 1
+        now_s = time.monotonic()
+        if now_s - self._logged_at_s < LOG_EVERY_S:
+            return
+        self._logged_at_s = now_s
+        which = fingerprint(credentials[0]) if credentials else "none"
+        logger.warning(
+            "refused a connection from %r: its key (%r, fingerprint %s) is none of this run's",
+            address[:64],
+            mechanism[:16],
+            which,
+        )

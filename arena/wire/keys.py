@@ -1,0 +1,210 @@
+"""Keys of a controller and its learners (CURVE): files that only their owner can read. Torch-free.
+
+    keys/controller.key    the controller's pair
+    keys/NAME.key          a learner's pair, and the controller's public key
+    keys/NAME.pub          the learner's public key: who has one is let in
+
+A key belongs to one learner, whose name it has: its processes' ids begin with that name. Secrets
+are in files of mode 0600 and in memory, never in arguments, messages, logs or errors. pyzmq's own
+writer of key files is not used: it leaves the secret readable to whoever the umask lets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+import zmq
+from pydantic import Field, ValidationError
+from zmq.utils import z85
+
+from arena.config import Model
+from arena.errors import ConfigError
+from arena.wire.address import make_private
+
+KEYS = "keys"
+"""Their directory, of mode 0700, in a run's directory."""
+
+CONTROLLER = "controller"
+SECRET_SUFFIX = ".key"
+PUBLIC_SUFFIX = ".pub"
+FORMAT_VERSION = 1
+MAX_FILE_BYTES = 4096
+
+_NAME = r"[a-z][a-z0-9]{0,11}-[0-9]{1,6}"
+_Z85 = r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}"
+
+
+class _Public(Model):
+    """A ``.pub`` file."""
+
+    format_version: int = Field(FORMAT_VERSION, ge=1, le=FORMAT_VERSION)
+    name: str = Field(pattern=rf"^({CONTROLLER}|{_NAME})$")
+    public_key: str = Field(pattern=f"^{_Z85}$")
+
+
+class _Pair(_Public):
+    """``controller.key``."""
+
+    secret_key: str = Field(pattern=f"^{_Z85}$", repr=False)
+
+
+class _LearnerPair(_Pair):
+    """A learner's ``.key`` file."""
+
+    controller_key: str = Field(pattern=f"^{_Z85}$")
+
+
+_File = TypeVar("_File", bound=_Public)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerKeys:
+    """What a controller proves itself with, and whom it lets in.
+
+    Attributes:
+        public: Z85.
+        secret: Z85.
+        learners: Names by public key (32 bytes).
+    """
+
+    public: bytes
+    secret: bytes = field(repr=False)
+    learners: Mapping[bytes, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerKeys:
+    """What a learner proves itself with, and whom it talks to.
+
+    Attributes:
+        name: Whose the key is; the learner's id begins with it.
+        public: Z85.
+        secret: Z85.
+        controller: The controller's public key, Z85.
+    """
+
+    name: str
+    public: bytes
+    secret: bytes = field(repr=False)
+    controller: bytes
+
+
+def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
+    """Make what is missing of the controller's and these learners' keys; the rest stays.
+
+    Call it under the run's lock. Removing a ``.pub`` file shuts a key out: the name gets a new pair
+    here.
+
+    Raises:
+        ConfigError: If the directory or a file in it can be read by others, or is no key file.
+        OSError: If the disk refuses.
+    """
+    make_private(directory)
+    path = directory / f"{CONTROLLER}{SECRET_SUFFIX}"
+    if not path.exists():
+        public, secret = _new_pair()
+        _write(path, _Pair(name=CONTROLLER, public_key=public, secret_key=secret))
+    controller = _read(path, _Pair)
+    for name in names:
+        if not (directory / f"{name}{PUBLIC_SUFFIX}").exists():
+            _make_learner(directory, name, controller_key=controller.public_key)
+    return ControllerKeys(
+        public=controller.public_key.encode(),
+        secret=controller.secret_key.encode(),
+        learners=_learners(directory),
+    )
+
+
+def key_path(directory: Path, name: str) -> Path:
+    """Where a learner's pair is."""
+    return directory / f"{name}{SECRET_SUFFIX}"
+
+
+def load_learner_keys(path: Path) -> LearnerKeys:
+    """Read a learner's ``.key`` file.
+
+    Raises:
+        ConfigError: If it cannot be read, others can read it, or it is no such file. The text
+            quotes nothing of what is in it.
+    """
+    pair = _read(path, _LearnerPair)
+    return LearnerKeys(
+        name=pair.name,
+        public=pair.public_key.encode(),
+        secret=pair.secret_key.encode(),
+        controller=pair.controller_key.encode(),
+    )
+
+
+def holder_of(learner: str) -> str:
+    """The name of the key that belongs to a learner's id."""
+    return learner.partition(".")[0]
+
+
+def fingerprint(public: bytes) -> str:
+    """What logs call a public key (32 bytes)."""
+    return hashlib.sha256(public).hexdigest()[:16]
+
+
+def _make_learner(directory: Path, name: str, *, controller_key: str) -> None:
+    """The ``.pub`` file comes last: without it the pair is made anew."""
+    public, secret = _new_pair()
+    pair = _LearnerPair(
+        name=name, public_key=public, secret_key=secret, controller_key=controller_key
+    )
+    _write(key_path(directory, name), pair)
+    _write(directory / f"{name}{PUBLIC_SUFFIX}", _Public(name=name, public_key=public))
+
+
+def _learners(directory: Path) -> dict[bytes, str]:
+    learners: dict[bytes, str] = {}
+    for path in sorted(directory.glob(f"*{PUBLIC_SUFFIX}")):
+        public = _read(path, _Public)
+        if path.stem != public.name or not re.fullmatch(_NAME, public.name):
+            raise ConfigError(f"{path} must be named after the learner whose key it is")
+        learners[z85.decode(public.public_key)] = public.name
+    return learners
+
+
+def _new_pair() -> tuple[str, str]:
+    public, secret = zmq.curve_keypair()
+    return public.decode(), secret.decode()
+
+
+def _write(path: Path, document: _Public) -> None:
+    """Make a file that nobody else can read, whole or not at all."""
+    temporary = path.with_name(f".tmp-{path.name}")
+    with contextlib.suppress(FileNotFoundError):  # of a launch that was killed
+        temporary.unlink()
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
+        file.write(f"{document.model_dump_json()}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _read(path: Path, kind: type[_File]) -> _File:
+    try:
+        with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            if not stat.S_ISREG(facts.st_mode) or facts.st_mode & 0o077:
+                raise ConfigError(
+                    f"{path} must be a file that only its owner can read: chmod 600 {path}"
+                )
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"cannot read the key file {path}: {error.strerror}") from error
+    try:
+        return kind.model_validate_json(data)
+    except ValidationError:
+        # Its text would quote the file.
+        raise ConfigError(f"{path} is no key file of this kind, or of a later release") from None

@@ -1,0 +1,92 @@
+"""Members in the orders that selection asks for, kept from one decision to the next.
+
+Between two decisions hardly anybody changes, and of thousands of members sorting takes longer than
+all the rest. So whoever changed is moved, and the others stay where they are.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import compress, count
+from operator import is_not
+
+from populations.core import Member
+
+MAX_MOVED = 64
+"""Of more than so many changed members, all are sorted anew."""
+
+Key = tuple[float, float, int, int]
+"""-bound, -rating, index, position among the members: the smallest comes first."""
+
+
+@dataclass(slots=True)
+class Ranking:
+    """Those with a finite rating and enough matches. Owned by one thread.
+
+    What it says is what sorting the members of the last `update` would give.
+
+    Attributes:
+        min_matches: Evaluation matches of its generation without which a policy is not ranked.
+    """
+
+    min_matches: int
+    _members: tuple[Member, ...] = ()
+    _orders: dict[float, list[Key]] = field(default_factory=dict)
+
+    def update(self, members: Sequence[Member]) -> None:
+        """Take in the members as they are now; an object that was there before has not changed."""
+        old, new = self._members, tuple(members)
+        self._members = new
+        changed = list(compress(count(), map(is_not, old, new)))
+        if len(old) != len(new) or len(changed) > MAX_MOVED:
+            self._orders.clear()
+        for num_deviations, keys in self._orders.items():
+            for position in changed:
+                if self.ranks(old[position]):
+                    del keys[bisect_left(keys, _key(old[position], position, num_deviations))]
+                if self.ranks(new[position]):
+                    insort(keys, _key(new[position], position, num_deviations))
+
+    def ranks(self, member: Member) -> bool:
+        """Whether enough is known of a member."""
+        return (
+            member.rating is not None
+            and math.isfinite(member.rating)
+            and member.num_matches >= self.min_matches
+        )
+
+    def order(
+        self, num_deviations: float = 0.0, *, within: slice = slice(None)
+    ) -> tuple[Member, ...]:
+        """Members by their rating plus so many deviations, the highest first.
+
+        Of equals, the better rated and then the lower index comes first.
+
+        Args:
+            num_deviations: Of the rating; below 0 for lower bounds.
+            within: Which of them; default: all.
+        """
+        keys = self._orders.get(num_deviations)
+        if keys is None:
+            keys = self._orders[num_deviations] = sorted(
+                _key(member, position, num_deviations)
+                for position, member in enumerate(self._members)
+                if self.ranks(member)
+            )
+        return tuple(self._members[key[-1]] for key in keys[within])
+
+
+def _key(member: Member, position: int, num_deviations: float) -> Key:
+    assert member.rating is not None, "only those with a rating are ranked"
+    return -_bound(member, num_deviations), -member.rating, member.index, position
+
+
+def _bound(member: Member, num_deviations: float) -> float:
+    assert member.rating is not None, "only those with a rating are ranked"
+    if not math.isfinite(member.deviation):
+        # Nothing is known: the last of the best, and the last of the worst.
+        return math.copysign(math.inf, num_deviations) if num_deviations else member.rating
+    return member.rating + num_deviations * member.deviation

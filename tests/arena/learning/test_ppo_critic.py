@@ -1,0 +1,310 @@
+"""PPO with a centralized critic: its gradient written down plainly, checkpoints, and who plays.
+
+The gradient is read from Adam: after its first step ``exp_avg`` is (1 - beta1) times the gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional
+
+from arena.config import NetworkConfig, PopulationSetup
+from arena.core import CentralizedAlgorithm
+from arena.errors import CheckpointCorrupt, ConfigError
+from arena.learning.advantages import Transitions
+from arena.learning.algorithms import make_algorithm
+from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
+from arena.learning.ppo import Ppo
+from arena.learning.sequences import Sequences, cut_into_sequences
+from arena.networks.frozen import FrozenPolicy
+from arena.rollout.buffer import Rollout
+from tests.layouts import discrete, flat_observation
+
+SIZE, WIDE, NUM_ACTIONS, NUM_CHAINS, LENGTH, BETA1 = 5, 11, 3, 6, 8, 0.9
+NUM_DECISIONS = NUM_CHAINS * LENGTH
+HYPERPARAMETERS = PpoHyperparameters(
+    num_epochs=1, num_minibatches=1, entropy_coef=0.03, value_coef=0.7, max_grad_norm=0.4
+)
+CPU = torch.device("cpu")
+
+
+def network(core: Any = "none", **settings: Any) -> NetworkConfig:
+    return NetworkConfig.model_validate(
+        {"hidden_sizes": (8,), "core": core, "core_size": 6, "critic": "joint", **settings}
+    )
+
+
+def make(
+    config: NetworkConfig,
+    hyperparameters: PpoHyperparameters = HYPERPARAMETERS,
+    settings: PpoSettings | None = None,
+    seed: int = 3,
+) -> Ppo:
+    return Ppo(
+        config,
+        observation=flat_observation(SIZE),
+        action=discrete(NUM_ACTIONS),
+        hyperparameters=hyperparameters,
+        settings=settings or PpoSettings(normalize_returns=False),
+        device=CPU,
+        precision="float32",
+        seed=seed,
+        critic_input=flat_observation(WIDE),
+    )
+
+
+def play(ppo: Ppo, seed: int = 1) -> Rollout:
+    """Chains of decisions side by side."""
+    generator = torch.Generator().manual_seed(seed)
+    observation = 3.0 + torch.randn(NUM_DECISIONS, SIZE, generator=generator)
+    judged = 2.0 * torch.randn(NUM_DECISIONS, WIDE, generator=generator) - 1.0
+    state = None
+    if ppo.state_size:
+        state = torch.randn(NUM_CHAINS, ppo.state_size, generator=generator)
+    before, parts = [], []
+    for rows, critic_rows in zip(
+        observation.split(NUM_CHAINS), judged.split(NUM_CHAINS), strict=True
+    ):
+        before.append(state)
+        *part, state = ppo.act_with_critic(
+            rows, None, critic_input=critic_rows, state=state, generator=generator
+        )
+        parts.append([tensor.clone() for tensor in part])
+    action, log_prob, value = (torch.cat(part) for part in zip(*parts, strict=True))
+    row = torch.arange(NUM_DECISIONS)
+    successor = torch.where(row + NUM_CHAINS < NUM_DECISIONS, row + NUM_CHAINS, -1)
+    sequences = None
+    if ppo.state_size:
+        table = cut_into_sequences(successor, max_length=4)
+        states = torch.cat([state for state in before if state is not None])
+        sequences = Sequences(rows=table, state=states[table[:, 0]].clone())
+    # As if the policy had been another one, so that some ratios are clipped.
+    noise = 0.4 * torch.randn(NUM_DECISIONS, generator=generator)
+    advantage = torch.randn(NUM_DECISIONS, generator=generator)
+    return Rollout(
+        observation=observation,
+        action_mask=None,
+        action=action,
+        log_prob=log_prob + noise,
+        value=value,
+        advantage=advantage,
+        return_=advantage + value,
+        agent_steps=NUM_DECISIONS,
+        transitions=Transitions(
+            reward=torch.ones(NUM_DECISIONS),
+            successor=successor,
+            next_value=torch.zeros(NUM_DECISIONS),
+        ),
+        sequences=sequences,
+        critic_input=judged,
+    )
+
+
+def features_of(ppo: Ppo, weights: dict[str, torch.Tensor], rollout: Rollout) -> torch.Tensor:
+    """What the policy's head reads: its hidden layer, or what its core makes of that."""
+    seen = rollout.observation.double()
+    hidden = functional.linear(seen, weights["trunk.0.weight"], weights["trunk.0.bias"]).relu()
+    if rollout.sequences is None:
+        return hidden
+    cell = torch.nn.GRUCell(8, 6, dtype=torch.float64)
+    parameters = {
+        name: weights[f"core.recurrent.{name}_l0"]
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    }
+    outputs = [torch.zeros(6, dtype=torch.float64)] * NUM_DECISIONS
+    for rows, stored in zip(rollout.sequences.rows, rollout.sequences.state, strict=True):
+        state = stored.double()
+        for row in rows[rows >= 0].tolist():
+            state = torch.func.functional_call(cell, parameters, (hidden[row], state))
+            outputs[row] = state
+    return torch.stack(outputs)
+
+
+@pytest.mark.parametrize("core", ["none", "gru"])
+def test_an_update_follows_the_gradient_of_the_plain_loss(core: str) -> None:
+    ppo = make(network(core, normalize_observations=False))
+    rollout = play(ppo)
+    weights = {
+        name: tensor.double().requires_grad_()
+        for name, tensor in ppo.weights().items()
+        if "normalizer" not in name
+    }
+    features = features_of(ppo, weights, rollout)
+    logits = functional.linear(features, weights["head.weight"], weights["head.bias"])
+    assert rollout.critic_input is not None
+    judged = rollout.critic_input.double()
+    if core == "gru":
+        # The critic reads the memory and does not train it.
+        judged = torch.cat([judged, features.detach()], dim=1)
+    hidden = functional.linear(
+        judged, weights["critic.trunk.0.weight"], weights["critic.trunk.0.bias"]
+    ).relu()
+    value = functional.linear(
+        hidden, weights["critic.head.weight"], weights["critic.head.bias"]
+    ).squeeze(1)
+    torch.testing.assert_close(rollout.value, value.detach().float(), rtol=1e-4, atol=1e-5)
+    log_p = logits.log_softmax(dim=1)
+    log_prob = log_p.gather(1, rollout.action[:, None]).squeeze(1)
+    ratio = (log_prob - rollout.log_prob.double()).exp()
+    advantage = rollout.advantage.double()
+    advantage = (advantage - advantage.mean()) / advantage.std(correction=0)
+    surrogate = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
+    entropy = -(log_p.exp() * log_p).sum(dim=1)
+    errors = (value - rollout.return_.double()) ** 2
+    loss = -surrogate.mean() + 0.7 * errors.mean() - 0.03 * entropy.mean()
+    gradients = torch.autograd.grad(loss, list(weights.values()))
+    norm = torch.cat([gradient.flatten() for gradient in gradients]).norm()
+    scale = min(1.0, 0.4 / float(norm))
+
+    metrics = ppo.update(rollout, generator=torch.Generator())
+    assert 0.1 < metrics["policy/clip_fraction"] < 0.9
+    state = ppo.optimizer_state()
+    for name, gradient in zip(weights, gradients, strict=True):
+        found = state[f"exp_avg.{name}"] / (1.0 - BETA1)
+        assert float(gradient.norm()) > 0.0
+        torch.testing.assert_close(found, (scale * gradient).float(), rtol=2e-3, atol=2e-5)
+
+
+def test_what_the_policy_does_does_not_depend_on_what_the_critic_reads() -> None:
+    ppo = make(network("gru"))
+    generator = torch.Generator().manual_seed(0)
+    observation = torch.randn(7, SIZE, generator=generator)
+    state = torch.randn(7, ppo.state_size, generator=generator)
+    one, other = (
+        ppo.act_with_critic(
+            observation,
+            None,
+            critic_input=torch.full((7, WIDE), judged),
+            state=state,
+            generator=torch.Generator().manual_seed(1),
+        )
+        for judged in (1.0, -1.0)
+    )
+    assert torch.equal(one[0], other[0])
+    assert torch.equal(one[1], other[1])
+    assert not torch.equal(one[2], other[2])
+    assert one[3] is not None
+    assert other[3] is not None
+    assert torch.equal(one[3], other[3])
+
+
+@pytest.mark.parametrize("core", ["none", "lstm"])
+def test_its_input_has_statistics_of_its_own_and_a_checkpoint_has_them(core: str) -> None:
+    config = network(core)
+    ppo = make(config)
+    rollout = play(ppo)
+    assert rollout.critic_input is not None
+    ppo.update(rollout, generator=torch.Generator().manual_seed(5))
+    weights, optimizer = ppo.weights(), ppo.optimizer_state()
+    for name, rows in (("observation", rollout.observation), ("critic", rollout.critic_input)):
+        torch.testing.assert_close(weights[f"{name}_normalizer.mean"], rows.mean(dim=0))
+        assert float(weights[f"{name}_normalizer.count"]) == NUM_DECISIONS
+    other = make(config, seed=4)
+    other.load(weights, optimizer, learner_updates=ppo.learner_updates)
+    again = play(ppo, seed=2)
+    for trained in (ppo, other):
+        trained.update(again, generator=torch.Generator().manual_seed(6))
+    assert ppo.weights().keys() == other.weights().keys()
+    for name, tensor in ppo.weights().items():
+        assert torch.equal(tensor, other.weights()[name]), name
+    for name, tensor in ppo.optimizer_state().items():
+        assert torch.equal(tensor, other.optimizer_state()[name]), name
+
+
+def test_the_critic_and_its_statistics_must_be_in_a_checkpoint() -> None:
+    ppo = make(network())
+    weights = {k: v for k, v in ppo.weights().items() if not k.startswith("critic")}
+    with pytest.raises(CheckpointCorrupt, match="missing"):
+        ppo.load(weights, None, learner_updates=0)
+
+
+@pytest.mark.parametrize("core", ["none", "gru"])
+def test_who_plays_needs_no_critic(core: str) -> None:
+    """A frozen policy has none of it, and does what the one that learns does."""
+    config = network(core)
+    ppo = make(config)
+    rollout = play(ppo)
+    ppo.update(rollout, generator=torch.Generator().manual_seed(5))
+    frozen = FrozenPolicy.from_weights(
+        config,
+        ppo.weights(),
+        observation=flat_observation(SIZE),
+        action=discrete(NUM_ACTIONS),
+        device=CPU,
+    )
+    names = frozen.network.state_dict().keys()
+    assert not [name for name in names if name.startswith("critic")]
+    observation, draws = rollout.observation, (torch.Generator(), torch.Generator())
+    state = torch.zeros(NUM_DECISIONS, ppo.state_size) if core == "gru" else None
+    expected, _, _, after = ppo.act_with_critic(
+        observation,
+        None,
+        critic_input=torch.zeros(NUM_DECISIONS, WIDE),
+        state=state,
+        generator=draws[0].manual_seed(3),
+    )
+    if state is None:
+        found = frozen.act(observation, None, agent="", generator=draws[1].manual_seed(3))
+    else:
+        found, frozen_after = frozen.act_from(
+            observation, None, state=state, agent="", generator=draws[1].manual_seed(3)
+        )
+        assert after is not None
+        torch.testing.assert_close(frozen_after, after)
+    assert torch.equal(found, expected)
+    if core == "none":
+        with pytest.raises(ValueError, match="only plays"):
+            frozen.network.value(observation)
+
+
+def test_values_need_their_rows() -> None:
+    ppo = make(network())
+    with pytest.raises(ValueError, match="needs its input"):
+        ppo.value(torch.zeros(1, SIZE))
+
+
+def test_vtrace_a_magnet_and_an_average_have_a_critic_too() -> None:
+    hyperparameters = HYPERPARAMETERS.model_copy(
+        update={"magnet_coef": 0.1, "magnet_rate": 0.1, "ema_decay": 0.9, "num_minibatches": 3}
+    )
+    for core in ("none", "gru"):
+        ppo = make(network(core), hyperparameters, PpoSettings(advantages="vtrace"))
+        metrics = ppo.update(play(ppo), generator=torch.Generator().manual_seed(0))
+        assert metrics["gradient/skipped"] == 0.0
+        assert ppo.learner_updates == 3
+        assert "live.critic.head.weight" in ppo.optimizer_state()
+        assert "magnet.critic.head.weight" in ppo.optimizer_state()
+
+
+def test_a_critic_of_its_own_draws_the_policy_that_there_was() -> None:
+    """The same seed gives the same policy, whatever judges it."""
+    plain = make(NetworkConfig(hidden_sizes=(8,), separate_value=True)).weights()
+    judged = make(network()).weights()
+    for name in ("trunk.0.weight", "head.weight"):
+        assert torch.equal(plain[name], judged[name])
+
+
+def test_an_algorithm_without_such_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = PopulationSetup(agents=("a",), network=network())
+    monkeypatch.delattr("arena.learning.playing.PlayingNetwork.critic_size")
+    with pytest.raises(ConfigError, match=r"network.critic must be own with algorithm ppo"):
+        make_algorithm(
+            setup,
+            observation=flat_observation(SIZE),
+            action=discrete(NUM_ACTIONS),
+            hyperparameters={},
+            device=CPU,
+            precision="float32",
+            seed=0,
+            launch_directory="",
+            critic_input=flat_observation(WIDE),
+        )
+
+
+def test_ppo_says_that_it_can() -> None:
+    assert isinstance(make(network()), CentralizedAlgorithm)
+    assert make(network()).critic_size == WIDE
+    assert make(NetworkConfig(hidden_sizes=(8,))).critic_size == 0

@@ -1,0 +1,292 @@
+"""What a centralized critic reads is what was to be seen at that decision, and at that end."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
+from arena.core import CentralizedAlgorithm
+from arena.envs.actions import ActionLayout
+from arena.envs.base import BatchedEnv
+from arena.envs.critic import CriticInput, critic_input
+from arena.envs.facts import environment_facts
+from arena.envs.make import make_batched_env
+from arena.envs.random_play import uniform_actions
+from arena.envs.spec import EnvironmentSpec
+from arena.matches.actors import RandomActor
+from arena.matches.seating import make_seats
+from arena.rollout.buffer import Rollout
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning
+from arena.types import Entrant, PolicyId
+from tests.arena.rollout.test_payloads import AGENTS, ASSETS, LENGTH, NUM_ENVS, Silence
+
+NUM_ROLLOUTS = 4
+SIDES = {"left": ("a", "c"), "right": ("b", "d")}
+POPULATIONS = {"player": AGENTS}
+SEATS = make_seats(agents=AGENTS, sides=SIDES, populations=POPULATIONS)
+POLICY = PolicyId("player/p000")
+
+Row = list[float]
+
+
+class Judge:
+    """Random actions, and values that tell from which row they were computed."""
+
+    rollout_length = LENGTH
+    gamma = 1.0
+    gae_lambda = 0.0
+    learner_updates = 0
+    needs_transitions = False
+
+    def __init__(self, actions: ActionLayout, *, critic_size: int) -> None:
+        self.critic_size = critic_size
+        self._actions = actions
+
+    def judge(self, rows: torch.Tensor) -> torch.Tensor:
+        """Whole numbers, so exact."""
+        assert rows.shape[1] == self.critic_size
+        return rows @ (torch.arange(self.critic_size) * 7 % 31 + 1.0)
+
+    def act_with_critic(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        critic_input: torch.Tensor,
+        state: torch.Tensor | None,
+        generator: torch.Generator,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
+        assert state is None
+        actions = uniform_actions(
+            self._actions,
+            num_rows=len(observation),
+            action_mask=action_mask,
+            generator=generator,
+        )
+        return actions, torch.zeros(len(observation)), self.judge(critic_input), None
+
+    def value_with_critic(
+        self, observation: torch.Tensor, *, critic_input: torch.Tensor, state: torch.Tensor | None
+    ) -> torch.Tensor:
+        assert len(observation) == len(critic_input)
+        return self.judge(critic_input)
+
+
+def facts(name: str) -> EnvironmentSpec:
+    return environment_facts(
+        f"payloads:{name}", kwargs={"form": "discrete"}, launch_directory=ASSETS, reads_state=True
+    )
+
+
+def make_critic(spec: EnvironmentSpec, kind: Any) -> CriticInput:
+    found = critic_input(
+        NetworkConfig(critic=kind),
+        population="player",
+        populations=POPULATIONS,
+        sides=SIDES,
+        spec=spec,
+    )
+    assert found is not None
+    return found
+
+
+def make_env(spec: EnvironmentSpec, *, reads_state: bool) -> tuple[BatchedEnv, list[Any]]:
+    made = importlib.import_module("payloads").MADE
+    made.clear()
+    env = make_batched_env(
+        EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
+        spec=spec,
+        sides=SIDES,
+        populations=POPULATIONS,
+        num_envs=NUM_ENVS,
+        launch_directory=ASSETS,
+        reads_state=reads_state,
+    )
+    return env, list(made)
+
+
+def collect(
+    env: BatchedEnv, spec: EnvironmentSpec, critic: CriticInput
+) -> tuple[Judge, Iterator[Rollout]]:
+    """One policy, on both sides in half of the environments and against random play in others."""
+    actions = ActionLayout.from_json(spec.agent_specs["a"].action, continuous="squashed")
+    judge: Any = Judge(actions, critic_size=critic.layout.size)
+    assert isinstance(judge, CentralizedAlgorithm)
+    learning, frozen = Learning(policy=POLICY, algorithm=judge), RandomActor(actions)
+    collector = Collector(
+        env,
+        seeds=range(NUM_ENVS),
+        blocks=[
+            TrainingBlock(
+                entrants=(Entrant(f"{b}one"), Entrant(f"{b}two")), players=(learning, other)
+            )
+            for b, other in enumerate((learning, frozen))
+        ],
+        seats=SEATS,
+        sides=tuple(SIDES),
+        populations=POPULATIONS,
+        actions={"player": actions},
+        openings=RandomOpenings(),
+        generator=torch.Generator().manual_seed(5),
+        progress=Silence(),
+        critics={"player": critic},
+    )
+    return judge, (rollout for _ in range(NUM_ROLLOUTS) for _, rollout in collector.collect())
+
+
+def seen_row(agent: str, mark: tuple[int, int]) -> Row:
+    """An observation as a row: the mark, then who it is."""
+    return [*map(float, mark), *(float(agent == other) for other in AGENTS)]
+
+
+def one_hot(agent: str) -> Row:
+    return [float(agent == other) for other in AGENTS]
+
+
+def known(single: Any, episode: int, count: int, *, in_turn: bool) -> dict[str, tuple[int, int]]:
+    """Of whom an observation is known before step ``count``, and which."""
+    marks: dict[str, tuple[int, int]] = {}
+    for decision in single.log:
+        _, step = decision.mark
+        if decision.episode != episode or not (step <= count if in_turn else step == count):
+            continue
+        ended, _ = single.ends.get((episode, decision.agent), (count + 1, ""))
+        if ended > count:
+            marks[decision.agent] = decision.mark
+    return marks
+
+
+def joint_row(agent: str, marks: dict[str, tuple[int, int]]) -> Row:
+    team = next(side for side in SIDES.values() if agent in side)
+    parts = [seen_row(mate, marks[mate]) if mate in marks else [0.0] * 6 for mate in team]
+    return [number for part in (*parts, one_hot(agent)) for number in part]
+
+
+def expected_row(single: Any, decision: Any, *, kind: str, in_turn: bool) -> Row:
+    if kind == "state":
+        return [*map(float, decision.mark), *one_hot(decision.agent)]
+    marks = known(single, decision.episode, decision.mark[1], in_turn=in_turn)
+    return joint_row(decision.agent, marks)
+
+
+def final_row(single: Any, agent: str, episode: int, *, kind: str, in_turn: bool) -> Row:
+    """When an agent was cut off."""
+    count, _ = single.ends[episode, agent]
+    if kind == "state":
+        return [float(single.index), float(count), *one_hot(agent)]
+    marks = known(single, episode, count, in_turn=in_turn)
+    goes_on = episode == single.episode or any(
+        other == episode and step > count for (other, _), (step, _) in single.ends.items()
+    )
+    if not goes_on:
+        marks = {}
+    for (other, mate), (step, how) in single.ends.items():
+        if (other, step, how) == (episode, count, "truncated"):
+            marks[mate] = (single.index, count)
+    return joint_row(agent, marks)
+
+
+def successor_value(
+    single: Any, decision: Any, *, judge: Judge, row: Callable[..., Row], final: Callable[..., Row]
+) -> tuple[str, float] | None:
+    """What a decision's return has beside the reward; None: the environment has not told yet."""
+    after = single.log[single.log.index(decision) + 1 :]
+    for later in after:
+        if (later.agent, later.episode) == (decision.agent, decision.episode):
+            return "decision", float(judge.judge(torch.tensor([row(single, later)])))
+    count, how = single.ends.get((decision.episode, decision.agent), (0, ""))
+    if not how or count >= single.count:
+        return None
+    if how == "terminated":
+        return how, 0.0
+    at_end = final(single, decision.agent, decision.episode)
+    return how, float(judge.judge(torch.tensor([at_end])))
+
+
+@pytest.mark.parametrize("kind", ["joint", "state"])
+@pytest.mark.parametrize("name", ["Turns", "AtOnce"])
+def test_every_row_is_what_was_there_at_that_time(name: str, kind: str) -> None:
+    spec = facts(name)
+    critic = make_critic(spec, kind)
+    env, made = make_env(spec, reads_state=kind == "state")
+    judge, rollouts = collect(env, spec, critic)
+    in_turn = name == "Turns"
+
+    def row(single: Any, decision: Any) -> Row:
+        return expected_row(single, decision, kind=kind, in_turn=in_turn)
+
+    def final(single: Any, agent: str, episode: int) -> Row:
+        return final_row(single, agent, episode, kind=kind, in_turn=in_turn)
+
+    found = list(rollouts)
+    env.close()
+    logged = {
+        (*decision.mark, decision.agent): (single, decision)
+        for single in made
+        for decision in single.log
+    }
+    checked: Counter[str] = Counter()
+    num_together = 0
+    for rollout in found:
+        assert rollout.critic_input is not None
+        assert rollout.critic_input.shape == (len(rollout), critic.layout.size)
+        for seen, judged, value, return_ in zip(
+            rollout.observation.tolist(),
+            rollout.critic_input.tolist(),
+            rollout.value.tolist(),
+            rollout.return_.tolist(),
+            strict=True,
+        ):
+            agent = AGENTS[seen[2:].index(1.0)]
+            single, decision = logged[int(seen[0]), int(seen[1]), agent]
+            assert judged == row(single, decision)
+            assert value == float(judge.judge(torch.tensor([judged])))
+            follows = successor_value(single, decision, judge=judge, row=row, final=final)
+            if follows is not None:
+                checked[follows[0]] += 1
+                assert return_ == decision.earned + follows[1]
+            if kind == "joint":
+                num_together += sum(judged[2:6]) + sum(judged[8:12]) == 2.0
+    assert min(checked["decision"], checked["terminated"], checked["truncated"]) > 5
+    assert kind == "state" or num_together > 20
+
+
+def test_nothing_is_kept_where_nothing_is_asked_for() -> None:
+    """Neither the state in turns nor rows in rollouts."""
+    spec = facts("AtOnce")
+    env, _ = make_env(spec, reads_state=False)
+    turn = env.reset(range(NUM_ENVS))
+    assert turn.state is None
+    assert turn.final_state is None
+    with pytest.raises(ValueError, match="computed from 16 numbers of their own, there are none"):
+        Collector(
+            env,
+            seeds=range(NUM_ENVS),
+            blocks=[
+                TrainingBlock(
+                    entrants=(Entrant("one"), Entrant("two")),
+                    players=(learning := judging(), learning),
+                )
+            ],
+            seats=SEATS,
+            sides=tuple(SIDES),
+            populations=POPULATIONS,
+            actions={},
+            openings=RandomOpenings(),
+            generator=torch.Generator(),
+            progress=Silence(),
+        )
+    env.close()
+
+
+def judging() -> Learning:
+    actions = ActionLayout.from_json({"kind": "Discrete", "n": 5, "start": 2}, continuous="clipped")
+    judge: Any = Judge(actions, critic_size=16)
+    return Learning(policy=POLICY, algorithm=judge)

@@ -1,0 +1,35 @@
+"""The runs of releases that `tests/assets/golden_runs/make.py` made, and copies to work on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from populations.run_file import RUN_FILE
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+from populations.storage.tables import Tables
+from populations.types import EventRow
+
+RUNS = Path(__file__).parent.parent / "assets" / "golden_runs"
+RELEASES = sorted(path.name for path in RUNS.iterdir() if (path / RUN_FILE).exists())
+NEWEST = RELEASES[-1]
+ONE_MORE_AGENT_STEPS = 256
+"""What an assignment of a golden run trains."""
+
+
+def copy_of(release: str, directory: Path) -> Path:
+    """A copy of a release's run."""
+    return shutil.copytree(RUNS / release, directory / "run")
+
+
+def tables_of(run: Path) -> Tables:
+    """The rows of a run's journal."""
+    with JournalReader(run / JOURNAL) as reader:
+        return reader.load()
+
+
+def events_of(run: Path, *kinds: str, after: int = 0) -> list[EventRow]:
+    """Events of a run's journal, of some kinds."""
+    with JournalReader(run / JOURNAL) as reader:
+        return reader.events(kinds=kinds, after=after)

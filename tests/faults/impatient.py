@@ -1,0 +1,59 @@
+"""``python -m tests.faults.impatient RUN``: a real controller that soon takes a learner for lost.
+
+What `arena launch` does, but for the controller's patience, which no configuration can change.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from arena.envs.inspect import inspect_environment
+from populations.commands._signals import stop_on_signals
+from populations.config import load_config
+from populations.controller.learners import Patience
+from populations.controller.run import OpenRun, create_run
+from populations.controller.server import Server, utc_now
+from populations.launchers.make import make_launcher
+from populations.run_file import new_run_file
+from populations.storage.lock import RunLock
+from tests.checks.killing import TINY
+
+LIVENESS_S = 1.5
+ENDLESS = ("deterministic=false", "learners=2", "stop.agent_steps_per_policy=1000000000")
+
+
+def main(run_dir: Path) -> int:
+    """Start a run, serve it until a signal says stop."""
+    config = load_config("rock_paper_scissors", [*TINY, *ENDLESS])
+    here = str(Path.cwd())
+    spec = inspect_environment(config.environment.id, kwargs={}, launch_directory=here)
+    run_file = new_run_file(config, spec, name="impatient", launch_directory=here)
+    run_dir.mkdir()
+    with RunLock(run_dir):
+        create_run(run_dir, run_file, initial_weights={}, utc=utc_now())
+        serve(run_dir)
+    return 0
+
+
+def serve(run_dir: Path) -> None:
+    """The part of `arena launch` that has signals, sockets and processes."""
+    patience = Patience(heartbeat_s=LIVENESS_S / 10.0, liveness_s=LIVENESS_S)
+    with (
+        OpenRun(run_dir, patience=patience) as run,
+        make_launcher(run) as (transport, launcher),
+    ):
+        server = Server(
+            run_dir=run_dir,
+            state=run.state,
+            journal=run.journal,
+            transport=transport,
+            launcher=launcher,
+            sinks=run.sinks,
+        )
+        with stop_on_signals(server):
+            server.run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,264 @@
+"""What writes to a run directory or an export, as scenarios for `tests.faults.nth`.
+
+Torch is imported only where exports are: the others start faster without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arena.checkpoints.files import TEMPORARY, list_directories
+from arena.checkpoints.manifest import MANIFEST, WEIGHTS
+from arena.types import PolicyId
+from populations.controller.run import clear_run, create_run, has_run, make_run_directory
+from populations.run_file import RUN_FILE, RunFile
+from populations.storage.database import BACKUP, JOURNAL
+from populations.storage.journal import Journal, JournalReader
+from populations.storage.recovery import recover
+from populations.storage.status import read_status, write_status
+from populations.storage.store import link_ghosts, remove_doomed, retained
+from populations.storage.verify import verify_run
+from populations.types import AssignmentRow, EventRow, Json, RunRow
+from tests.faults.damage import make_damaged_run, repair, repaired
+from tests.faults.nth import Scenario
+from tests.faults.older import make_older_run, migrate, settled
+from tests.populations.storage.conftest import SmallRun, duel_run_file
+
+P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
+
+
+class ReopenedRun(SmallRun):
+    """A small run that is there already; what is open in it is gone on with."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.run_file = RunFile.load(run_dir / RUN_FILE)
+        self.journal = Journal.open(run_dir / JOURNAL)
+
+    def opened(self, policy: PolicyId) -> AssignmentRow:
+        rows = self.tables.assignments.values()
+        return next(iter(rows), None) or SmallRun.opened(self, policy)
+
+
+@contextmanager
+def reopened(run_dir: Path) -> Iterator[ReopenedRun]:
+    """The run, closed afterwards."""
+    run = ReopenedRun(run_dir)
+    with run.journal:
+        yield run
+
+
+def make_small_run(run_dir: Path) -> None:
+    """Two policies with three checkpoints each, and a ghost."""
+    run = SmallRun(run_dir)
+    with run.journal:
+        run.put(replace(run.tables.run, state="running"))
+        run.snapshot(run.checkpoints_of(P0)[0])
+
+
+def recovered(run_dir: Path) -> str:
+    """Recover, hold every invariant against the directory, and say what the league knows."""
+    with Journal.open(run_dir / JOURNAL) as journal:
+        rows = recover(run_dir, journal.load(), utc="now")
+        if rows:
+            journal.commit(rows)
+        tables = journal.load()
+    report = verify_run(run_dir)
+    assert report.faults == []
+    assert [note for note in report.notes if "corrupt" not in note] == []
+    entries = [*list_directories(run_dir, "checkpoints"), *list_directories(run_dir, "ghosts")]
+    assert not [key for key in entries if TEMPORARY.fullmatch(key.rsplit("/", 1)[1])]
+    assert not list(run_dir.glob(".tmp-*"))
+    run = tables.run
+    known = (
+        [replace(row, pending={}) for row in tables.policies.values()],
+        list(tables.checkpoints.values()),
+        list(tables.ghosts.values()),
+        (run.agent_steps, run.matches, run.assignments_finished, run.exploits, tables.num_tallies),
+    )
+    return repr(known)
+
+
+def train(run_dir: Path) -> None:
+    """Carry out an assignment: publish, and record all that follows."""
+    with reopened(run_dir) as run:
+        run.train(P0)
+
+
+def snapshot(run_dir: Path) -> None:
+    """Decide on a ghost, make its directory, note that it is there."""
+    with reopened(run_dir) as run:
+        newest = run.checkpoints_of(P1)[-1]
+        run.snapshot(newest, linked=False)
+        unlinked = [row for row in run.tables.ghosts.values() if not row.linked]
+        for player in link_ghosts(run_dir, unlinked):
+            run.put(replace(run.tables.ghosts[player], linked=True))
+
+
+def exploit(run_dir: Path) -> None:
+    """Decide who copies whom; then, with explored hyperparameters, do it."""
+    with reopened(run_dir) as run:
+        donor, copier = run.tables.policies[P1], run.tables.policies[P0]
+        pending: dict[str, Json] = {"kind": "exploit", "donor": P1, "checkpoint": donor.checkpoint}
+        run.put(replace(copier, pending=pending))
+        tables = run.tables
+        sequence = tables.num_events + 1
+        run.put(
+            replace(
+                copier,
+                checkpoint=donor.checkpoint,
+                hyperparameters={**donor.hyperparameters, "learning_rate": 1e-3},
+                generation=copier.generation + 1,
+            ),
+            EventRow(
+                sequence=sequence, time="now", kind="exploited", subject=P0, data={"donor": P1}
+            ),
+            replace(tables.run, exploits=tables.run.exploits + 1),
+        )
+
+
+def retain(run_dir: Path) -> None:
+    """Decide what nobody needs, remove it, note that it is gone."""
+    with reopened(run_dir) as run:
+        tables = run.tables
+        keys = retained(
+            policies=tables.policies,
+            checkpoints=tables.checkpoints,
+            ghosts=tables.ghosts,
+            assignments=tables.assignments,
+            keep=2,
+            milestones_every_agent_steps=None,
+        )
+        run.put(*(replace(tables.checkpoints[key], state="doomed") for key in keys))
+        for key in remove_doomed(run_dir, keys):
+            run.put(replace(tables.checkpoints[key], state="deleted"))
+
+
+def make_crashed_run(run_dir: Path) -> None:
+    """A run with a piece of everything that a crash can leave behind."""
+    make_small_run(run_dir)
+    with reopened(run_dir) as run:
+        oldest, middle, newest = run.checkpoints_of(P0)
+        run.snapshot(middle, linked=False)
+        run.put(replace(oldest, state="doomed"))
+        run.train(P1)
+        (run_dir / newest.key / WEIGHTS).write_bytes(b"damaged")
+        parent = (run_dir / newest.key).parent
+        (parent / f".tmp-{'0' * 32}").mkdir()
+        (parent / f".tmp-{'0' * 32}" / WEIGHTS).write_bytes(b"w")
+        (parent / "000000000999-0123abcd").mkdir()
+
+
+def recover_run(run_dir: Path) -> None:
+    """What happens at the start of a resumed run."""
+    recovered(run_dir)
+
+
+def make_backed_up_run(run_dir: Path) -> None:
+    """A run that has gone on since its backup."""
+    make_small_run(run_dir)
+    with reopened(run_dir) as run:
+        run.journal.backup(run_dir / BACKUP)
+        run.train(P0)
+
+
+def back_up(run_dir: Path) -> None:
+    """Replace the backup."""
+    with reopened(run_dir) as run:
+        run.journal.backup(run_dir / BACKUP)
+
+
+def backed_up(run_dir: Path) -> str:
+    """What the backup holds; the run itself is as it was."""
+    recovered(run_dir)
+    with JournalReader(run_dir / BACKUP) as reader:
+        reader.integrity_check()
+        return repr(reader.load())
+
+
+def make_failed_launch(run_dir: Path) -> None:
+    """A launch that was cut off before its run.yaml."""
+    Journal.create(run_dir / JOURNAL, [RunRow(run="r")]).close()
+
+
+def create(run_dir: Path) -> None:
+    """Make a new run, as `arena launch --force` does."""
+    make_run_directory(run_dir)
+    if has_run(run_dir):
+        clear_run(run_dir)
+    weights = {"player": {WEIGHTS: b"w", MANIFEST: b"{}"}}
+    create_run(run_dir, duel_run_file(), initial_weights=weights, utc="now")
+
+
+def created(run_dir: Path) -> str:
+    """A run is there when its run.yaml is, and then it is whole."""
+    if not (run_dir / RUN_FILE).exists():
+        return "none"
+    assert verify_run(run_dir).faults == []
+    assert (run_dir / "imports" / "player" / WEIGHTS).read_bytes() == b"w"
+    return "whole"
+
+
+OLD = {"card.json": b"old", "champion.py": b"old player"}
+NEW = {"card.json": b"new", "members/first/policy.onnx": b"graph", "policy.onnx": b"graph"}
+
+
+def make_export(directory: Path) -> None:
+    """An export of some time ago."""
+    from arena.export.directory import replace_directory
+
+    replace_directory(directory / "champion", OLD)
+    leftover = directory / f".champion.new-{'0' * 16}"
+    leftover.mkdir()
+    (leftover / "card.json").write_bytes(b"half of")
+
+
+def export(directory: Path) -> None:
+    """Replace it."""
+    from arena.export.directory import replace_directory
+
+    replace_directory(directory / "champion", NEW)
+
+
+def export_in_two_steps(directory: Path) -> None:
+    """Replace it where two names cannot be swapped."""
+    from arena.export import directory as export_directory
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export_directory, "_exchange", lambda first, second: False)
+        export(directory)
+
+
+def exported(directory: Path) -> str:
+    """What is in the export's place, once what was left beside it is gone."""
+    from arena.export.directory import clean_up
+
+    clean_up(directory / "champion")
+    assert [path.name for path in directory.iterdir()] == ["champion"]
+    files = [path for path in sorted((directory / "champion").rglob("*")) if path.is_file()]
+    return repr([(str(path.relative_to(directory)), path.read_bytes()) for path in files])
+
+
+SCENARIOS = {
+    "publication": Scenario(seed=make_small_run, act=train, settle=recovered),
+    "ghost": Scenario(seed=make_small_run, act=snapshot, settle=recovered),
+    "exploitation": Scenario(seed=make_small_run, act=exploit, settle=recovered),
+    "retention": Scenario(seed=make_small_run, act=retain, settle=recovered),
+    "recovery": Scenario(seed=make_crashed_run, act=recover_run, settle=recovered),
+    "backup": Scenario(seed=make_backed_up_run, act=back_up, settle=backed_up),
+    "creation": Scenario(seed=make_failed_launch, act=create, settle=created),
+    "repair": Scenario(seed=make_damaged_run, act=repair, settle=repaired),
+    "migration": Scenario(seed=make_older_run, act=migrate, settle=settled),
+    "export": Scenario(seed=make_export, act=export, settle=exported),
+    "export_in_two_steps": Scenario(seed=make_export, act=export_in_two_steps, settle=exported),
+    "status": Scenario(
+        seed=lambda run_dir: write_status(run_dir, {"epoch": 1}),
+        act=lambda run_dir: write_status(run_dir, {"epoch": 2}),
+        settle=lambda run_dir: repr(read_status(run_dir)),
+    ),
+}

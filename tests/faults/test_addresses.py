@@ -1,0 +1,74 @@
+"""An address that somebody else has (F30): exit 4, and who it is."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from arena.errors import AddressInUse
+from arena.wire.address import default_endpoint, remove_socket
+from populations.commands._output import exit_code
+from populations.config import validate_config
+from populations.controller.run import OpenRun, create_run
+from populations.controller.server import utc_now
+from populations.errors import RunInUse
+from populations.launchers.make import make_launcher
+from populations.run_file import new_run_file
+from populations.storage.lock import RunLock
+from tests.populations.controller.simulated import DUEL, duel_spec
+
+
+def make_run(run: Path, **sections: object) -> None:
+    """A run without an environment: nothing is started in these tests."""
+    config = validate_config({**DUEL, "metrics": {"sinks": []}, **sections})
+    run_file = new_run_file(config, duel_spec(), name="test", launch_directory=".")
+    run.mkdir()
+    create_run(run, run_file, initial_weights={}, utc=utc_now())
+
+
+def test_a_tcp_port_in_use_is_named_with_its_owner(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        make_run(tmp_path / "run", endpoint=f"tcp://127.0.0.1:{port}")
+        with OpenRun(tmp_path / "run") as run, pytest.raises(AddressInUse) as caught:
+            make_launcher(run).__enter__()
+    assert f"tcp://127.0.0.1:{port}" in str(caught.value)
+    assert f"by process {os.getpid()} " in str(caught.value)
+    assert exit_code(caught.value) == 4
+
+
+def test_a_run_that_is_live_is_not_started_again(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    with (
+        RunLock(tmp_path / "run"),
+        OpenRun(tmp_path / "run") as run,
+        make_launcher(run) as (transport, _),
+    ):
+        with pytest.raises(RunInUse, match=f"in use by process {os.getpid()}") as locked:
+            RunLock(tmp_path / "run")
+        assert exit_code(locked.value) == 4
+        # A copy of the directory has another lock, and the same socket.
+        with pytest.raises(AddressInUse, match=f"is live, process {os.getpid()}") as copied:
+            make_launcher(run).__enter__()
+        assert exit_code(copied.value) == 4
+        assert Path(transport.endpoint.removeprefix("ipc://")).is_socket()
+    assert not Path(transport.endpoint.removeprefix("ipc://")).exists()
+
+
+def test_a_socket_that_a_killed_controller_left_is_taken_away(tmp_path: Path) -> None:
+    make_run(tmp_path / "run")
+    with OpenRun(tmp_path / "run") as run:
+        endpoint = default_endpoint(run.run_file.run)
+        path = Path(endpoint.removeprefix("ipc://"))
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(str(path))
+        try:
+            with make_launcher(run) as (transport, _):
+                assert transport.endpoint == endpoint
+        finally:
+            remove_socket(endpoint)

@@ -1,0 +1,303 @@
+"""Who is let in: four clients that are not, and a controller that cannot ask any more (F29)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import zmq
+from zmq.utils import z85
+
+from arena.errors import AuthenticatorDead, ConfigError, NotAdmitted
+from arena.failpoints import armed
+from arena.learners.loop import new_learner_id
+from arena.types import LearnerId
+from arena.wire.authenticator import Authenticator
+from arena.wire.codec import decode, encode
+from arena.wire.keys import (
+    LearnerKeys,
+    fingerprint,
+    holder_of,
+    key_path,
+    load_learner_keys,
+    make_keys,
+)
+from arena.wire.messages import Header, Message, Refuse
+from arena.wire.zeromq import ZmqControllerTransport, ZmqLearnerTransport
+from tests.arena.wire.examples import HEARTBEAT, HELLO, RUN
+from tests.faults.runs import check_left, document, finished, launch, learners_of
+from tests.integration.conftest import start
+from tests.support import wait_until
+
+TIMEOUT_S = 110.0
+EPOCH = 1
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    make_keys(tmp_path / "keys", names=("learner-0", "learner-1"))
+    return tmp_path / "keys"
+
+
+@pytest.fixture
+def controller(directory: Path) -> Iterator[ZmqControllerTransport]:
+    keys = make_keys(directory, names=())
+    transport = ZmqControllerTransport("tcp://127.0.0.1:*", run=RUN, epoch=EPOCH, keys=keys)
+    yield transport
+    transport.close(linger_s=0.0)
+
+
+def unknown(keys: LearnerKeys) -> LearnerKeys:
+    public, secret = zmq.curve_keypair()
+    return replace(keys, public=public, secret=secret)
+
+
+@contextlib.contextmanager
+def learner_with(
+    endpoint: str, keys: LearnerKeys | None, *, learner: LearnerId | None = None
+) -> Iterator[ZmqLearnerTransport]:
+    name = learner or new_learner_id(keys.name if keys is not None else None)
+    transport = ZmqLearnerTransport(endpoint, run=RUN, learner=name, keys=keys)
+    try:
+        yield transport
+    finally:
+        transport.close(linger_s=0.0)
+
+
+def is_refused(controller: ZmqControllerTransport, learner: ZmqLearnerTransport) -> str:
+    """Why a learner gives up; until then the controller hears nothing of it."""
+    reasons: list[str] = []
+
+    def gives_up() -> bool:
+        learner.send(HELLO, epoch=0)
+        assert controller.receive(0.01) == []
+        try:
+            assert learner.receive(0.01) is None
+        except NotAdmitted as error:
+            reasons.append(str(error))
+        return bool(reasons)
+
+    wait_until(gives_up, timeout_s=TIMEOUT_S)
+    return reasons[0]
+
+
+def hears(controller: ZmqControllerTransport) -> list[tuple[LearnerId, Message]]:
+    received: list[tuple[LearnerId, Message]] = []
+
+    def is_heard() -> bool:
+        received.extend(controller.receive(0.02))
+        return bool(received)
+
+    wait_until(is_heard, timeout_s=TIMEOUT_S)
+    return received
+
+
+def check_lets_in(controller: ZmqControllerTransport, keys: LearnerKeys) -> None:
+    """Whoever has a key is heard, whatever others have tried."""
+    name = new_learner_id(keys.name)
+    with learner_with(controller.endpoint, keys, learner=name) as learner:
+        hello = replace(HELLO, learner=name)
+        wait_until(lambda: learner.send(hello, epoch=0), timeout_s=TIMEOUT_S)
+        assert hears(controller) == [(name, hello)]
+
+
+def test_a_key_that_nobody_knows_is_refused_for_good_and_named_by_its_fingerprint(
+    controller: ZmqControllerTransport, directory: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = load_learner_keys(key_path(directory, "learner-0"))
+    stranger = unknown(own)
+    with (
+        caplog.at_level(logging.WARNING),
+        learner_with(controller.endpoint, stranger) as learner,
+    ):
+        assert "does not know this learner's key" in is_refused(controller, learner)
+    assert fingerprint(z85.decode(stranger.public)) in caplog.text
+    for secret in (stranger.secret, stranger.public, own.secret):
+        assert secret.decode() not in caplog.text
+    assert controller.num_bad == {"key": 1}
+    check_lets_in(controller, own)
+
+
+@pytest.mark.parametrize("case", ["no keys", "the key of another controller"])
+def test_who_cannot_even_speak_with_the_controller_gives_up_after_some_attempts(
+    controller: ZmqControllerTransport, directory: Path, case: str
+) -> None:
+    own = load_learner_keys(key_path(directory, "learner-0"))
+    wrong = replace(own, controller=zmq.curve_keypair()[0])
+    with learner_with(controller.endpoint, None if case == "no keys" else wrong) as learner:
+        assert "has hung up 5 times" in is_refused(controller, learner)
+    assert controller.num_bad == {}
+    check_lets_in(controller, own)
+
+
+def test_a_key_does_not_speak_for_another_learner(
+    controller: ZmqControllerTransport, directory: Path
+) -> None:
+    own, other = (load_learner_keys(key_path(directory, f"learner-{n}")) for n in (0, 1))
+    victim = new_learner_id(other.name)
+    with pytest.raises(ValueError, match="cannot have the key learner-0"):
+        ZmqLearnerTransport(controller.endpoint, run=RUN, learner=victim, keys=own)
+    with zmq.Context() as context, context.socket(zmq.DEALER) as peer:
+        peer.setsockopt(zmq.LINGER, 0)
+        peer.setsockopt(zmq.ROUTING_ID, victim.encode())
+        peer.setsockopt(zmq.CURVE_PUBLICKEY, own.public)
+        peer.setsockopt(zmq.CURVE_SECRETKEY, own.secret)
+        peer.setsockopt(zmq.CURVE_SERVERKEY, own.controller)
+        peer.connect(controller.endpoint)
+        header = Header(run=RUN, epoch=EPOCH, learner=victim, sequence=0)
+        peer.send_multipart(encode(header, HEARTBEAT))
+
+        def is_counted() -> bool:
+            assert controller.receive(0.01) == []
+            return controller.num_bad == {"impostor": 1}
+
+        wait_until(is_counted, timeout_s=TIMEOUT_S)
+        assert peer.poll(int(TIMEOUT_S * 1000))
+        answer = decode(peer.recv_multipart())[1]
+    assert isinstance(answer, Refuse)
+    assert answer.reason == f"the key learner-0 does not speak for learner {victim}"
+    check_lets_in(controller, other)
+
+
+def test_nobody_is_let_in_when_nobody_can_be_asked_and_the_controller_ends(
+    controller: ZmqControllerTransport, directory: Path
+) -> None:
+    keys = load_learner_keys(key_path(directory, "learner-0"))
+    with armed("authenticator.asked=raise:EIO@1"), learner_with(controller.endpoint, keys) as own:
+        authenticator = controller._authenticator
+        assert authenticator is not None
+        wait_until(lambda: not authenticator.is_alive(), timeout_s=TIMEOUT_S)
+        # The thread is dead, its socket is not: the question stays open.
+        assert not own.send(HELLO, epoch=0)
+        with pytest.raises(AuthenticatorDead, match="--resume goes on"):
+            controller.receive(0.0)
+        assert own.receive(0.3) is None
+        assert not own.send(HELLO, epoch=0)
+
+
+def test_without_the_socket_libzmq_lets_everybody_in_and_the_controller_does_not(
+    controller: ZmqControllerTransport,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The second line of defence: each message says which key let its connection in."""
+    authenticator = controller._authenticator
+    assert authenticator is not None
+    authenticator.stop()
+    authenticator._socket.close()
+    monkeypatch.setattr(Authenticator, "is_alive", lambda self: True)
+    keys = load_learner_keys(key_path(directory, "learner-0"))
+    with learner_with(controller.endpoint, unknown(keys)) as stranger:
+        wait_until(lambda: stranger.send(HELLO, epoch=0), timeout_s=TIMEOUT_S)
+
+        def is_counted() -> bool:
+            assert controller.receive(0.01) == []
+            return bool(controller.num_bad)
+
+        wait_until(is_counted, timeout_s=TIMEOUT_S)
+    assert set(controller.num_bad) == {"impostor"}
+
+
+def test_keys_are_for_tcp(directory: Path, tmp_path: Path) -> None:
+    keys = make_keys(directory, names=())
+    own = load_learner_keys(key_path(directory, "learner-0"))
+    with pytest.raises(ConfigError, match="needs none"):
+        ZmqControllerTransport(f"ipc://{tmp_path}/s", run=RUN, epoch=EPOCH, keys=keys)
+    with pytest.raises(ConfigError, match="needs none"):
+        ZmqLearnerTransport(
+            f"ipc://{tmp_path}/s", run=RUN, learner=new_learner_id(own.name), keys=own
+        )
+
+
+def test_learners_of_a_run_with_keys_join_and_others_do_not(tmp_path: Path) -> None:
+    """From the command line: a local learner, a remote one, one with no key, one displaced."""
+    run = tmp_path / "run"
+    config = document(endpoint="tcp://127.0.0.1:*", remote_learners=1)
+    process = launch(run, config)
+    try:
+        wait_until(lambda: finished(run) >= 1, timeout_s=TIMEOUT_S)
+        endpoint = str(live(run)["endpoint"])
+        assert endpoint.startswith("tcp://127.0.0.1:")
+        join = ["learner", run / "run.yaml", "--connect", endpoint]
+        remote = start([*join, "--keys", run / "keys" / "remote-0.key"])
+        wait_until(lambda: "remote-0" in holders(run), timeout_s=TIMEOUT_S)
+        assert holders(run) == {"learner-0", "remote-0"}
+        uninvited = start(join)
+        assert "has hung up" in uninvited.communicate(timeout=TIMEOUT_S)[1]
+        assert uninvited.returncode == 2
+        check_no_secret_outside(run)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_S)
+        remote.communicate(timeout=TIMEOUT_S)
+        assert (process.returncode, remote.returncode) == (130, 0)
+    finally:
+        process.kill()
+        process.communicate()
+    check_left(run)
+    check_keys_are_kept(run)
+
+
+def check_keys_are_kept(run: Path) -> None:
+    """Resumed, the run has the keys that it had."""
+    keys = {path.name: path.read_bytes() for path in (run / "keys").iterdir()}
+    before = finished(run)
+    process = launch(run, None)
+    try:
+        wait_until(lambda: finished(run) > before, timeout_s=TIMEOUT_S)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=TIMEOUT_S)
+    assert {path.name: path.read_bytes() for path in (run / "keys").iterdir()} == keys
+
+
+def check_no_secret_outside(run: Path) -> None:
+    """Not in arguments, environments, logs, the journal, or any other file of the run."""
+    secrets = [
+        json.loads(path.read_text())["secret_key"].encode() for path in (run / "keys").glob("*.key")
+    ]
+    assert len(secrets) == 3
+    texts = [path.read_bytes() for path in run.rglob("*") if path.is_file()]
+    inside = [path.read_bytes() for path in (run / "keys").iterdir()]
+    for process in learners_of(run):
+        with contextlib.suppress(psutil.Error):
+            texts += [os.fsencode(part) for part in process.cmdline()]
+            texts += [os.fsencode(value) for value in process.environ().values()]
+    for secret in secrets:
+        assert sum(secret in text for text in texts) == sum(secret in text for text in inside) == 1
+
+
+def live(run: Path) -> dict[str, object]:
+    path = run / "status.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
+
+
+def holders(run: Path) -> set[str]:
+    """Whose keys the learners of a run have."""
+    rows = live(run).get("learners", [])
+    assert isinstance(rows, list)
+    return {holder_of(row["learner"]) for row in rows}
+
+
+def test_a_run_whose_authenticator_dies_ends_with_3_and_says_why(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = launch(
+        run,
+        document(endpoint="tcp://127.0.0.1:*"),
+        failpoints="authenticator.asked=raise:EIO@1",
+    )
+    try:
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 3
+    assert "the thread that checks learners' keys has ended" in errors
+    assert "--resume goes on" in errors
+    check_left(run)

@@ -1,0 +1,222 @@
+"""Every way in which a command ends: its code, and one clear message."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from populations.storage.lock import RunLock
+from tests.faults.runs import ASSETS, check_left, document, events
+from tests.integration.conftest import ARENA
+from tests.populations.storage.conftest import SmallRun
+from tests.support import wait_until
+
+Prepare = Callable[[Path, ExitStack], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """One way to end.
+
+    Attributes:
+        arguments: Of `arena`; ``{run}`` is a run directory, ``{config}`` a configuration.
+        code: It must exit with.
+        said: Parts of what must be said on standard error.
+        prepare: What is done before, with what is undone after.
+        number: A signal that ends it, once it has begun to show something.
+    """
+
+    arguments: str
+    code: int
+    said: tuple[str, ...] = ()
+    prepare: Prepare = lambda run, stack: None
+    number: int | None = None
+
+
+def sound(run: Path, stack: ExitStack) -> None:
+    """A run that no invariant is broken in."""
+    run.mkdir()
+    SmallRun(run).journal.close()
+
+
+def locked(run: Path, stack: ExitStack) -> None:
+    """A run that somebody else has."""
+    sound(run, stack)
+    stack.enter_context(RunLock(run))
+
+
+def torn(run: Path, stack: ExitStack) -> None:
+    """A run whose journal is garbage, and so is its copy."""
+    sound(run, stack)
+    for path in run.glob("journal*"):
+        path.write_bytes(b"no journal" * 1000)
+
+
+def bent(run: Path, stack: ExitStack) -> None:
+    """A run with a checkpoint that does not verify."""
+    sound(run, stack)
+    weights = next(run.glob("populations/*/*/checkpoints/*/weights.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1])
+
+
+def configured(fault: str, **sections: object) -> Prepare:
+    """A configuration beside the run."""
+
+    def prepare(run: Path, stack: ExitStack) -> None:
+        (run.parent / "config.yaml").write_text(json.dumps(document(fault, **sections)))
+
+    return prepare
+
+
+EXITS = {
+    "done": Exit(arguments="verify {run}", code=0, prepare=sound),
+    "nothing asked": Exit(arguments="", code=2),
+    "no such command": Exit(arguments="lounch", code=2, said=("lounch",)),
+    "no such option": Exit(arguments="launch --fast", code=2, said=("--fast",)),
+    "no such preset": Exit(arguments="launch conect_four", code=2, said=("'connect_four'",)),
+    "no run": Exit(arguments="league {run}", code=2, said=("no run directory",)),
+    "no run to go on with": Exit(
+        arguments="launch --resume --run-dir {run}", code=2, said=("there is no run in",)
+    ),
+    "a run is there": Exit(
+        arguments="launch rock_paper_scissors --run-dir {run}",
+        code=2,
+        said=("holds a run already", "--resume", "--force"),
+        prepare=sound,
+    ),
+    "the configuration of another run": Exit(
+        arguments="launch --resume --run-dir {run} seed=7", code=2, said=("seed",), prepare=sound
+    ),
+    "no such player": Exit(
+        arguments="evaluate {run}:player/p777 bot:random",
+        code=2,
+        said=("player/p777",),
+        prepare=sound,
+    ),
+    "an environment that cannot be made": Exit(
+        arguments="launch {config} --run-dir {run}",
+        code=2,
+        said=("faulty:Rounds",),
+        prepare=configured("", environment={"id": "faulty:Rounds", "kwargs": {"no": 1}}),
+    ),
+    "the environment never works": Exit(
+        arguments="launch {config} --run-dir {run}",
+        code=3,
+        said=("the environment broke in 6 assignments in a row", "the board is on fire"),
+        prepare=configured("step_raises"),
+    ),
+    "no policy is left": Exit(
+        arguments="launch {config} --run-dir {run}",
+        code=3,
+        said=("no active policy is left",),
+        prepare=configured(
+            "",
+            populations={
+                "player": {
+                    "size": 1,
+                    "network": {"hidden_sizes": [8]},
+                    "hyperparameters": {"learning_rate": 1e30, "rollout_length": 8},
+                    "search_space": {},
+                }
+            },
+        ),
+    ),
+    "somebody has the run": Exit(
+        arguments="launch --resume --run-dir {run}",
+        code=4,
+        said=("is in use by process", str(os.getpid())),
+        prepare=locked,
+    ),
+    "the journal is garbage": Exit(
+        arguments="launch --resume --run-dir {run}", code=5, said=("journal",), prepare=torn
+    ),
+    "a journal that cannot be shown": Exit(
+        arguments="league {run}", code=5, said=("journal",), prepare=torn
+    ),
+    "an invariant is broken": Exit(arguments="verify {run}", code=5, prepare=bent),
+    "Ctrl-C": Exit(
+        arguments="league {run} --watch",
+        code=130,
+        said=("arena: interrupted by SIGINT",),
+        prepare=sound,
+        number=signal.SIGINT,
+    ),
+    "SIGTERM": Exit(
+        arguments="league {run} --watch",
+        code=143,
+        said=("arena: interrupted by SIGTERM",),
+        prepare=sound,
+        number=signal.SIGTERM,
+    ),
+    "SIGHUP": Exit(
+        arguments="league {run} --watch",
+        code=143,
+        said=("arena: interrupted by SIGHUP",),
+        prepare=sound,
+        number=signal.SIGHUP,
+    ),
+}
+
+
+@contextmanager
+def started(arguments: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """`arena`, with its output in pipes."""
+    process = subprocess.Popen(
+        [*ARENA, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ASSETS,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("name", EXITS)
+def test_a_command_ends_with_its_code_and_one_message(name: str, tmp_path: Path) -> None:
+    case, run = EXITS[name], tmp_path / "run"
+    with ExitStack() as stack:
+        case.prepare(run, stack)
+        words = case.arguments.format(run=run, config=tmp_path / "config.yaml").split()
+        with started(words) as process:
+            if case.number is not None:
+                assert process.stdout is not None
+                process.stdout.readline()
+                process.send_signal(case.number)
+            output, error = process.communicate(timeout=100)
+    assert process.returncode == case.code, (output, error)
+    assert "Traceback" not in output + error
+    for part in case.said:
+        assert part in error
+    # What a run shows of itself comes before.
+    own = [line for line in error.splitlines() if line.startswith("arena: ")]
+    assert len(own) == (1 if case.said and case.code != 2 else len(own))
+
+
+def test_each_code_of_the_interface_is_shown() -> None:
+    assert {case.code for case in EXITS.values()} == {0, 2, 3, 4, 5, 130, 143}
+
+
+def test_a_run_that_its_environment_breaks_blames_nobody(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    (tmp_path / "config.yaml").write_text(json.dumps(document("nan_reward")))
+    with started(["launch", str(tmp_path / "config.yaml"), "--run-dir", str(run)]) as process:
+        wait_until(lambda: process.poll() is not None, timeout_s=100.0)
+    assert process.returncode == 3
+    assert events(run, "quarantined") == []
+    failed = events(run, "assignment_failed")
+    assert {event.data["failure"] for event in failed} == {"environment"}
+    assert all("got nan" in str(event.data["reason"]) for event in failed)
+    check_left(run)

@@ -1,0 +1,335 @@
+"""A disk that is full, read-only or failing: nobody is blamed, and the run goes on by itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arena.checkpoints.publish import publish
+from arena.errors import DiskRefused
+from arena.failpoints import armed
+from arena.types import AssignmentId
+from arena.wire.messages import Failed, Train
+from populations.controller.commands import Command, LinkGhosts
+from populations.controller.committing import STORAGE_GRACE_S, commit_patiently
+from populations.controller.events import AssignmentFailed, GhostsLinked, Ticked
+from populations.controller.live import alerts
+from populations.controller.server import Server
+from populations.errors import StorageError, StorageUnavailable
+from populations.league.views import Inspection, status_view
+from populations.storage.journal import Journal, JournalReader
+from populations.storage.lock import RunLock
+from populations.storage.status import read_status, write_status
+from populations.types import EventRow, Row, RunRow
+from tests.arena.checkpoints.conftest import MakePublishable
+from tests.arena.checkpoints.conftest import make_publishable as make_publishable
+from tests.populations.controller.simulated import World, make_world
+from tests.populations.controller.test_server import (
+    LEARNER,
+    NoLauncher,
+    RecordingJournal,
+    ScriptedTransport,
+)
+from tests.populations.storage.conftest import SmallRun
+
+REASON = "populations/player: No space left on device"
+
+
+def fail(world: World, *, kind: str, key: str | None = None) -> None:
+    """Everything that was given out fails."""
+    for learner, known in world.state.learners.items():
+        world.given[learner].clear()
+        for held in list(known.held):
+            failed = Failed(
+                assignment_id=held.assignment_id,
+                attempt=held.attempt,
+                kind=kind,
+                reason=REASON,
+                key=key,
+            )
+            world.handle(AssignmentFailed(learner=learner, failed=failed))
+
+
+def pass_time(world: World, seconds: float) -> None:
+    world.now_s += seconds
+    for learner in world.state.learners:
+        world.beat(learner)
+    world.handle(Ticked())
+
+
+def given(world: World) -> list[AssignmentId]:
+    return [held.assignment_id for known in world.state.learners.values() for held in known.held]
+
+
+def test_without_room_one_try_at_a_time_is_made_and_nobody_is_blamed() -> None:
+    world = make_world()
+    world.join()
+    world.join()
+    before = sorted(given(world))
+    assert len(before) == 4
+    fail(world, kind="storage")
+    assert [row.data["retry_in_s"] for row in world.events("storage_full")] == [1.0] * 4
+    wait_s = 1.0
+    for _ in range(8):
+        pass_time(world, wait_s - 0.01)
+        assert given(world) == []
+        pass_time(world, 0.02)
+        assert given(world) == [before[0]], "the oldest, as it was"
+        pass_time(world, 0.5)
+        assert given(world) == [before[0]], "one at a time"
+        fail(world, kind="storage")
+        wait_s = min(2.0 * wait_s, 60.0)
+        assert world.events("storage_full")[-1].data["retry_in_s"] == wait_s
+    (alert,) = alerts(world.state, now_s=world.now_s)
+    assert REASON in str(alert)
+    assert not world.events("quarantined")
+    assert {row.failures for row in world.state.tables.policies.values()} == {0}
+
+
+def test_with_room_again_the_run_goes_on_by_itself() -> None:
+    world = make_world()
+    world.join()
+    world.join()
+    fail(world, kind="storage")
+    pass_time(world, 1.0)
+    assert len(given(world)) == 1
+    world.step()
+    (recovered,) = world.events("storage_recovered")
+    assert recovered.data == {"refusals": 4, "paused_s": 2.0}
+    assert len(given(world)) > 1
+    assert alerts(world.state, now_s=world.now_s) == []
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    seeds = {row.message.seed for row in world.state.tables.assignments.values()}
+    assert not seeds, "all that was refused was done again"
+
+
+def test_a_ghost_without_room_is_linked_later_and_is_not_taken_for_corrupt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rooms = iter([False, False])
+    carry_out = World.carry_out
+
+    def refusing(world: World, command: Command) -> None:
+        if isinstance(command, LinkGhosts) and not next(rooms, True):
+            players = tuple(ghost.player for ghost in command.ghosts)
+            world.handle(GhostsLinked(players=(), refused=players, reason=REASON))
+        else:
+            carry_out(world, command)
+
+    monkeypatch.setattr(World, "carry_out", refusing)
+    world = make_world()
+    world.join()
+    while world.state.pause is None:
+        world.step()
+    (key,) = {ghost.key for ghost in world.state.tables.ghosts.values() if not ghost.linked}
+    # It was named in an assignment that had been sent before that was known.
+    fail(world, kind="checkpoint", key=key)
+    pass_time(world, 1.0)
+    assert given(world) == [], "the second try failed too"
+    pass_time(world, 2.0)
+    (_,) = world.events("storage_recovered")
+    assert world.linked == [
+        ghost.player for ghost in world.state.tables.ghosts.values() if ghost.linked
+    ]
+    assert not world.events("ghost_corrupt")
+    world.run()
+    assert all(ghost.linked for ghost in world.state.tables.ghosts.values())
+
+
+class FullJournal(RecordingJournal):
+    """Has no room for some time for what holds a learner's Hello."""
+
+    def __init__(self, log: list[object], *, num_refusals: float) -> None:
+        super().__init__(log, full_at="learner_joined")
+        self.num_refusals = num_refusals
+        self.refused: list[Sequence[Row]] = []
+
+    def commit(self, rows: Sequence[Row]) -> None:
+        try:
+            super().commit(rows)
+        except StorageError as error:
+            self.refused.append(rows)
+            if len(self.refused) > self.num_refusals:
+                self.log.extend(rows)
+                return
+            raise StorageUnavailable("database or disk is full") from error
+
+
+class Enough(Exception):
+    """Ends a server that would go on."""
+
+
+def serve(
+    run_dir: Path, journal: FullJournal, *, on_wait: Callable[[Server], None] = lambda server: None
+) -> float:
+    """Run a server until it has given out work; how long it has waited, in seconds."""
+    world = make_world()
+    clock = [0.0]
+
+    def wait(seconds: float) -> None:
+        assert not [entry for entry in journal.log if not isinstance(entry, Row)], "sent too early"
+        clock[0] += seconds
+        on_wait(server)
+
+    class Transport(ScriptedTransport):
+        def receive(self, timeout_s: float) -> list[tuple[object, object]]:  # type: ignore[override]
+            if any(isinstance(entry, Train) for entry in self.log):
+                raise Enough
+            return super().receive(timeout_s)  # type: ignore[return-value]
+
+    server = Server(
+        run_dir=run_dir,
+        state=world.state,
+        journal=journal,
+        transport=Transport(journal.log, world.hello(LEARNER)),
+        launcher=NoLauncher(),
+        clock=lambda: clock[0],
+        wait=wait,
+    )
+    with pytest.raises(Enough):
+        server.run()
+    return clock[0]
+
+
+def test_a_journal_without_room_is_waited_for_with_the_very_same_rows(tmp_path: Path) -> None:
+    journal = FullJournal([], num_refusals=10)
+    shown: list[object] = []
+
+    def look(server: Server) -> None:
+        shown.append((read_status(tmp_path) or {}).get("alerts"))
+
+    assert serve(tmp_path, journal, on_wait=look) == pytest.approx(5.0)
+    assert all(rows is journal.refused[0] for rows in journal.refused)
+    joined = [e for e in journal.log if isinstance(e, EventRow) and e.kind == "learner_joined"]
+    assert len(joined) == 1
+    assert "database or disk is full" in str(shown[-1])
+
+
+def test_a_journal_without_room_for_too_long_ends_the_run(tmp_path: Path) -> None:
+    journal = FullJournal([], num_refusals=float("inf"))
+    with pytest.raises(StorageUnavailable, match=r"full, for 60 s\..*--resume"):
+        serve(tmp_path, journal)
+    assert len(journal.refused) == STORAGE_GRACE_S / 0.5 + 1
+    assert not [entry for entry in journal.log if not isinstance(entry, Row)]
+
+
+def test_whoever_wants_to_stop_does_not_wait_for_room(tmp_path: Path) -> None:
+    journal = FullJournal([], num_refusals=float("inf"))
+    with pytest.raises(StorageUnavailable, match="--resume"):
+        serve(tmp_path, journal, on_wait=lambda server: server.request_stop("SIGINT"))
+    assert len(journal.refused) == 2
+
+
+def events(number: int) -> list[Row]:
+    """Rows of some pages."""
+    data = {"text": "x" * 1000}
+    return [
+        EventRow(sequence=sequence, time="now", kind="test", subject="", data=data)
+        for sequence in range(1, number + 1)
+    ]
+
+
+def test_sqlites_own_full_disk_is_one_that_may_pass(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with Journal.create(path, [RunRow(run="r")]) as journal:
+        before = journal.load()
+        pages = journal._connection.execute("PRAGMA page_count").fetchone()[0]
+        journal._connection.execute(f"PRAGMA max_page_count = {pages + 4}")
+        waits: list[float] = []
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            assert journal.load() == before
+            with JournalReader(path) as reader:
+                reader.integrity_check()
+            if len(waits) == 3:
+                journal._connection.execute("PRAGMA max_page_count = 100000")
+
+        commit(journal, events(50), wait=wait)
+        assert len(waits) == 3
+        assert journal.load().num_events == 50
+    with JournalReader(path) as reader:
+        reader.integrity_check()
+
+
+def commit(journal: Journal, rows: Sequence[Row], *, wait: Callable[[float], None]) -> None:
+    commit_patiently(
+        journal,
+        rows,
+        should_end=lambda: False,
+        tell=lambda reason: None,
+        clock=lambda: 0.0,
+        wait=wait,
+    )
+
+
+def test_a_failed_fsync_of_the_journal_is_never_tried_again(tmp_path: Path) -> None:
+    def wait(seconds: float) -> None:
+        raise AssertionError("it must end at once")
+
+    with Journal.create(tmp_path / "journal.db", [RunRow(run="r")]) as journal:
+        with armed("journal.written=raise:EIO"), pytest.raises(StorageError) as raised:
+            commit(journal, events(1), wait=wait)
+        assert not isinstance(raised.value, StorageUnavailable)
+        assert journal.load().num_events == 0
+
+
+def test_no_file_is_synced_again_after_its_fsync_failed(
+    tmp_path: Path, make_publishable: MakePublishable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest, files = make_publishable()
+    fsync = os.fsync
+    for nth in range(1, 100):
+        root = tmp_path / str(nth)
+        root.mkdir()
+        synced: list[tuple[int, str]] = []
+
+        def fail_once(
+            descriptor: int, synced: list[tuple[int, str]] = synced, nth: int = nth
+        ) -> None:
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            synced.append((os.fstat(descriptor).st_ino, path))
+            if len(synced) == nth:
+                raise OSError(errno.EIO, "the disk")
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fail_once)
+        if nth > 9:
+            publish(root, manifest=manifest, files=files)
+            assert len(synced) == 9
+            return
+        with pytest.raises(DiskRefused, match="the disk"):
+            publish(root, manifest=manifest, files=files)
+        assert len(synced) == nth, "nothing is synced after it"
+        assert not [path for path in root.rglob("*") if path.is_file()]
+    raise AssertionError("publishing has more steps than that")
+
+
+def test_the_status_view_warns_also_where_the_live_figures_could_not_be_written(
+    tmp_path: Path,
+) -> None:
+    run = SmallRun(tmp_path)
+
+    def shown() -> object:
+        inspection = Inspection.open(tmp_path)
+        try:
+            return status_view(inspection, None)["alerts"]
+        finally:
+            inspection.close()
+
+    with run.journal, RunLock(tmp_path):
+        run.put(replace(run.tables.run, state="running"))
+        run.note("storage_full", "", reason=REASON)
+        assert shown() == [f"storage: {REASON}"]
+        write_status(tmp_path, {"alerts": ["storage: more is known"]})
+        assert shown() == ["storage: more is known"]
+        write_status(tmp_path, {"alerts": []})
+        run.note("storage_recovered", "")
+        assert shown() == []
+    assert shown() == [], "nobody runs it"

@@ -1,0 +1,138 @@
+"""Runs that releases have left: this one verifies them and goes on with them."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+
+from populations.controller.generations import first_generations
+from populations.controller.run import initial_policies
+from populations.run_file import RUN_FILE, RunFile
+from populations.storage.database import BACKUP, JOURNAL
+from populations.storage.journal import Journal
+from populations.storage.repair import repair_run
+from populations.storage.verify import verify_run
+from populations.types import RunRow
+from tests.assets.golden_runs.make import MAX_BYTES, size_bytes
+from tests.faults.damage import flip_page
+from tests.faults.golden import (
+    NEWEST,
+    ONE_MORE_AGENT_STEPS,
+    RELEASES,
+    RUNS,
+    copy_of,
+    events_of,
+    tables_of,
+)
+from tests.integration.conftest import Command, arena  # noqa: F401
+
+
+@pytest.fixture(params=RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    """Whose run it is."""
+    return str(request.param)
+
+
+def one_more(run: Path) -> tuple[str, ...]:
+    """The arguments that let every policy train for one more assignment."""
+    steps = max(row.agent_steps for row in tables_of(run).policies.values())
+    limit = steps + ONE_MORE_AGENT_STEPS
+    return ("launch", "--resume", "--run-dir", str(run), f"stop.agent_steps_per_policy={limit}")
+
+
+def test_a_run_of_an_older_release_is_sound_and_goes_on(
+    release: str,
+    tmp_path: Path,
+    arena: Command,  # noqa: F811
+) -> None:
+    run = copy_of(release, tmp_path)
+    arena("verify", run)
+    before = tables_of(run)
+    arena(*one_more(run))
+    after = tables_of(run)
+    assert after.run.state == "finished"
+    assert after.run.epoch == before.run.epoch + 1
+    assert after.run.assignments_finished > before.run.assignments_finished
+    for policy, row in before.policies.items():
+        assert after.policies[policy].agent_steps > row.agent_steps
+    assert after.ghosts.items() >= before.ghosts.items()
+    arena("verify", run)
+
+
+def test_a_damaged_journal_is_repaired_from_the_very_first_backup_and_the_run_goes_on(
+    tmp_path: Path,
+    arena: Command,  # noqa: F811
+) -> None:
+    """Everything that was trained is only on disk: generations, hyperparameters, ghosts."""
+    run = copy_of(NEWEST, tmp_path)
+    lost = tables_of(run)
+    make_first_backup(run)
+    flip_page(run / JOURNAL)
+    for command in (("verify", run), one_more_of(lost.run.agent_steps, run)):
+        done = arena(*command, code=5)
+        assert f"`arena verify {run} --repair`" in " ".join((done.stdout + done.stderr).split())
+    said = arena("verify", run, "--repair").stdout
+    assert f"at least {lost.run.assignments_finished} assignments are lost" in said
+    after = tables_of(run)
+    for policy, row in lost.policies.items():
+        kept = after.policies[policy]
+        assert (kept.agent_steps, kept.learner_updates) == (row.agent_steps, row.learner_updates)
+        assert (kept.generation, kept.checkpoint) == (row.generation, row.checkpoint)
+        assert repr(dict(kept.hyperparameters)) == repr(dict(row.hyperparameters))
+    assert after.run.agent_steps == lost.run.agent_steps
+    assert {p: g.weights_digest for p, g in after.ghosts.items()} == {
+        p: g.weights_digest for p, g in lost.ghosts.items()
+    }
+    arena("verify", run)
+    arena(*one_more(run))
+    arena("verify", run)
+
+
+def one_more_of(agent_steps: int, run: Path) -> tuple[str, ...]:
+    """Go on, where the journal cannot be asked how far policies are."""
+    limit = f"stop.agent_steps_per_policy={agent_steps}"
+    return ("launch", "--resume", "--run-dir", str(run), limit)
+
+
+def make_first_backup(run: Path) -> None:
+    """The backup that a launch makes before anything has happened."""
+    run_file = RunFile.load(run / RUN_FILE)
+    policies = initial_policies(run_file.config)
+    rows = [RunRow(run=run_file.run), *policies, *first_generations(policies)]
+    Journal.create(run / BACKUP, rows).close()
+
+
+def test_repairing_twice_changes_nothing_more(tmp_path: Path) -> None:
+    run = copy_of(NEWEST, tmp_path)
+    make_first_backup(run)
+    (run / JOURNAL).unlink()
+    repair_run(run)
+    before = tables_of(run)
+    assert not repair_run(run).events
+    assert tables_of(run) == before
+    assert verify_run(run).faults == []
+
+
+def test_it_shows_what_a_later_release_has_to_read() -> None:
+    tables = tables_of(RUNS / NEWEST)
+    assert len(tables.policies) == 2
+    assert len(tables.ghosts) >= 4
+    assert all(row.generation > 0 for row in tables.policies.values())
+    assert tables.ratings
+    assert tables.pairs
+    assert events_of(RUNS / NEWEST, "exploited", "explored")
+
+
+def test_nothing_of_a_machine_is_in_it(release: str) -> None:
+    run = RUNS / release
+    assert size_bytes(run) <= MAX_BYTES
+    assert RunFile.load(run / RUN_FILE).launch_directory == "."
+    host = re.escape(socket.gethostname().encode())
+    for path in run.rglob("*"):
+        assert not path.is_symlink()
+        if path.is_file():
+            found = re.search(rb"/(home|root|tmp|work|Users)/|" + host, path.read_bytes())
+            assert found is None, (path, found)

@@ -1,0 +1,111 @@
+"""Ten thousand policies: what a controller does grows with the league, not with its square.
+
+Figures against bounds are `tests.checks.load_bounds`; here is the structure that they rest on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import tracemalloc
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from populations.controller.events import Now
+from populations.controller.opponents import draw_seatings
+from populations.controller.state import ControllerState, make_state
+from populations.controller.transaction import Transaction
+from populations.run_file import RunFile, learner_setup
+from populations.storage.journal import Journal, JournalReader
+from tests.checks.big_journal import Size, write_run
+
+SMALL, LARGE = 40, 160
+"""Policies; what grows with the square grows 16 times."""
+
+NOW = Now(monotonic_s=0.0, utc="2000-01-01T00:00:00+00:00")
+
+
+def write(run_dir: Path, num_policies: int) -> None:
+    """A league of which every policy has played as much, whatever its size."""
+    size = Size(
+        policies=num_policies,
+        assignments=4,
+        ghosts=2,
+        opponents=2,
+        evaluations=num_policies // 2,
+        pairings=4,
+        matches=4,
+    )
+    write_run(run_dir, size)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    root = tmp_path_factory.mktemp("runs")
+    for num_policies in (SMALL, LARGE):
+        write(root / str(num_policies), num_policies)
+    return {num_policies: root / str(num_policies) for num_policies in (SMALL, LARGE)}
+
+
+def opened(run_dir: Path) -> ControllerState:
+    run_file = RunFile.load(run_dir / "run.yaml")
+    with Journal.open(run_dir / "journal.db") as journal:
+        tables = journal.load()
+    return make_state(run_file.config, learner_setup(run_file, root=run_dir), tables)
+
+
+def test_memory_grows_with_the_league_not_with_its_square(runs: dict[int, Path]) -> None:
+    held = {}
+    for num_policies, run_dir in runs.items():
+        opened(run_dir)  # what is imported and cached once
+        tracemalloc.start()
+        try:
+            state = opened(run_dir)
+            tx = Transaction(tables=state.tables, now=NOW)
+            draw_seatings(state, tx, next(iter(state.tables.policies.values())))
+            held[num_policies] = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert held[LARGE] < 1.5 * (LARGE / SMALL) * held[SMALL], held
+
+
+def test_a_journal_is_read_in_as_many_queries_whatever_its_size(runs: dict[int, Path]) -> None:
+    numbers = set()
+    for run_dir in runs.values():
+        queries: list[str] = []
+        with JournalReader(run_dir / "journal.db") as reader:
+            connection: sqlite3.Connection = reader._connection
+            connection.set_trace_callback(queries.append)
+            reader.load()
+        numbers.add(len(queries))
+        assert not [
+            query for query in queries if "FROM tallies" in query and "LIMIT 1" not in query
+        ]
+    assert len(numbers) == 1
+
+
+def num_calls(state: ControllerState) -> int:
+    """Python functions that are called to choose opponents once everything is known."""
+    tx = Transaction(tables=state.tables, now=NOW)
+    policies = list(state.tables.policies.values())
+    draw_seatings(state, tx, policies[0])
+    calls = 0
+
+    def count(frame: FrameType, kind: str, argument: object) -> None:
+        nonlocal calls
+        del frame, argument
+        calls += kind == "call"
+
+    sys.setprofile(count)
+    try:
+        draw_seatings(state, tx, policies[1])
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_choosing_opponents_looks_at_no_candidate_one_by_one(runs: dict[int, Path]) -> None:
+    small, large = (num_calls(opened(run_dir)) for run_dir in runs.values())
+    assert large < 1.2 * small + 20, (small, large)

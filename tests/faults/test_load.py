@@ -1,0 +1,217 @@
+"""Many learners at once: nobody waits for what is not about it, and nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from arena.checkpoints.manifest import Manifest
+from arena.types import LearnerId, PolicyId
+from arena.wire.messages import Acknowledge, Evaluate, FromController, Hello, Message, Train
+from populations.controller import server as server_module
+from populations.controller.due import DuePolicies
+from populations.controller.events import Event, RatingsFitted
+from populations.controller.server import MAX_ANSWERS, Server
+from populations.simulation.learner import SimulatedLearner
+from populations.types import AssignmentRow
+from tests.checks.load import make_run, measure
+from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.populations.controller.test_server import (
+    LEARNER,
+    NoLauncher,
+    RecordingJournal,
+    ScriptedTransport,
+)
+
+TIMES = 5
+
+
+class Enough(Exception):
+    """Ends a server that would go on."""
+
+
+class Working(ScriptedTransport):
+    """Carries out at once what it is given, and says every result several times."""
+
+    def __init__(self, log: list[object], hello: Hello, learner: SimulatedLearner) -> None:
+        super().__init__(log, hello)
+        self.learner = learner
+        self.manifests: dict[str, Manifest] = {}
+
+    def send(self, learner: LearnerId, message: FromController) -> bool:
+        if isinstance(message, Train | Evaluate):
+            finished, manifests = self.learner.carry_out(message)
+            self.manifests.update(manifests)
+            results: list[tuple[LearnerId, Message]] = [(learner, finished)] * TIMES
+            self.script += results
+        return super().send(learner, message)
+
+
+def serve(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    until: Callable[[list[object]], bool],
+    world: World,
+) -> tuple[list[object], list[str]]:
+    """Serve one busy learner; what was committed and sent, and every directory that was read."""
+    log: list[object] = []
+    read: list[str] = []
+    transport = Working(log, world.hello(LEARNER), world.learner)
+
+    def verify(directory: Path) -> Manifest:
+        key = directory.relative_to(tmp_path).as_posix()
+        read.append(key)
+        return transport.manifests[key]
+
+    def receive(timeout_s: float) -> list[tuple[LearnerId, Message]]:
+        if until(log):
+            raise Enough
+        return ScriptedTransport.receive(transport, timeout_s)
+
+    monkeypatch.setattr(server_module, "verify_directory", verify)
+    monkeypatch.setattr(server_module, "link_ghost", lambda *arguments, **named: None)
+    monkeypatch.setattr(transport, "receive", receive)
+    server = Server(
+        run_dir=tmp_path,
+        state=world.state,
+        journal=RecordingJournal(log, full_at="never"),
+        transport=transport,
+        launcher=NoLauncher(),
+    )
+    with pytest.raises(Enough):
+        server.run()
+    return log, read
+
+
+def num_finished(log: list[object]) -> int:
+    return sum(isinstance(row, AssignmentRow) and row.status == "finished" for row in log)
+
+
+def test_a_result_that_is_said_again_and_again_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    log, read = serve(tmp_path, monkeypatch, until=lambda log: num_finished(log) >= 12, world=world)
+    assert len(read) == len(set(read)) >= 8
+    assert num_finished(log) == world.state.tables.run.assignments_finished
+
+
+def test_results_do_not_wait_for_a_fit_of_ratings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    may_end, began = threading.Event(), threading.Event()
+
+    def fit(known: object) -> Event:
+        began.set()
+        may_end.wait()
+        return RatingsFitted(rows=(), spreads={})
+
+    monkeypatch.setattr(server_module, "_fit", fit)
+    acknowledged_at_begin: list[int] = []
+
+    def is_enough(log: list[object]) -> bool:
+        acknowledged = sum(isinstance(entry, Acknowledge) for entry in log)
+        if began.is_set() and not acknowledged_at_begin:
+            acknowledged_at_begin.append(acknowledged)
+        return bool(acknowledged_at_begin) and acknowledged >= acknowledged_at_begin[0] + 3 * TIMES
+
+    try:
+        serve(tmp_path, monkeypatch, until=is_enough, world=world)
+    finally:
+        may_end.set()
+
+
+def num_calls(work: Callable[[], object]) -> int:
+    """Functions that are called, also those that are not Python's."""
+    calls = 0
+
+    def count(frame: FrameType, kind: str, argument: object) -> None:
+        nonlocal calls
+        del frame, argument
+        calls += kind in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def busy_world(*, num_learners: int) -> World:
+    world = make_world({**DUEL, "populations": {"player": {"size": 4 * num_learners}}})
+    for _ in range(num_learners):
+        world.join()
+    return world
+
+
+def test_a_heartbeat_costs_the_same_however_many_learners_there_are() -> None:
+    costs = set()
+    for num_learners in (3, 30):
+        world = busy_world(num_learners=num_learners)
+        world.beat(LEARNER, progress=1)
+        costs.add(num_calls(lambda world=world: world.beat(LEARNER, progress=2)))  # type: ignore[misc]
+    assert len(costs) == 1
+
+
+def test_whose_turn_it_is_does_not_take_longer_for_many_who_are_leased() -> None:
+    tables = busy_world(num_learners=50).state.tables
+    due = DuePolicies()
+    leased = set(list(tables.policies)[:150])
+
+    def following() -> object:
+        return due.next(tables, leased=leased, limit=None, may_train=lambda population: True)
+
+    expected = tables.policies[list(tables.policies)[150]]
+    assert following() == expected
+    assert num_calls(following) < 20
+    freed = PolicyId("player/p007")
+    leased.remove(freed)
+    assert following() == tables.policies[freed]
+
+
+def test_a_burst_of_answers_is_handled_a_part_at_a_time(tmp_path: Path) -> None:
+    world = make_world()
+    server = Server(
+        run_dir=tmp_path,
+        state=world.state,
+        journal=RecordingJournal([], full_at="never"),
+        transport=ScriptedTransport([], world.hello(LEARNER)),
+        launcher=NoLauncher(),
+    )
+    answers = [server_module._done(_beat()) for _ in range(MAX_ANSWERS + 3)]
+    server._pending = list(answers)
+    assert server._take_done() == answers[:MAX_ANSWERS]
+    assert server._take_done() == answers[MAX_ANSWERS:]
+    assert server._take_done() == []
+
+
+def _beat() -> Event:
+    return RatingsFitted(rows=(), spreads={})
+
+
+@pytest.mark.timeout(110)
+def test_a_small_load_is_served_fairly_and_in_bounds(tmp_path: Path) -> None:
+    run_dir, num_learners = tmp_path / "run", 6
+    make_run(run_dir, policies=20, ghosts=40)
+    figures = measure(run_dir, learners=num_learners, phase_s=1.0, share=0.5)
+    controller = figures["controller"]
+    assert figures["busy"]["assignments"] > 0
+    assert figures["by_learner"]["least"] > 0
+    assert controller["most_open"] <= 2 * num_learners
+    assert controller["unsent"] == 0
+    # Whoever has trained least comes next: the others are at most the leased ones ahead.
+    assert controller["policies"]["most"] - controller["policies"]["least"] <= 3
+    assert _is_plain(figures)
+
+
+def _is_plain(figures: Mapping[str, object]) -> bool:
+    return bool(json.loads(json.dumps(figures)) == figures)

@@ -1,0 +1,88 @@
+"""Old state or new state, nothing else: every write path, a fault at each of its points."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from arena.errors import DiskRefused
+from populations.errors import StorageError, StorageUnavailable
+from tests.faults.nth import Scenario, copied, errors, kills, num_hits, states
+from tests.faults.scenarios import SCENARIOS
+
+GOLDEN = Path(__file__).with_name("nth_fault.json")
+"""How often each scenario passes each point: where this changes, a write path has changed."""
+
+
+@pytest.fixture(scope="module", params=sorted(SCENARIOS))
+def name(request: pytest.FixtureRequest) -> str:
+    """Of a scenario."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def seed(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """State A, which nobody changes."""
+    directory = tmp_path_factory.mktemp(name)
+    SCENARIOS[name].seed(directory)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def sides(name: str, seed: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A and B."""
+    return states(SCENARIOS[name], seed, tmp_path_factory.mktemp("sides"))
+
+
+def leads_to(scenario: Scenario, directory: Path, sides: tuple[str, str]) -> str:
+    """What is found after a fault: one of the sides; from the old one the work leads to the new."""
+    found = scenario.settle(directory)
+    assert found in sides
+    if found != sides[1]:
+        scenario.act(directory)
+        assert scenario.settle(directory) == sides[1]
+    return found
+
+
+def test_the_points_on_the_way_are_those_that_were_reviewed(
+    name: str, seed: Path, tmp_path: Path
+) -> None:
+    with copied(seed, tmp_path) as directory:
+        assert num_hits(SCENARIOS[name], directory) == Counter(json.loads(GOLDEN.read_text())[name])
+
+
+def test_sigkill_at_each_point(
+    name: str, seed: Path, sides: tuple[str, str], tmp_path: Path
+) -> None:
+    stores = kills(name, seed, tmp_path)
+    assert len(stores) == sum(json.loads(GOLDEN.read_text())[name].values()) + 1
+    if name == "export":
+        assert all((store / "champion" / "card.json").is_file() for store in stores), "never absent"
+    found = [leads_to(SCENARIOS[name], store, sides) for store in stores]
+    assert found[-1] == sides[1], "nobody killed the last one"
+    assert found[0] == sides[0], "nothing was written before the first point"
+    # What is done stays done: there is one point before which it is old, and behind it new.
+    assert found == sorted(found, key=sides.index)
+
+
+@pytest.mark.parametrize("code", ["ENOSPC", "EIO", "EROFS"])
+def test_a_disk_that_refuses_at_each_point(
+    name: str, seed: Path, sides: tuple[str, str], tmp_path: Path, code: str
+) -> None:
+    num_errors = 0
+    for outcome in errors(SCENARIOS[name], seed, tmp_path, code=code):
+        found = leads_to(SCENARIOS[name], outcome.directory, sides)
+        num_errors += outcome.error is not None
+        if outcome.error is None:
+            # Nothing was refused, or what is done again by itself at the next start.
+            assert found == sides[1], outcome.point
+        elif name in ("recovery", "repair"):
+            assert isinstance(outcome.error, StorageError | DiskRefused), outcome
+        elif name not in ("export", "export_in_two_steps"):
+            assert isinstance(outcome.error, StorageError | DiskRefused), outcome
+            passes = isinstance(outcome.error, StorageUnavailable | DiskRefused)
+            assert passes == (code != "EIO" or isinstance(outcome.error, DiskRefused)), outcome
+    assert num_errors > 0

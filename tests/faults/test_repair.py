@@ -1,0 +1,283 @@
+"""A damaged journal: refused by everybody, and put right by `arena verify --repair`."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.checkpoints.manifest import WEIGHTS
+from arena.types import PolicyId
+from populations.commands.main import main
+from populations.controller.run import has_run
+from populations.errors import JournalCorrupt, RunInUse, StorageError
+from populations.storage.adoption import ADOPTED
+from populations.storage.database import BACKUP, JOURNAL
+from populations.storage.journal import Journal, JournalReader
+from populations.storage.lock import RunLock
+from populations.storage.repair import Repair, repair_run
+from populations.storage.tables import Tables
+from populations.storage.verify import verify_run
+from tests.faults.damage import flip_page, is_clean
+from tests.faults.scenarios import reopened
+from tests.populations.storage.conftest import STEPS, SmallRun
+
+P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
+
+
+def tables_of(run_dir: Path) -> Tables:
+    with JournalReader(run_dir / JOURNAL) as reader:
+        return reader.load()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[SmallRun]:
+    """A small run that was backed up and has gone on since: 2 assignments and a ghost."""
+    run = SmallRun(tmp_path)
+    with run.journal:
+        run.put(replace(run.tables.run, run=run.run_file.run))
+        run.snapshot(run.checkpoints_of(P0)[0])
+        run.journal.backup(tmp_path / BACKUP)
+        run.train(P0)
+        run.snapshot(run.train(P0))
+        yield run
+
+
+def damaged(run: SmallRun, page: int = 3) -> Tables:
+    """The journal that is lost."""
+    tables = run.tables
+    run.journal.close()
+    flip_page(run.run_dir / JOURNAL, page)
+    return tables
+
+
+def notes(repair: Repair, kind: str) -> list[dict[str, Any]]:
+    return [dict(event.data) for event in repair.events if event.kind == kind]
+
+
+def test_every_command_refuses_and_names_the_repair(
+    run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged(run)
+    before = (run.run_dir / JOURNAL).read_bytes()
+    for command in (("verify",), ("league",), ("launch", "--resume", "--run-dir")):
+        with pytest.raises(SystemExit) as caught:
+            main([*command, str(run.run_dir)])
+        assert caught.value.code == 5
+        written = capsys.readouterr()
+        text = " ".join((written.out + written.err).split())
+        assert f"`arena verify {run.run_dir} --repair`" in text
+    assert (run.run_dir / JOURNAL).read_bytes() == before
+
+
+def test_the_backup_and_what_manifests_show_since(run: SmallRun) -> None:
+    lost = damaged(run)
+    before = (run.run_dir / JOURNAL).read_bytes()
+    repair = repair_run(run.run_dir)
+    assert repair.restored
+    assert repair.lost_assignments == 2
+    (restored,) = notes(repair, "journal_restored")
+    assert restored["assignments_finished"] == lost.run.assignments_finished - 2
+    assert (run.run_dir / str(restored["damaged_journal"])).read_bytes() == before
+    after = tables_of(run.run_dir)
+    assert after.policies[P0] == lost.policies[P0] or after.policies[P0] == replace(
+        lost.policies[P0], ghost_at=lost.policies[P0].agent_steps
+    )
+    assert after.policies[P1] == lost.policies[P1]
+    assert after.run.agent_steps == lost.run.agent_steps
+    assert after.run.next_assignment >= lost.run.next_assignment
+    assert after.ghosts == lost.ghosts
+    assert after.checkpoints.keys() == lost.checkpoints.keys()
+    for key, row in after.checkpoints.items():
+        known = lost.checkpoints[key]
+        assert (row.digest, row.weights_digest, row.agent_steps, row.state) == (
+            known.digest,
+            known.weights_digest,
+            known.agent_steps,
+            known.state,
+        )
+    (adopted,) = notes(repair, ADOPTED)
+    assert adopted["agent_steps"] - adopted["agent_steps_before"] == 2 * STEPS
+    assert is_clean(run.run_dir)
+
+
+def test_the_run_goes_on_from_there(run: SmallRun) -> None:
+    damaged(run)
+    repair_run(run.run_dir)
+    with reopened(run.run_dir) as again:
+        again.train(P0)
+    assert is_clean(run.run_dir)
+
+
+def test_doing_it_again_finds_nothing_to_do(run: SmallRun) -> None:
+    damaged(run)
+    repair_run(run.run_dir)
+    before = (run.run_dir / JOURNAL).read_bytes()
+    repair = repair_run(run.run_dir)
+    assert (repair.restored, repair.events, repair.lost_assignments) == (False, [], 0)
+    assert (run.run_dir / JOURNAL).read_bytes() == before
+
+
+def test_a_journal_that_is_gone_is_restored_too(run: SmallRun) -> None:
+    run.journal.close()
+    (run.run_dir / JOURNAL).unlink()
+    repair = repair_run(run.run_dir)
+    # Nothing is left that would say more than the checkpoints on disk.
+    assert (repair.restored, repair.lost_assignments) == (True, 2)
+    assert is_clean(run.run_dir)
+
+
+@pytest.mark.parametrize("page", range(1, 12))
+def test_whichever_page_is_damaged(run: SmallRun, page: int) -> None:
+    steps = damaged(run, page).run.agent_steps
+    before = (run.run_dir / JOURNAL).read_bytes()
+    try:
+        with Journal.open(run.run_dir / JOURNAL) as journal:
+            journal.load()
+    except JournalCorrupt:
+        assert repair_run(run.run_dir).restored
+    else:
+        repair_run(run.run_dir)
+    assert tables_of(run.run_dir).run.agent_steps == steps
+    assert is_clean(run.run_dir)
+    assert before
+
+
+def test_a_checkpoint_that_retention_has_removed_since_is_no_loss(run: SmallRun) -> None:
+    for row in run.checkpoints_of(P0)[:3]:
+        run.put(replace(row, state="deleted"))
+        shutil.rmtree(run.run_dir / row.key)
+    lost = damaged(run)
+    repair_run(run.run_dir)
+    after = tables_of(run.run_dir)
+    assert {key: row.state for key, row in after.checkpoints.items()} == {
+        key: row.state for key, row in lost.checkpoints.items()
+    }
+    assert is_clean(run.run_dir)
+
+
+def test_open_assignments_of_the_backup_are_not_done(run: SmallRun) -> None:
+    run.opened(P1)
+    run.journal.backup(run.run_dir / BACKUP)
+    damaged(run)
+    repair = repair_run(run.run_dir)
+    assert tables_of(run.run_dir).assignments == {}
+    (failed,) = notes(repair, "assignment_failed")
+    assert failed["failure"] == "repair"
+    assert is_clean(run.run_dir)
+
+
+def test_newer_checkpoints_that_are_damaged_are_set_aside(run: SmallRun) -> None:
+    newest = run.checkpoints_of(P0)[-1]
+    (run.run_dir / newest.key / WEIGHTS).write_bytes(b"damaged")
+    lost = damaged(run)
+    repair_run(run.run_dir)
+    after = tables_of(run.run_dir)
+    assert after.policies[P0].agent_steps == lost.policies[P0].agent_steps - STEPS
+    assert newest.key not in after.checkpoints
+    directory = run.run_dir / newest.key
+    assert list(directory.parent.glob(f"corrupt-{directory.name}-*"))
+    assert is_clean(run.run_dir)
+
+
+def test_a_policy_with_nothing_left_is_quarantined(run: SmallRun) -> None:
+    for row in run.checkpoints_of(P1):
+        shutil.rmtree(run.run_dir / row.key)
+    damaged(run)
+    repair = repair_run(run.run_dir)
+    assert tables_of(run.run_dir).policies[P1].state == "quarantined"
+    assert notes(repair, "quarantined")
+    assert is_clean(run.run_dir)
+
+
+def no_backup(run_dir: Path) -> None:
+    (run_dir / BACKUP).unlink()
+
+
+def damaged_backup(run_dir: Path) -> None:
+    flip_page(run_dir / BACKUP)
+
+
+def another_runs_backup(run_dir: Path) -> None:
+    with closing(sqlite3.connect(run_dir / BACKUP)) as connection:
+        connection.execute("UPDATE run SET run = 'another'")
+        connection.commit()
+
+
+@pytest.mark.parametrize("spoil", [no_backup, damaged_backup, another_runs_backup])
+def test_without_a_usable_backup_nothing_is_changed(
+    run: SmallRun, spoil: Callable[[Path], None]
+) -> None:
+    damaged(run)
+    spoil(run.run_dir)
+    files = [path for path in run.run_dir.rglob("*") if path.is_file()]
+    before = {path: path.read_bytes() for path in files}
+    with pytest.raises(StorageError, match="no usable backup"):
+        repair_run(run.run_dir)
+    (run.run_dir / "controller.lock").unlink()
+    files = [path for path in run.run_dir.rglob("*") if path.is_file()]
+    assert {path: path.read_bytes() for path in files} == before
+    assert has_run(run.run_dir)
+
+
+def test_the_last_good_copy_does_not_give_way_to_a_damaged_one(run: SmallRun) -> None:
+    before = (run.run_dir / BACKUP).read_bytes()
+    run.journal.close()
+    journal = Journal.open(run.run_dir / JOURNAL)
+    flip_page(run.run_dir / JOURNAL)
+    with pytest.raises(JournalCorrupt):
+        journal.backup(run.run_dir / BACKUP)
+    assert (run.run_dir / BACKUP).read_bytes() == before
+    journal._connection.close()
+
+
+def test_a_run_in_use_is_left_alone(run: SmallRun) -> None:
+    damaged(run)
+    with RunLock(run.run_dir), pytest.raises(RunInUse):
+        repair_run(run.run_dir)
+
+
+def test_damaged_checkpoints_and_ghosts_of_a_sound_journal(run: SmallRun) -> None:
+    """Not only those that policies go on from; a ghost is made again where its source is left."""
+    oldest, middle, *_ = run.checkpoints_of(P0)
+    first, last = run.tables.ghosts.values()
+    run.journal.close()
+    (run.run_dir / middle.key / WEIGHTS).write_bytes(b"damaged")
+    (run.run_dir / first.key / WEIGHTS).unlink()
+    shutil.rmtree(run.run_dir / last.key)
+    shutil.rmtree(run.run_dir / last.checkpoint)
+    assert verify_run(run.run_dir).faults
+    repair = repair_run(run.run_dir)
+    assert not repair.restored
+    after = tables_of(run.run_dir)
+    assert after.checkpoints[middle.key].state == "corrupt"
+    assert after.checkpoints[oldest.key].state == "present"
+    assert not after.ghosts[first.player].corrupt, "made again"
+    assert after.ghosts[last.player].corrupt
+    assert notes(repair, "fell_back")
+    assert is_clean(run.run_dir)
+
+
+def test_the_command_says_what_was_done(run: SmallRun, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged(run)
+    with pytest.raises(SystemExit) as caught:
+        main(["verify", str(run.run_dir), "--repair", "--json"])
+    assert not caught.value.code
+    document = json.loads(capsys.readouterr().out)
+    assert document["faults"] == []
+    assert document["repair"]["restored"]
+    assert document["repair"]["lost_assignments_at_least"] == 2
+    kinds = [event["kind"] for event in document["repair"]["events"]]
+    assert kinds[:2] == ["journal_restored", ADOPTED]
+    with pytest.raises(SystemExit) as caught:
+        main(["verify", str(run.run_dir), "--repair"])
+    assert not caught.value.code
+    assert re.search("nothing to repair", capsys.readouterr().out)

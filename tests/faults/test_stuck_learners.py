@@ -1,0 +1,185 @@
+"""Learners that are slow, stuck, stopped or out of memory: F18, F19, F20."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from arena.types import AssignmentId, Digest, LearnerId
+from arena.wire.messages import Heartbeat, Hello
+from populations.controller.events import HeartbeatReceived, LearnerExited, Ticked
+from populations.controller.learners import Held, Learner, Patience
+from populations.controller.live import stragglers
+from populations.types import EventRow
+from tests.faults.runs import check_left, document, learners_of, served
+from tests.populations.controller.simulated import DUEL, World, make_world
+from tests.support import wait_until
+
+MEBIBYTE = 2**20
+
+
+def has_recovered(events: Sequence[EventRow]) -> bool:
+    """Somebody was lost, and somebody else was given work after that."""
+    kinds = [event.kind for event in events]
+    if "learner_lost" not in kinds:
+        return False
+    after = kinds[kinds.index("learner_lost") :]
+    if "learner_joined" not in after:
+        return False
+    return not {"train_assigned", "evaluation_assigned"}.isdisjoint(
+        after[after.index("learner_joined") :]
+    )
+
+
+@pytest.mark.parametrize("fault", ["spins", "sleeps"])
+def test_a_stuck_learner_says_where_is_killed_and_its_work_given_out_again(
+    fault: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    once = str(tmp_path / "once")
+    with served(run, document(fault, once=once)) as watched:
+        watched.done = has_recovered
+        watched.server.run()
+    lost = watched.of("learner_lost")[0]
+    assert "no progress" in str(lost.data["reason"])
+    assert "its stacks are in the run's logs directory" in str(lost.data["reason"])
+    stacks = (run / "logs" / "stacks-learner-0.txt").read_text()
+    assert stacks.startswith("process ")
+    assert "in _do_worse" in stacks
+    assert "most recent call first" in stacks
+    held = lost.data["assignments"]
+    assert isinstance(held, list)
+    assigned = watched.of("train_assigned", "evaluation_assigned")
+    given = [event.data for event in assigned if event.subject == str(held[0])]
+    assert [data["attempt"] for data in given] == list(range(1, len(given) + 1))
+    assert len(given) >= 2
+    check_left(run)
+
+
+def test_a_stopped_learner_is_lost_killed_and_replaced(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    config = document("stops", once=str(tmp_path / "once"))
+    with served(run, config, patience=Patience(heartbeat_s=0.1, liveness_s=2.0)) as watched:
+        watched.done = has_recovered
+        watched.server.run()
+    lost = watched.of("learner_lost")[0]
+    assert "silent for" in str(lost.data["reason"])
+    pids = [event.data["pid"] for event in watched.of("learner_joined")]
+    assert not psutil.pid_exists(int(str(pids[0])))
+    check_left(run)
+
+
+def test_a_learner_that_the_system_kills_for_its_memory_is_reported_so(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with served(run, document("grows", once=str(tmp_path / "once"))) as watched:
+        watched.done = has_recovered
+        watched.server.run()
+    reason = str(watched.of("learner_lost")[0].data["reason"])
+    assert reason.startswith("killed by signal 9, probably out of memory: its memory grew from ")
+    check_left(run)
+
+
+def joined(world: World, *, rss_bytes: Sequence[int]) -> None:
+    """A learner in slot 0 whose heartbeats tell its memory."""
+    learner = world.join(slot=0)
+    for rss in rss_bytes:
+        heartbeat = Heartbeat(
+            assignment_id=None, attempt=0, progress=0, agent_steps=0, rss_bytes=rss
+        )
+        world.handle(HeartbeatReceived(learner=learner, heartbeat=heartbeat))
+
+
+@pytest.mark.parametrize(
+    ("rss_bytes", "code", "reason"),
+    [
+        ((200 * MEBIBYTE, 4000 * MEBIBYTE), -9, "out of memory: its memory grew from 200 to 4,000"),
+        ((200 * MEBIBYTE, 320 * MEBIBYTE), -9, "killed by signal 9"),
+        ((900 * MEBIBYTE, 1100 * MEBIBYTE), -9, "killed by signal 9"),
+        ((200 * MEBIBYTE, 4000 * MEBIBYTE), -11, "killed by signal 11"),
+        ((), -9, "killed by signal 9"),
+    ],
+)
+def test_only_a_kill_after_growth_looks_like_the_systems(
+    rss_bytes: Sequence[int], code: int, reason: str
+) -> None:
+    world = make_world({**DUEL, "learners": 1})
+    joined(world, rss_bytes=rss_bytes)
+    world.handle(LearnerExited(slot=0, code=code))
+    (lost,) = world.events("learner_lost")
+    told = str(lost.data["reason"])
+    assert told.endswith(reason) or (reason.endswith("4,000") and f"{reason} MiB" in told)
+
+
+def test_a_slow_learner_keeps_its_lease_while_it_gets_on() -> None:
+    world = make_world({**DUEL, "learners": 1})
+    learner = world.join()
+    patience = world.state.patience
+    for beat in range(12):
+        # Each turn takes almost as long as a stuck learner is given.
+        for _ in range(int(patience.stall_s) - 15):
+            world.now_s += 1.0
+            world.beat(learner, progress=beat)
+            world.handle(Ticked())
+    assert 12 * (patience.stall_s - 15) < 600.0, "the deadline is another matter"
+    assert learner in world.state.learners
+    assert world.events("learner_lost") == []
+
+
+def of_rate(rate: float, *, is_working: bool = True) -> Learner:
+    """A learner that trains at some agent steps per second."""
+    hello = Hello(
+        learner=LearnerId("x"),
+        pid=1,
+        host="here",
+        protocol=1,
+        arena_version="0",
+        environment_digest=Digest("0"),
+        config_digest=Digest("0"),
+        device="cpu",
+        slots=1,
+        populations=(),
+    )
+    lease = Held(assignment_id=AssignmentId(1), attempt=1, deadline_s=600.0, given_s=0.0)
+    held = [lease] if is_working else []
+    return Learner(hello=hello, slot=None, last_heard_s=0.0, rate=rate, held=held)
+
+
+@pytest.mark.parametrize(
+    ("rates", "slow"),
+    [
+        ({"a": 1000.0, "b": 1100.0, "c": 50.0}, {"c"}),
+        ({"a": 1000.0, "b": 50.0}, {"b"}),
+        ({"a": 1000.0, "b": 400.0, "c": 900.0}, set()),
+        ({"a": 50.0}, set()),
+        ({"a": 50.0, "b": 0.0}, set()),
+        ({}, set()),
+    ],
+)
+def test_who_is_twenty_times_slower_is_flagged(rates: dict[str, float], slow: set[str]) -> None:
+    learners = {LearnerId(name): of_rate(rate) for name, rate in rates.items()}
+    assert stragglers(learners) == slow
+    idle = {LearnerId(name): of_rate(rate, is_working=False) for name, rate in rates.items()}
+    assert stragglers(idle) == frozenset()
+
+
+def test_a_killed_stopped_learner_is_gone_though_it_could_not_write(tmp_path: Path) -> None:
+    # The kernel keeps a signal for a stopped process; SIGKILL it takes all the same.
+    run = tmp_path / "run"
+    with served(run, document()) as watched:
+
+        def stop_it(events: Sequence[EventRow]) -> bool:
+            if any(event.kind == "train_assigned" for event in events):
+                for process in learners_of(run):
+                    os.kill(process.pid, signal.SIGSTOP)
+                return True
+            return False
+
+        watched.done = stop_it
+        watched.server.run()
+    wait_until(lambda: not learners_of(run), timeout_s=2.0)
+    check_left(run)

@@ -1,0 +1,60 @@
+"""Workers on `tests/assets/faulty.py`, and messages for them; nothing is faked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
+from arena.envs.facts import environment_facts
+from arena.envs.spec import EnvironmentSpec
+from arena.learners.worker import Worker
+from arena.matches.seating import make_seats
+from arena.types import CheckpointRef, Player, PlayerId
+from tests.arena.learners.conftest import CountingProgress, published, train
+
+ASSETS = Path(__file__).parents[1] / "assets"
+RANDOM = Player(player=PlayerId("bot:random"))
+NUM_ENVS = 4
+
+
+def facts(environment: str, kwargs: Mapping[str, object]) -> EnvironmentSpec:
+    """Of an environment whose faults spare whoever looks at it first."""
+    calm = {**kwargs, "share": 0.0} if environment.startswith("faulty:") else kwargs
+    spec = environment_facts(environment, kwargs=calm, launch_directory=str(ASSETS))
+    return replace(spec, kwargs=dict(kwargs))
+
+
+def make_worker(
+    root: Path,
+    environment: str,
+    *,
+    populations: dict[str, tuple[str, ...]] | None = None,
+    **kwargs: object,
+) -> Worker:
+    """A worker; each agent is a side, and by default all are one population."""
+    spec = facts(environment, kwargs)
+    sides = {agent: (agent,) for agent in spec.agents}
+    populations = populations or {"player": spec.agents}
+    setup = LearnerSetup(
+        run="test",
+        root=str(root),
+        launch_directory=str(ASSETS),
+        environment=EnvironmentConfig(id=environment, kwargs=dict(kwargs), num_envs=NUM_ENVS),
+        spec=spec,
+        sides=sides,
+        seats=make_seats(agents=spec.agents, sides=sides, populations=populations),
+        populations={
+            name: PopulationSetup(agents=agents, network=NetworkConfig(hidden_sizes=(8,)))
+            for name, agents in populations.items()
+        },
+        device="cpu",
+        precision="float32",
+    )
+    return Worker(setup, progress=CountingProgress(), should_stop=lambda: False)
+
+
+def first_checkpoint(worker: Worker) -> CheckpointRef:
+    """What a policy starts from: no environment is needed for it."""
+    return published(worker.carry_out(train(None, agent_steps=0)))

@@ -1,0 +1,137 @@
+"""What SECURITY.md promises about our own code: nothing unpickles, and nothing runs data."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(
+    path.relative_to(ROOT)
+    for folder in ("arena", "populations", "tools", "configs")
+    for path in (ROOT / folder).rglob("*.py")
+)
+RUN_WHAT_THEY_READ = (
+    "pickle", "cPickle", "_pickle", "cloudpickle", "dill", "shelve", "marshal", "joblib",
+    "multiprocessing.connection", "multiprocessing.managers", "xmlrpc", "code", "codeop",
+)  # fmt: skip
+CALLS = (
+    "eval", "exec", "compile", "__import__", "yaml.load", "yaml.load_all", "yaml.full_load",
+    "yaml.unsafe_load", "torch.load", "torch.save", "os.system", "os.popen", "tempfile.mktemp",
+)  # fmt: skip
+METHODS = ("recv_pyobj", "send_pyobj", "recv_string_pyobj", "read_pickle", "to_pickle")
+LEAST = {
+    # CVE-2026-57585: an Unpacker that is used again after an error crashes the process.
+    "msgpack": (1, 2, 4),
+    # CVE-2025-32434 and CVE-2026-24747: both in loading what weights_only should make safe.
+    "torch": (2, 10),
+    # CVE-2026-27489 and others: files outside of the model are read.
+    "onnx": (1, 21),
+}
+
+
+def findings(source: str) -> Iterator[str]:
+    """What a module does that it must not, with its line."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                modules = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), level=0, names=names):
+                modules = [f"{module}.{alias.name}" for alias in names]
+            case ast.Call():
+                yield from (f"line {node.lineno}: {what}" for what in _in_call(node))
+                continue
+            case _:
+                continue
+        for name in modules:
+            if any(name == bad or name.startswith(f"{bad}.") for bad in RUN_WHAT_THEY_READ):
+                yield f"line {node.lineno}: import {name}"
+
+
+def _in_call(call: ast.Call) -> Iterator[str]:
+    called = ast.unparse(call.func)
+    given = {word.arg: word.value for word in call.keywords if word.arg is not None}
+    method = called.rpartition(".")[2]
+    if called in CALLS or method in METHODS:
+        yield called
+    for word in ("shell", "allow_pickle", "enable_unsafe_deserialization"):
+        if word in given and ast.unparse(given[word]) != "False":
+            yield f"{called}({word}=...)"
+    if method in ("extractall", "extract") and ast.unparse(given.get("filter", call)) != "'data'":
+        yield f"{called} without filter='data'"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=str)
+def test_nothing_unpickles_or_runs_what_it_reads(path: Path) -> None:
+    assert list(findings((ROOT / path).read_text(encoding="utf8"))) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "import cloudpickle as c",
+        "from pickle import loads",
+        "from multiprocessing import connection",
+        "from multiprocessing.connection import Client",
+        "import marshal, os",
+        "def f():\n    import shelve",
+        "eval(text)",
+        "exec(text, {})",
+        "__import__(name)",
+        "yaml.load(file, Loader=yaml.SafeLoader)",
+        "torch.load(path, weights_only=True)",
+        "np.load(path, allow_pickle=True)",
+        "subprocess.run(line, shell=True)",
+        "socket.recv_pyobj()",
+        "os.system(line)",
+        "tar.extractall(path)",
+        "tar.extractall(path, filter='fully_trusted')",
+    ],
+)
+def test_the_search_finds(source: str) -> None:
+    assert list(findings(source))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickletools_of_ours",
+        "re.compile('a')",
+        "torch.compile(network)",
+        "network.eval()",
+        "yaml.safe_load(file)",
+        "np.load(path, allow_pickle=False)",
+        "subprocess.run(arguments, shell=False)",
+        "tar.extractall(path, filter='data')",
+    ],
+)
+def test_the_search_does_not_find(source: str) -> None:
+    assert list(findings(source)) == []
+
+
+@pytest.mark.parametrize("name", LEAST)
+def test_packages_with_known_holes_are_too_old_for_us(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (line,) = [d for d in project["dependencies"] if re.match(rf"{name}[^a-z0-9_-]", d)]
+    least = re.search(r">=([0-9.]+)", line)
+    assert least is not None
+    assert tuple(map(int, least[1].split("."))) >= LEAST[name]
+
+
+def test_the_linter_looks_too() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    # pickle, eval, yaml.load
+    assert {"S301", "S307", "S506"} <= set(settings["select"])
+    assert not {"S301", "S307", "S506"} & set(settings["ignore"])
+
+
+def test_what_is_promised_is_written_down() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    for heading in ("Trusted", "Semi-trusted", "Untrusted", "How to report", "not promised"):
+        assert heading in text
