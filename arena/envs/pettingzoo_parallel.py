@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from arena.envs.cycle import Cycle
 from arena.envs.episode_row import EpisodeRow
 from arena.errors import EnvironmentFault
 
@@ -34,6 +35,8 @@ class ParallelStepper:
         self._b = row.b
         self._actions_of = actions_of
         self._deciding: list[str] = []
+        # A cycle of turns leaves zeros out.
+        self._rewards_all = not isinstance(env, Cycle)
 
     @property
     def on_turn(self) -> str:
@@ -67,10 +70,8 @@ class ParallelStepper:
             population, position, num_agents = self._actions_of[agent]
             chosen[agent] = actions[population][b * num_agents + position]
         observations, rewards, terminations, truncations, infos = self._env.step(chosen)
-        if len(rewards) < len(chosen):
-            missing = [agent for agent in chosen if agent not in rewards]
-            if missing:
-                raise EnvironmentFault(f"agents {missing} decided and must have a reward, got none")
+        if self._rewards_all and len(rewards) < len(chosen):
+            self._check_rewards(rewards)
         self._row.credit(rewards)
         if True in terminations.values() or True in truncations.values():
             self._note_deaths(observations, terminations, truncations, infos)
@@ -83,6 +84,12 @@ class ParallelStepper:
     def close(self) -> None:
         """Release what the environment holds."""
         self._env.close()
+
+    def _check_rewards(self, rewards: Mapping[str, float]) -> None:
+        missing = [agent for agent in self._deciding if agent not in rewards]
+        alive = [agent for agent in missing if agent in self._env.agents]
+        if alive:
+            raise EnvironmentFault(f"agents {alive} decided and must have a reward, got none")
 
     def _ask(
         self,

@@ -20,10 +20,10 @@ from arena.envs.agent_ids import observation_layout
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import AgentSpec, ContinuousActions, EnvironmentSpec, MaskPlace, SpaceJson
 from arena.errors import CheckpointCorrupt, CheckpointMissing
+from arena.export.directory import CARD as CARD
 from arena.types import Digest, Seat
 
 SCHEMA = 1
-CARD = "card.json"
 CARD_FOR_PEOPLE = "card.md"
 POLICY = "policy.onnx"
 WEIGHTS = "policy.safetensors"

@@ -3,7 +3,7 @@
 Where something is replaced, the two exchange their names in one step, which Linux and its usual
 file systems can do. Elsewhere it takes two, and a kill between them leaves the old export beside
 its place; the next export finds it. Whoever writes holds a lock on the temporary directory, which
-the kernel frees, so what the killed leave is told from what the living write.
+the kernel frees, so what the killed leave is told from what the living write. Torch-free.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from arena.errors import ConfigError
-from arena.export.card import CARD
 from arena.failpoints import failpoint
+
+CARD = "card.json"
+"""What every export has."""
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2

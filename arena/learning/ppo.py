@@ -296,7 +296,7 @@ class Ppo(PlayingNetwork):
         return normalized.to(self._product_dtype)
 
     def _valued_anew(
-        self, rollout: Rollout, normalized: torch.Tensor, judged: torch.Tensor | None
+        self, rollout: Rollout, normalized: torch.Tensor, judged: torch.Tensor | None = None
     ) -> Rollout:
         """By V-trace."""
         parameters, value = self._predict(self._network, normalized, judged, rollout.sequences)

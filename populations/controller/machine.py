@@ -46,7 +46,7 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     tx = Transaction(tables=state.tables, now=now)
     staffing.forgive_gap(state, tx)
     _take_in(state, event, tx)
-    if isinstance(event, HeartbeatReceived):
+    if isinstance(event, HeartbeatReceived) and state.phase != "stopping":
         return tx  # nothing follows from it that the next tick would not find
     state.known.take(tx.rows, teams=state.teams)
     state.histories.take(tx.rows, state.tables)

@@ -201,6 +201,8 @@ class OpenRun:
         self.journal = self._stack.enter_context(Journal.open(run_dir / JOURNAL))
         with storage_errors(run_dir):
             failpoint("open.setup")
+            # A copy of a run may have come without it.
+            (run_dir / "logs").mkdir(exist_ok=True)
             (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
         self.state = make_state(
             self.run_file.config,

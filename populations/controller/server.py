@@ -66,6 +66,7 @@ from populations.controller.machine import handle
 from populations.controller.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
+from populations.league.scheduling import import_slow_modules
 from populations.ratings.fit import Snapshot, fit_input, fit_ratings
 from populations.storage.database import BACKUP, storage_errors
 from populations.storage.journal import Journal
@@ -147,6 +148,7 @@ class Server:
                 directory is gone; what was not committed was not acknowledged: nothing is lost.
         """
         self._backup_at_s = self._clock()
+        self._worker.submit(import_slow_modules)
         try:
             self._handle(ControllerStarted())
             while not self._ended:

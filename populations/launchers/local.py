@@ -10,7 +10,7 @@ from pathlib import Path
 from arena.learners.spawn import LearnerProcess, spawn_learner
 from arena.wire.keys import key_path
 
-STACKS_S = 0.5
+STACKS_S = 2.0
 """How long a process has to write its stacks. One that can do it at all takes milliseconds."""
 
 

@@ -16,6 +16,7 @@ Shapes: N players, K columns of the factor of their covariance (`populations.rat
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,6 +89,11 @@ class Field:
         covariances = np.asarray(self.spread @ self.spread[player])
         covariances[player] += self.own_variance[player]
         return covariances
+
+
+def import_slow_modules() -> None:
+    """What the first decision would import otherwise, and be a second about it: on any thread."""
+    importlib.import_module("scipy.special")
 
 
 def importance(field: Field, *, fraction: float) -> FloatArray:

@@ -123,20 +123,20 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
     path = run_dir / JOURNAL
     temporary = run_dir / REPAIRING
     try:
-        _remove(temporary)
-        before = _copy_of_backup(run_dir, temporary, run_file, damage=damage)
-        counters = _counters(run_dir)
-        aside = f"{JOURNAL}-corrupt-{re.sub('[^0-9TZ]', '', utc.replace('+00:00', 'Z'))}"
-        with Journal.open(temporary) as journal:
-            failpoint("repair.copied")
-            rows, lost = _restored_rows(
-                run_dir, journal.load(), counters, damage=damage, aside=aside, utc=utc
-            )
-            journal.commit(rows)
-            failpoint("repair.adopted")
-            _recover(run_dir, journal, utc=utc)
-        failpoint("repair.ready")
         with storage_errors(path):
+            _remove(temporary)
+            before = _copy_of_backup(run_dir, temporary, run_file, damage=damage)
+            counters = _counters(run_dir)
+            aside = f"{JOURNAL}-corrupt-{re.sub('[^0-9TZ]', '', utc.replace('+00:00', 'Z'))}"
+            with Journal.open(temporary) as journal:
+                failpoint("repair.copied")
+                rows, lost = _restored_rows(
+                    run_dir, journal.load(), counters, damage=damage, aside=aside, utc=utc
+                )
+                journal.commit(rows)
+                failpoint("repair.adopted")
+                _recover(run_dir, journal, utc=utc)
+            failpoint("repair.ready")
             for suffix in ("", *SIDE_FILES):
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(f"{path}{suffix}", run_dir / f"{aside}{suffix}")

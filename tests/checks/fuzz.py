@@ -300,6 +300,7 @@ def measure(run_dir: Path, *, messages: int, seed: int, has_keys: bool, note: No
         },
         "learners_lost": after["lost"],
         "rss_growth_mib": (reports.most_rss_bytes - before["rss_bytes"]) / MIB,
+        "rss_growth_settled_mib": (idle["rss_bytes"] - before["rss_bytes"]) / MIB,
         "exit_codes": {"controller": code, "healthy_learner": healthy.exit_code},
     }
 

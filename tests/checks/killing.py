@@ -127,7 +127,7 @@ class KilledRun:
         assert self.process is not None, "start comes first"
         return self.process.wait(timeout=timeout_s)
 
-    def await_finished(self, goal: int, *, timeout_s: float = 120.0) -> bool:
+    def await_finished(self, goal: int, *, timeout_s: float = 600.0) -> bool:
         """Wait until so many assignments are committed; False if the run ended before."""
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:
@@ -155,7 +155,7 @@ class KilledRun:
 
     def await_learners(self) -> list[psutil.Process]:
         """The learners, once there is one: another may have been killed a moment ago."""
-        deadline_s = time.monotonic() + 60.0
+        deadline_s = time.monotonic() + 300.0
         while not (learners := processes_of(self.run)):
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"{self.run} has no learner")

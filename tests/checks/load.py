@@ -125,6 +125,13 @@ def serve_swarms(
         return started("load_learners", run_dir, endpoint, *first, *options)
 
     with swarm(0) as one, swarm(1) as other:
+        for process in (one, other):
+            heard(process)
+        note("every learner has work")
+        for process in (one, other):
+            assert process.stdin is not None, "it is a pipe"
+            process.stdin.write("go\n")
+            process.stdin.flush()
         yield merged([heard(one), heard(other)])
         for process in (one, other):
             process.wait(END_S)

@@ -109,13 +109,13 @@ class Samples:
 
     Attributes:
         rows: Seconds since the start, resident bytes, assignments given, open assignments, results
-            that wait to be verified or handled.
+            that wait to be verified or handled, seconds of processor time.
     """
 
     run: OpenRun
     watch: WatchedTransport
     server: Server | None = None
-    rows: list[tuple[float, int, int, int, int]] = field(default_factory=list)
+    rows: list[tuple[float, int, int, int, int, float]] = field(default_factory=list)
 
     def take(self, status: Mapping[str, Json]) -> None:
         """Called with each status of the server."""
@@ -127,6 +127,7 @@ class Samples:
                 self.watch.num_assigned,
                 len(self.run.state.tables.assignments),
                 len(self.server._pending) if self.server is not None else 0,
+                time.process_time(),
             )
         )
 
@@ -153,7 +154,7 @@ def figures(run: OpenRun, watch: WatchedTransport, samples: Samples) -> dict[str
             name: _spread(1e3 * turns[:, column])
             for column, name in enumerate(("wall", "processor"))
         },
-        "processor_ms_per_assignment": 1e3 * time.process_time() / max(watch.num_assigned, 1),
+        "processor_ms_per_assignment": 1e3 * _slope(assigned[later], rows[later, 5]),
         "policies": {"least": min(policies), "most": max(policies)},
         "most_open": int(rows[:, 3].max()),
         "most_pending": int(rows[:, 4].max()),

@@ -6,9 +6,9 @@ Each has a socket and the product's own state machine of a learner: Hello, heart
 one, and Finished again until that is acknowledged. What it trains it publishes, as tiny real
 checkpoints; that does not wait for the disk: in a real run these would be other machines' disks.
 
-First everybody works in no time, so that the controller has all it can do; then at a pace at which
-it has ``--share`` of that. Prints one JSON document when both are over, and goes on until the
-controller says stop.
+Says when everybody has work, and waits for a line on standard input. Then everybody works in no
+time at first, so that the controller has all it can do; then at a pace at which it has ``--share``
+of that. Prints one JSON document when both are over, and goes on until the controller says stop.
 """
 
 from __future__ import annotations
@@ -62,6 +62,9 @@ from populations.run_file import RunFile, learner_setup
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import Landscape, PlantedModel, Weights
 from tests.checks.load_run import AGENT_STEPS_PER_S, EPISODE_LENGTH, OPTIMIZER_BYTES
+
+MAX_WORK_S = 20.0
+"""The controller takes for stuck who makes no progress for a minute."""
 
 WARM_UP = 0.25
 """Share of each phase that is not measured."""
@@ -209,17 +212,26 @@ class Swarm:
         self._poller.register(socket, zmq.POLLIN)
         return socket
 
-    def run(self, *, phase_s: float, share: float) -> dict[str, object]:
-        """Go through both phases."""
+    def begin(self) -> None:
+        """Say Hello, and work until everybody has work, and then until somebody says go."""
         for member in self._members:
             self._tell(member, Started())
         while not all(member.num_given or member.state.is_over for member in self._members):
             self._serve_once()
+        say({"ready": True})
+        self._poller.register(sys.stdin.fileno(), zmq.POLLIN)
+        while self._serve_once():
+            pass
+        sys.stdin.readline()
+        self._poller.unregister(sys.stdin.fileno())
+
+    def run(self, *, phase_s: float, share: float) -> dict[str, object]:
+        """Go through both phases."""
         busy = self._phase = Phase.after(time.monotonic(), phase_s)
         self._serve_until(busy.end_s)
         figures: dict[str, object] = {"busy": busy.figures(time.monotonic())}
-        rate = max(share * busy.num_given / (busy.end_s - busy.begin_s), 1e-3)
-        self._mean_s = len(self._members) / rate
+        rate = share * busy.num_given / (busy.end_s - busy.begin_s)
+        self._mean_s = min(len(self._members) / max(rate, 1e-9), MAX_WORK_S)
         # Everybody has begun to work at the new pace before anything counts.
         start_s = time.monotonic() + 2.0 * self._mean_s
         paced = self._phase = Phase.after(start_s, phase_s)
@@ -346,6 +358,12 @@ class Swarm:
         del self._by_socket[member.socket]
 
 
+def say(document: dict[str, object]) -> None:
+    """One line on standard output."""
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
 def _hello(setup: LearnerSetup, learner: LearnerId) -> Hello:
     return Hello(
         learner=learner,
@@ -381,9 +399,8 @@ def main() -> None:
         names=[f"simulated-{os.getpid()}-{number}" for number in numbers],
     )
     with patch("arena.checkpoints.publish.os.fsync"):
-        figures = swarm.run(phase_s=arguments.phase_s, share=arguments.share)
-        sys.stdout.write(json.dumps(figures) + "\n")
-        sys.stdout.flush()
+        swarm.begin()
+        say(swarm.run(phase_s=arguments.phase_s, share=arguments.share))
         swarm.serve_to_the_end()
     swarm.close()
 

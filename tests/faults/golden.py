@@ -19,7 +19,7 @@ ONE_MORE_AGENT_STEPS = 256
 
 
 def copy_of(release: str, directory: Path) -> Path:
-    """A copy of a release's run."""
+    """A copy of a release's run; readers of the run itself would leave files beside its journal."""
     return shutil.copytree(RUNS / release, directory / "run")
 
 

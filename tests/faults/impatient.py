@@ -5,11 +5,11 @@ What `arena launch` does, but for the controller's patience, which no configurat
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 from arena.envs.inspect import inspect_environment
-from populations.commands._signals import stop_on_signals
 from populations.config import load_config
 from populations.controller.learners import Patience
 from populations.controller.run import OpenRun, create_run
@@ -51,8 +51,8 @@ def serve(run_dir: Path) -> None:
             launcher=launcher,
             sinks=run.sinks,
         )
-        with stop_on_signals(server):
-            server.run()
+        signal.signal(signal.SIGINT, lambda number, frame: server.request_stop("SIGINT"))
+        server.run()
 
 
 if __name__ == "__main__":

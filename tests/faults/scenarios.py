@@ -1,7 +1,4 @@
-"""What writes to a run directory or an export, as scenarios for `tests.faults.nth`.
-
-Torch is imported only where exports are: the others start faster without.
-"""
+"""What writes to a run directory or an export, as scenarios for `tests.faults.nth`. Torch-free."""
 
 from __future__ import annotations
 
@@ -14,6 +11,8 @@ import pytest
 
 from arena.checkpoints.files import TEMPORARY, list_directories
 from arena.checkpoints.manifest import MANIFEST, WEIGHTS
+from arena.export import directory as export_directory
+from arena.export.directory import clean_up, replace_directory
 from arena.types import PolicyId
 from populations.controller.run import clear_run, create_run, has_run, make_run_directory
 from populations.run_file import RUN_FILE, RunFile
@@ -156,7 +155,8 @@ def make_crashed_run(run_dir: Path) -> None:
 
 def recover_run(run_dir: Path) -> None:
     """What happens at the start of a resumed run."""
-    recovered(run_dir)
+    with Journal.open(run_dir / JOURNAL) as journal:
+        journal.commit(recover(run_dir, journal.load(), utc="now"))
 
 
 def make_backed_up_run(run_dir: Path) -> None:
@@ -210,8 +210,6 @@ NEW = {"card.json": b"new", "members/first/policy.onnx": b"graph", "policy.onnx"
 
 def make_export(directory: Path) -> None:
     """An export of some time ago."""
-    from arena.export.directory import replace_directory
-
     replace_directory(directory / "champion", OLD)
     leftover = directory / f".champion.new-{'0' * 16}"
     leftover.mkdir()
@@ -220,15 +218,11 @@ def make_export(directory: Path) -> None:
 
 def export(directory: Path) -> None:
     """Replace it."""
-    from arena.export.directory import replace_directory
-
     replace_directory(directory / "champion", NEW)
 
 
 def export_in_two_steps(directory: Path) -> None:
     """Replace it where two names cannot be swapped."""
-    from arena.export import directory as export_directory
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(export_directory, "_exchange", lambda first, second: False)
         export(directory)
@@ -236,15 +230,13 @@ def export_in_two_steps(directory: Path) -> None:
 
 def exported(directory: Path) -> str:
     """What is in the export's place, once what was left beside it is gone."""
-    from arena.export.directory import clean_up
-
     clean_up(directory / "champion")
     assert [path.name for path in directory.iterdir()] == ["champion"]
     files = [path for path in sorted((directory / "champion").rglob("*")) if path.is_file()]
     return repr([(str(path.relative_to(directory)), path.read_bytes()) for path in files])
 
 
-SCENARIOS = {
+SCENARIOS: dict[str, Scenario] = {
     "publication": Scenario(seed=make_small_run, act=train, settle=recovered),
     "ghost": Scenario(seed=make_small_run, act=snapshot, settle=recovered),
     "exploitation": Scenario(seed=make_small_run, act=exploit, settle=recovered),

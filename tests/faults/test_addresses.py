@@ -10,7 +10,6 @@ import pytest
 
 from arena.errors import AddressInUse
 from arena.wire.address import default_endpoint, remove_socket
-from populations.commands._output import exit_code
 from populations.config import validate_config
 from populations.controller.run import OpenRun, create_run
 from populations.controller.server import utc_now
@@ -19,6 +18,7 @@ from populations.launchers.make import make_launcher
 from populations.run_file import new_run_file
 from populations.storage.lock import RunLock
 from tests.populations.controller.simulated import DUEL, duel_spec
+from tools._output import exit_code
 
 
 def make_run(run: Path, **sections: object) -> None:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -218,31 +219,37 @@ def test_keys_are_for_tcp(directory: Path, tmp_path: Path) -> None:
 
 
 def test_learners_of_a_run_with_keys_join_and_others_do_not(tmp_path: Path) -> None:
-    """From the command line: a local learner, a remote one, one with no key, one displaced."""
+    """From the command line: a local learner, a remote one, one without a key."""
     run = tmp_path / "run"
-    config = document(endpoint="tcp://127.0.0.1:*", remote_learners=1)
-    process = launch(run, config)
-    try:
+    with contextlib.ExitStack() as stack:
+        process = launch(run, document(endpoint="tcp://127.0.0.1:*", remote_learners=1))
+        stack.callback(end, process)
         wait_until(lambda: finished(run) >= 1, timeout_s=TIMEOUT_S)
         endpoint = str(live(run)["endpoint"])
         assert endpoint.startswith("tcp://127.0.0.1:")
-        join = ["learner", run / "run.yaml", "--connect", endpoint]
+        join: list[str | Path] = ["learner", run / "run.yaml", "--connect", endpoint]
         remote = start([*join, "--keys", run / "keys" / "remote-0.key"])
+        stack.callback(end, remote)
         wait_until(lambda: "remote-0" in holders(run), timeout_s=TIMEOUT_S)
         assert holders(run) == {"learner-0", "remote-0"}
         uninvited = start(join)
+        stack.callback(end, uninvited)
         assert "has hung up" in uninvited.communicate(timeout=TIMEOUT_S)[1]
         assert uninvited.returncode == 2
         check_no_secret_outside(run)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         process.communicate(timeout=TIMEOUT_S)
         remote.communicate(timeout=TIMEOUT_S)
-        assert (process.returncode, remote.returncode) == (130, 0)
-    finally:
-        process.kill()
-        process.communicate()
+        assert (process.returncode, remote.returncode) == (143, 0)
     check_left(run)
     check_keys_are_kept(run)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Nobody stays behind, whatever a test came to."""
+    if process.poll() is None:
+        process.kill()
+        process.communicate()
 
 
 def check_keys_are_kept(run: Path) -> None:
@@ -250,10 +257,10 @@ def check_keys_are_kept(run: Path) -> None:
     keys = {path.name: path.read_bytes() for path in (run / "keys").iterdir()}
     before = finished(run)
     process = launch(run, None)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(end, process)
         wait_until(lambda: finished(run) > before, timeout_s=TIMEOUT_S)
-    finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
         process.communicate(timeout=TIMEOUT_S)
     assert {path.name: path.read_bytes() for path in (run / "keys").iterdir()} == keys
 
@@ -293,10 +300,9 @@ def test_a_run_whose_authenticator_dies_ends_with_3_and_says_why(tmp_path: Path)
         document(endpoint="tcp://127.0.0.1:*"),
         failpoints="authenticator.asked=raise:EIO@1",
     )
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(end, process)
         _, errors = process.communicate(timeout=TIMEOUT_S)
-    finally:
-        process.kill()
     assert process.returncode == 3
     assert "the thread that checks learners' keys has ended" in errors
     assert "--resume goes on" in errors

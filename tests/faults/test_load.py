@@ -208,8 +208,10 @@ def test_a_small_load_is_served_fairly_and_in_bounds(tmp_path: Path) -> None:
     assert figures["by_learner"]["least"] > 0
     assert controller["most_open"] <= 2 * num_learners
     assert controller["unsent"] == 0
-    # Whoever has trained least comes next: the others are at most the leased ones ahead.
-    assert controller["policies"]["most"] - controller["policies"]["least"] <= 3
+    assert figures["lost"] == 0
+    # Whoever has trained least comes next; assignments differ in length, at most 1 to 3.
+    assert controller["policies"]["least"] > 0
+    assert controller["policies"]["most"] <= 4 * controller["policies"]["least"] + 4
     assert _is_plain(figures)
 
 

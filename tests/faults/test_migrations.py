@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from populations.commands.main import main
 from populations.errors import JournalCorrupt, JournalForeign
 from populations.storage import migrations
 from populations.storage.database import BACKUP, JOURNAL, SCHEMA_VERSION
@@ -18,6 +17,7 @@ from populations.storage.tables import Tables
 from tests.faults.nth import copied
 from tests.faults.older import OLD, TO_THIS, make_older_run, opened, settled, version_of
 from tests.populations.storage.conftest import SmallRun
+from tools.main import main
 
 
 @pytest.fixture(scope="module")

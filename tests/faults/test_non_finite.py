@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from arena.learning.ppo import Ppo
 from arena.wire.messages import Failed, Finished
+from populations.controller.learners import Patience
 from tests.arena.learners.conftest import mirror, train
 from tests.faults.runs import check_left, document, served
 from tests.faults.workers import first_checkpoint, make_worker
@@ -39,7 +40,8 @@ def test_an_exploding_policy_goes_on_once_with_half_its_rate_and_then_stays_out(
         "hyperparameters": {"learning_rate": 1e30, "rollout_length": 8},
         "search_space": {},
     }
-    with served(run, document(populations={"player": player})) as watched:
+    config = document(populations={"player": player})
+    with served(run, config, patience=Patience()) as watched:
         watched.server.run()
     story = watched.of("quarantined", "learning_rate_halved", "run_failed")
     kinds = [event.kind for event in story]
@@ -56,8 +58,8 @@ def test_an_exploding_policy_goes_on_once_with_half_its_rate_and_then_stays_out(
 def test_a_weight_that_is_not_a_number_publishes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    start = first_checkpoint(make_worker(tmp_path, "faulty:Rounds"))
     worker = make_worker(tmp_path, "faulty:Rounds")
-    start = first_checkpoint(worker)
     before = checkpoints(tmp_path)
     load = Ppo.load
 

@@ -51,7 +51,7 @@ def check_finished(run: Path) -> None:
 def test_learners_and_controller_get_over_whatever_a_disk_refuses(tmp_path: Path) -> None:
     """The learner's third publication, and later a sync and a rename; the third ghost too."""
     run = tmp_path / "run"
-    rules = "publish.begin=raise:ENOSPC@3;publish.synced=raise:EIO@20;publish.filled=raise:EROFS@10"
+    rules = "publish.begin=raise:ENOSPC@3;publish.synced=raise:EIO@8;publish.filled=raise:EROFS@5"
     out, err = launch(run, document(**SHORT), failpoints=rules).communicate(timeout=END_S)
     refusals = " ".join(str(row.data["reason"]) for row in events(run, "storage_full"))
     for message in ("No space left", "Input/output error", "Read-only file system"):

@@ -76,7 +76,8 @@ def test_a_stopped_learner_is_lost_killed_and_replaced(tmp_path: Path) -> None:
 
 def test_a_learner_that_the_system_kills_for_its_memory_is_reported_so(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with served(run, document("grows", once=str(tmp_path / "once"))) as watched:
+    config = document("grows", once=str(tmp_path / "once"))
+    with served(run, config, patience=Patience(heartbeat_s=0.1)) as watched:
         watched.done = has_recovered
         watched.server.run()
     reason = str(watched.of("learner_lost")[0].data["reason"])

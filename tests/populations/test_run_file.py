@@ -57,7 +57,7 @@ def test_a_new_run_has_an_id_of_its_own_and_records_versions(run_file: RunFile) 
     ("content", "message"),
     [
         (None, "is no run directory"),
-        ("format_version: 2", "is required"),
+        ("format_version: 1", "is required"),
         ("[1]", "must be a mapping"),
         ("a: &x 1", "anchors"),
     ],
@@ -73,8 +73,9 @@ def test_what_is_no_run_file_is_refused(tmp_path: Path, content: str | None, mes
 def test_a_newer_format_is_refused(tmp_path: Path, run_file: RunFile) -> None:
     run_file.save(tmp_path / "run.yaml")
     text = (tmp_path / "run.yaml").read_text()
-    (tmp_path / "run.yaml").write_text(text.replace("format_version: 1", "format_version: 2"))
-    with pytest.raises(ConfigError, match="format_version must be 1, got 2"):
+    newer = text.replace("format_version: 1", "format_version: 2\nunknown: 1")
+    (tmp_path / "run.yaml").write_text(newer)
+    with pytest.raises(ConfigError, match="format version 2; this release reads 1: upgrade"):
         RunFile.load(tmp_path / "run.yaml")
 
 

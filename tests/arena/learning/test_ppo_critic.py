@@ -65,9 +65,9 @@ def play(ppo: Ppo, seed: int = 1) -> Rollout:
     if ppo.state_size:
         state = torch.randn(NUM_CHAINS, ppo.state_size, generator=generator)
     before, parts = [], []
-    for rows, critic_rows in zip(
-        observation.split(NUM_CHAINS), judged.split(NUM_CHAINS), strict=True
-    ):
+    together = torch.cat([observation, judged], dim=1).view(LENGTH, NUM_CHAINS, SIZE + WIDE)
+    for each in together:
+        rows, critic_rows = each[:, :SIZE], each[:, SIZE:]
         before.append(state)
         *part, state = ppo.act_with_critic(
             rows, None, critic_input=critic_rows, state=state, generator=generator

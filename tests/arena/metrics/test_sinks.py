@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tensorboardX.proto.event_pb2 import Event
+from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
 
 from arena.errors import ConfigError
+from arena.metrics.event_records import scalars_record, version_record
 from arena.metrics.jsonl import JsonlSink
 from arena.metrics.sink import Sink, make_sinks
 from arena.metrics.tensorboard import TensorboardSink
@@ -102,6 +104,7 @@ def test_tensorboard_loses_nothing_when_files_are_closed_and_opened_again(tmp_pa
         sink.write("player/p001", step, {"a/b": 1.0})
         sink.write("player/p002", step, {"a/b": 2.0})
     sink.close()
+    assert len(list(tmp_path.rglob("events.out.tfevents.*"))) == 2
     assert sorted(scalars(tmp_path / "player/p001")) == [("a/b", step, 1.0) for step in range(3)]
     assert sorted(scalars(tmp_path / "player/p002")) == [("a/b", step, 2.0) for step in range(3)]
 
@@ -132,9 +135,38 @@ def test_make_sinks_names_what_it_cannot_open(tmp_path: Path, name: str) -> None
         make_sinks([name], tmp_path)
 
 
-def test_the_controller_can_import_sinks_without_torch() -> None:
+def test_the_controller_can_write_to_sinks_without_torch(tmp_path: Path) -> None:
     code = (
-        "import sys, arena.metrics.sink, arena.metrics.jsonl, arena.metrics.tensorboard\n"
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from arena.metrics.sink import make_sinks\n"
+        "for sink in make_sinks(['tensorboard', 'jsonl'], Path(sys.argv[1])):\n"
+        "    sink.write('player/p001', 7, {'a/b': 3.0})\n"
         "assert not {'torch', 'tensorboardX', 'numpy'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)
+
+
+@given(
+    step=st.integers(0, 2**62),
+    metrics=st.dictionaries(
+        st.text(min_size=1, max_size=200), st.floats(allow_nan=False), max_size=4
+    ),
+    wall_time_s=st.floats(1.0, 1e10),
+)
+def test_a_record_is_the_one_that_protocol_buffers_would_be(
+    step: int, metrics: dict[str, float], wall_time_s: float
+) -> None:
+    record = scalars_record(step, metrics, wall_time_s=wall_time_s)
+    values = [Summary.Value(tag=tag, simple_value=value) for tag, value in metrics.items()]
+    event = Event(wall_time=wall_time_s, step=step, summary=Summary(value=values))
+    length = len(record) - 16
+    assert int.from_bytes(record[:8], "little") == length
+    assert int.from_bytes(record[8:12], "little") == masked_crc32c(record[:8])
+    assert record[12:-4] == event.SerializeToString()
+    assert int.from_bytes(record[-4:], "little") == masked_crc32c(record[12:-4])
+
+
+def test_the_first_record_names_the_version() -> None:
+    event = Event(wall_time=2.5, file_version="brain.Event:2").SerializeToString()
+    assert version_record(wall_time_s=2.5)[12:-4] == event

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
-from arena.core import CentralizedAlgorithm
 from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv
 from arena.envs.critic import CriticInput, critic_input
@@ -23,7 +22,7 @@ from arena.matches.actors import RandomActor
 from arena.matches.seating import make_seats
 from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
-from arena.rollout.recorder import Learning
+from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId
 from tests.arena.rollout.test_payloads import AGENTS, ASSETS, LENGTH, NUM_ENVS, Silence
 
@@ -118,8 +117,9 @@ def collect(
     """One policy, on both sides in half of the environments and against random play in others."""
     actions = ActionLayout.from_json(spec.agent_specs["a"].action, continuous="squashed")
     judge: Any = Judge(actions, critic_size=critic.layout.size)
-    assert isinstance(judge, CentralizedAlgorithm)
-    learning, frozen = Learning(policy=POLICY, algorithm=judge), RandomActor(actions)
+    learning = Learning(policy=POLICY, algorithm=judge)
+    others: tuple[SeatedPlayer, ...] = (learning, RandomActor(actions))
+    assert isinstance(learning.centralized, Judge)
     collector = Collector(
         env,
         seeds=range(NUM_ENVS),
@@ -127,7 +127,7 @@ def collect(
             TrainingBlock(
                 entrants=(Entrant(f"{b}one"), Entrant(f"{b}two")), players=(learning, other)
             )
-            for b, other in enumerate((learning, frozen))
+            for b, other in enumerate(others)
         ],
         seats=SEATS,
         sides=tuple(SIDES),

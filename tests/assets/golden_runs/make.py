@@ -5,14 +5,15 @@ tiny network, ghosts, evaluation, population-based training. Every later release
 on with it, or refuse it with a clear message (`tests/faults/test_golden_runs.py`). So a directory
 is made once, when a release is made, under the release's version, and never again.
 
-What is of this machine or this moment is left out: logs, figures, the lock, the backup; the
-directory that user code was looked for in becomes the one that the test runs in.
+What is of this machine or this moment is left out: logs, figures, the lock, the backup, the host's
+name; the directory that user code was looked for in becomes the one that the test runs in.
 """
 
 from __future__ import annotations
 
 import contextlib
 import shutil
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from populations.storage.database import JOURNAL
 HERE = Path(__file__).parent
 KEPT = (RUN_FILE, JOURNAL, "populations")
 MAX_BYTES = 300_000
+HOST = "host"
 SETTINGS = (
     "environment.num_envs=8",
     "environment.random_openings.share=0",
@@ -68,11 +70,22 @@ def main() -> None:
             if path.name not in KEPT:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         replace(RunFile.load(run / RUN_FILE), launch_directory=".").save(run / RUN_FILE)
-        with contextlib.closing(sqlite3.connect(run / JOURNAL)) as connection:
-            connection.execute("VACUUM")
+        forget_host(run / JOURNAL, socket.gethostname())
         if (total := size_bytes(run)) > MAX_BYTES:
             sys.exit(f"the run has {total} bytes, more than {MAX_BYTES}")
         shutil.copytree(run, target)
+
+
+def forget_host(journal: Path, host: str) -> None:
+    """Call the machine ``host`` wherever it is named."""
+    places = (("assignments", "learner"), ("events", "subject"), ("events", "data"))
+    with contextlib.closing(sqlite3.connect(journal, isolation_level=None)) as connection:
+        for table, column in places:
+            for before, after in ((f"{host}-", f"{HOST}-"), (f'"{host}"', f'"{HOST}"')):
+                connection.execute(
+                    f"UPDATE {table} SET {column} = replace({column}, ?, ?)", (before, after)
+                )
+        connection.execute("VACUUM")
 
 
 def size_bytes(run: Path) -> int:
