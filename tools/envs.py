@@ -53,7 +53,7 @@ def list_environments(
 
     table = Table("id", "api", "batched", "installed", box=None)
     for environment in known:
-        there = "yes" if environment.installed else environment.install.replace("[", r"\[")
+        there = "yes" if environment.installed else environment.install
         twin = "yes" if environment.id in TWINS else ""
         table.add_row(environment.id, environment.apis[0], twin, there)
     print_table(console(), table)

@@ -20,7 +20,7 @@ from arena.envs.buffers import Buffers, check_partition
 from arena.envs.cycle import Cycle
 from arena.envs.episode_row import EpisodeRow
 from arena.envs.facts import MASK_SEED, agent_spec
-from arena.envs.global_state import States, WithStates, no_state
+from arena.envs.global_state import no_state
 from arena.envs.openspiel import is_openspiel, load_game, openspiel_facts
 from arena.envs.openspiel_stepper import OpenSpielStepper
 from arena.envs.outcome import make_outcome, needs_infos
@@ -31,6 +31,7 @@ from arena.envs.reward_components import ComponentRow, ReportingAtOnce, Reportin
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import EnvironmentSpec
 from arena.envs.unchecked import holder_of_state, without_checks
+from arena.envs.with_states import States, WithStates
 from arena.errors import ConfigError, EnvironmentFault
 
 logger = logging.getLogger(__name__)

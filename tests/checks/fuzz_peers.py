@@ -28,7 +28,7 @@ from arena.types import LearnerId
 from arena.wire.keys import LearnerKeys, load_learner_keys
 from tests.checks.fuzz_messages import Fuzzer, Victim, oversize
 
-AT_ONCE = 6
+AT_ONCE = 4
 PER_CONNECTION = 40
 ANSWER_S = 300.0
 LINGER_S = 60.0

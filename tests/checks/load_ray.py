@@ -3,12 +3,12 @@
     python3 -m venv /tmp/ray-venv && /tmp/ray-venv/bin/pip install 'ray[tune]'
     python -m tests.checks.load_ray --trials 100 --python /tmp/ray-venv/bin/python
 
-Both have as many policies (trials), as many of them at once, a step that takes no time, a tiny
-checkpoint on disk after each, and three of them kept. A result of Tune's is an assignment of
-Arena's: work was done, its figures came in, the scheduler decided, the next went out. Compared:
-results per second, processor time of the process that decides per result, its memory, and seconds
-from nothing, and from a stopped experiment, to the first result (of Arena: to the first
-assignments, so that learners' own start counts for neither: Tune's trials are started with it).
+Both have as many policies (trials), as many of them at once, a step that takes no time, and a tiny
+checkpoint on disk after each; Arena keeps three of them, Tune all, which is faster for it. A result
+of Tune's is an assignment of Arena's: work was done, its figures came in, the scheduler decided, the
+next went out. Compared: results per second, processor time of the process that decides per result,
+its memory, and seconds from nothing, and from a stopped experiment, to the first result (of Arena:
+until its controller listens; what a learner takes to start depends on what it learns).
 
 Ray is no dependency of Arena: exit code 2 where the interpreter has none.
 """

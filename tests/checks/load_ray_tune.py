@@ -20,9 +20,6 @@ from pathlib import Path
 from typing import Any
 
 NAME = "experiment"
-KEPT = 3
-"""Checkpoints of each trial, as Arena keeps them."""
-
 EXIT_MISSING = 2
 
 
@@ -108,7 +105,8 @@ def make_tuner(tune: Any, arguments: argparse.Namespace, stopwatch: Stopwatch) -
         storage_path=str(arguments.directory),
         callbacks=[Counting()],
         verbose=0,
-        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1, num_to_keep=KEPT),
+        # All are kept: with a few, Tune would write the state of its experiment at every result.
+        checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=1),
     )
     if arguments.resume:
         tuner = tune.Tuner.restore(str(Path(arguments.directory, NAME)), trainable=trainable)

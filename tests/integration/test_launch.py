@@ -6,7 +6,6 @@ import json
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 
 from arena.wire.messages import Train
 from populations.storage.journal import JournalReader
-from tests.integration.conftest import ARENA, Command, sigkill, start
+from tests.integration.conftest import ARENA, Command, start
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
@@ -84,29 +83,6 @@ def test_a_population_trains_is_inspected_verified_and_exits_clean(
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
     assert lines
     assert all("loss/policy" in json.loads(line) for line in lines)
-
-
-def test_sigkill_of_learners_and_controller_loses_nothing(
-    arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
-) -> None:
-    process = start(launch_arguments(run_dir, STEPS, "--learners", "2"))
-    for kills in range(3):
-        goal = 3 * (kills + 1)
-        wait_until(partial(_has_finished, run_dir, goal), timeout_s=60.0)
-        if kills == 1:
-            sigkill(process)
-            wait_until(lambda: not processes_of(run_dir), timeout_s=5.0)
-            assert arena_json("league", run_dir, "status")["state"] == "crashed"
-            assert arena_json("league", run_dir, "standings")["populations"]["player"]
-            process = start(["launch", "--resume", "--run-dir", run_dir])
-        else:
-            learners = processes_of(run_dir)
-            if learners:
-                learners[0].kill()
-    out, err = process.communicate(timeout=90)
-    assert process.returncode == 0, (out, err)
-    arena("verify", run_dir)
-    assert arena_json("league", run_dir, "status")["state"] == "finished"
 
 
 EXPLORING = (
@@ -289,36 +265,3 @@ def decisions(arena_json: Callable[..., dict[str, Any]], run: Path) -> list[dict
         for event in events
         if event["kind"] in kinds
     ]
-
-
-@pytest.mark.timeout(300)
-def test_a_deterministic_run_with_kills_and_resumes_equals_one_without(
-    arena: Command,
-    arena_json: Callable[..., dict[str, Any]],
-    exploring_run: Path,
-    tmp_path: Path,
-) -> None:
-    killed = tmp_path / "killed"
-    process = start(launch_arguments(killed, *EXPLORING))
-    for goal in (6, 20):
-        wait_until(partial(_has_finished, killed, goal), timeout_s=60.0)
-        sigkill(process)
-        process = start(["launch", "--resume", "--run-dir", killed])
-    out, err = process.communicate(timeout=90)
-    assert process.returncode == 0, (out, err)
-    reference = _outcome(arena_json, exploring_run)
-    kinds = {decision["kind"] for decision in reference["decisions"]}
-    assert {"ghost_created", "exploited"} <= kinds
-    assert _outcome(arena_json, killed) == reference
-    for run in (exploring_run, killed):
-        arena("verify", run)
-
-
-def _outcome(arena_json: Callable[..., dict[str, Any]], run: Path) -> dict[str, Any]:
-    """Decisions, tallies and weights of a finished run."""
-    checkpoints = arena_json("league", run, "checkpoints")["checkpoints"]
-    return {
-        "decisions": decisions(arena_json, run),
-        "tallies": arena_json("league", run, "matches")["tallies"],
-        "weights": sorted(row["weights_digest"] for row in checkpoints),
-    }

@@ -18,7 +18,16 @@ from populations.sections import MATCHMAKING_KINDS, MatchmakingConfig
 from populations.validation import known_paths
 
 MINIMAL = RunConfig(environment=EnvironmentConfig(id="classic/connect_four-v3"))
-PRESETS = ["connect_four", "rock_paper_scissors", "simple_spread", "simple_tag", "tictactoe"]
+PRESETS = [
+    "connect_four",
+    "kuhn_poker",
+    "leduc_poker",
+    "rock_paper_scissors",
+    "simple_spread",
+    "simple_tag",
+    "speaker_listener",
+    "tictactoe",
+]
 
 
 def preset_text(name: str) -> str:
