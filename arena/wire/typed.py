@@ -63,7 +63,7 @@ _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {
     (WeightsRef, "key"): _KEY,
     (CheckpointRef, "key"): _KEY,
     (Failed, "key"): _KEY,
-    (Failed, "kind"): ("a kind", "stopped|non_finite|checkpoint|environment|error"),
+    (Failed, "kind"): ("a kind", "stopped|non_finite|checkpoint|environment|storage|error"),
     (Header, "run"): ("a run", _NAME),
 }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import hashlib
+import os
 import signal
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from pathlib import Path
 
 import psutil
 
+from arena.learners.process import die_with_parent
 from arena.wire.keys import KEYS, make_keys
 from arena.wire.zeromq import ZmqControllerTransport
 from populations.controller.run import OpenRun
@@ -103,6 +105,7 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--keys", action="store_true")
     arguments = parser.parse_args()
+    die_with_parent(os.getppid(), death_fd=None)
     serve(arguments.run, has_keys=arguments.keys)
 
 

@@ -5,7 +5,7 @@
 
 Both have as many policies (trials), as many of them at once, a step that takes no time, and a tiny
 checkpoint on disk after each; Arena keeps three of them, Tune all, which is faster for it. A result
-of Tune's is an assignment of Arena's: work was done, its figures came in, the scheduler decided, the
+of Tune's is an assignment of Arena's: work was done, its figures came in, it was decided, and the
 next went out. Compared: results per second, processor time of the process that decides per result,
 its memory, and seconds from nothing, and from a stopped experiment, to the first result (of Arena:
 until its controller listens; what a learner takes to start depends on what it learns).

@@ -14,7 +14,8 @@ from arena.checkpoints.publish import publish
 from arena.errors import DiskRefused
 from arena.failpoints import armed
 from arena.types import AssignmentId
-from arena.wire.messages import Failed, Train
+from arena.wire.codec import decode, encode
+from arena.wire.messages import Failed, Header, Train
 from populations.controller.commands import Command, LinkGhosts
 from populations.controller.committing import STORAGE_GRACE_S, commit_patiently
 from populations.controller.events import AssignmentFailed, GhostsLinked, Ticked
@@ -64,6 +65,12 @@ def pass_time(world: World, seconds: float) -> None:
 
 def given(world: World) -> list[AssignmentId]:
     return [held.assignment_id for known in world.state.learners.values() for held in known.held]
+
+
+def test_a_refusal_of_the_disk_can_be_sent() -> None:
+    failed = Failed(assignment_id=AssignmentId(1), attempt=1, kind="storage", reason=REASON)
+    header = Header(run="run", epoch=1, learner=LEARNER, sequence=1)
+    assert decode(encode(header, failed)) == (header, failed)
 
 
 def test_without_room_one_try_at_a_time_is_made_and_nobody_is_blamed() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -36,6 +36,20 @@ SHORT = {
 }
 
 
+@contextmanager
+def launched(
+    run: Path, config: Mapping[str, object], *, failpoints: str = ""
+) -> Iterator[subprocess.Popen[str]]:
+    """A run of the command; whatever a test finds out, it is gone afterwards."""
+    process = launch(run, config, failpoints=failpoints)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
+
+
 def check_finished(run: Path) -> None:
     """All policies are active and have trained to the end, every ghost is there."""
     check_left(run)
@@ -52,7 +66,8 @@ def test_learners_and_controller_get_over_whatever_a_disk_refuses(tmp_path: Path
     """The learner's third publication, and later a sync and a rename; the third ghost too."""
     run = tmp_path / "run"
     rules = "publish.begin=raise:ENOSPC@3;publish.synced=raise:EIO@8;publish.filled=raise:EROFS@5"
-    out, err = launch(run, document(**SHORT), failpoints=rules).communicate(timeout=END_S)
+    with launched(run, document(**SHORT), failpoints=rules) as process:
+        out, err = process.communicate(timeout=END_S)
     refusals = " ".join(str(row.data["reason"]) for row in events(run, "storage_full"))
     for message in ("No space left", "Input/output error", "Read-only file system"):
         assert message in refusals, (out, err)
@@ -67,8 +82,8 @@ def test_a_learner_killed_while_it_publishes_loses_that_assignment_only(
 ) -> None:
     run = tmp_path / "run"
     monkeypatch.setenv(ONCE, str(tmp_path / "once"))
-    process = launch(run, document(**SHORT), failpoints="publish.synced=kill@8")
-    out, err = process.communicate(timeout=END_S)
+    with launched(run, document(**SHORT), failpoints="publish.synced=kill@8") as process:
+        out, err = process.communicate(timeout=END_S)
     assert process.returncode == 0, (out, err)
     (lost,) = events(run, "learner_lost")
     assert "signal 9" in str(lost.data["reason"])
@@ -114,9 +129,11 @@ class Listener:
 
 
 def test_a_disk_that_fills_up_is_waited_for(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", "size=16m") as disk:
+    with (
+        small_disk(tmp_path / "disk", "size=16m") as disk,
+        launched(disk / "run", document(**SHORT)) as process,
+    ):
         run = disk / "run"
-        process = launch(run, document(**SHORT))
         listener = Listener(process)
         wait_until(lambda: finished(run) >= 4, timeout_s=START_S)
         fill(disk / "ballast")
@@ -144,10 +161,10 @@ def test_a_launch_onto_a_read_only_disk_starts_nothing(tmp_path: Path) -> None:
 
 def test_a_run_whose_directory_is_moved_away_ends_with_one_line(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = launch(run, document())
-    wait_until(lambda: finished(run) >= 3, timeout_s=START_S)
-    shutil.move(run, tmp_path / "elsewhere")
-    _, err = process.communicate(timeout=START_S)
+    with launched(run, document()) as process:
+        wait_until(lambda: finished(run) >= 3, timeout_s=START_S)
+        shutil.move(run, tmp_path / "elsewhere")
+        _, err = process.communicate(timeout=START_S)
     assert process.returncode == 5, err
     assert "Traceback" not in err
     assert err.splitlines()[-1].startswith(f"arena: {run}")
