@@ -44,7 +44,7 @@ from populations.run_file import RUN_FILE, RunFile, learner_setup, new_run_file
 from tests.checks.fuzz_controller import HEALTHY, HOSTILE
 from tests.checks.fuzz_messages import Victim
 from tests.checks.load import started
-from tests.checks.load_learners import publishing_learner
+from tests.checks.load_work import publishing_learner
 from tests.populations.controller.simulated import DUEL, duel_spec
 
 MIB = 2**20

@@ -26,7 +26,7 @@ from populations.controller.server import Server, utc_now
 from populations.run_file import new_run_file
 from populations.simulation.learner import SimulatedLearner
 from populations.types import Row
-from tests.checks.load_learners import publishing_learner
+from tests.checks.load_work import publishing_learner
 from tests.faults.chaos import ChaosProxy, Plan
 from tests.populations.controller.simulated import DUEL, duel_spec
 from tests.populations.controller.test_server import NoLauncher

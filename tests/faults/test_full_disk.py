@@ -13,9 +13,9 @@ import pytest
 from arena.checkpoints.publish import publish
 from arena.errors import DiskRefused
 from arena.failpoints import armed
-from arena.types import AssignmentId
+from arena.types import AssignmentId, LearnerId
 from arena.wire.codec import decode, encode
-from arena.wire.messages import Failed, Header, Train
+from arena.wire.messages import Failed, Header, Message, Train
 from populations.controller.commands import Command, LinkGhosts
 from populations.controller.committing import STORAGE_GRACE_S, commit_patiently
 from populations.controller.events import AssignmentFailed, GhostsLinked, Ticked
@@ -185,10 +185,10 @@ def serve(
         on_wait(server)
 
     class Transport(ScriptedTransport):
-        def receive(self, timeout_s: float) -> list[tuple[object, object]]:  # type: ignore[override]
+        def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
             if any(isinstance(entry, Train) for entry in self.log):
                 raise Enough
-            return super().receive(timeout_s)  # type: ignore[return-value]
+            return super().receive(timeout_s)
 
     server = Server(
         run_dir=run_dir,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -14,8 +15,8 @@ from arena.errors import DiskRefused
 from arena.failpoints import armed
 from arena.learners.spawn import spawn_learner
 from arena.metrics.tensorboard import TensorboardSink
-from populations.commands import launch
-from populations.commands.main import main
+from arena.types import LearnerId
+from arena.wire.messages import Message
 from populations.controller.run import OpenRun, create_run, make_run_directory
 from populations.controller.server import Server
 from populations.errors import StorageError
@@ -27,6 +28,10 @@ from tests.faults.scenarios import created
 from tests.populations.controller.simulated import duel_spec
 from tests.populations.controller.test_server import NoLauncher, ScriptedTransport
 from tests.populations.storage.conftest import duel_run_file
+
+# By name: where the tools are installed, only an installation knows.
+launch = importlib.import_module("populations.commands.launch")
+main = importlib.import_module("populations.commands.main").main
 
 CONFIG = "environment: {id: 'tests.duel:env'}\npopulations: {player: {size: 2}}\n"
 
@@ -115,7 +120,7 @@ def test_a_run_whose_directory_goes_away_ends_and_makes_nothing_anew(
             run_dir.mkdir()
 
     class Clocked(ScriptedTransport):
-        def receive(self, timeout_s: float) -> list[object]:  # type: ignore[override]
+        def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
             clock[0] += timeout_s
             return []
 
