@@ -40,6 +40,10 @@ def stack_key(policy: FrozenPolicy) -> Hashable:
     return shapes, network.action, str(next(iter(tensors.values())).device), policy.greedy
 
 
+MIN_ROUNDED = 8
+"""With fewer policies, rounding costs more than it saves."""
+
+
 class PolicyStack:
     """K frozen policies of one architecture, in a copy of their weights.
 
@@ -53,9 +57,9 @@ class PolicyStack:
 
         Args:
             policies: One or more.
-            product_dtype: Of weights and features between the layers. K networks do not fit into a
-                core's cache as one does, and in bfloat16 half of the bytes have to come from
-                outside it. Whose choices are measured (evaluation) plays in float32.
+            product_dtype: Of weights and features between the layers, from MIN_ROUNDED policies on:
+                so many do not fit into a core's cache, and in bfloat16 half of the bytes have to
+                come from outside it. Whose choices are measured (evaluation) plays in float32.
 
         Raises:
             ValueError: If there is none, or they differ in architecture, device or greediness, or
@@ -86,6 +90,8 @@ class PolicyStack:
             else None
         )
         trunks = zip(*(_linear_layers(network.trunk) for network in networks), strict=True)
+        if len(policies) < MIN_ROUNDED:
+            product_dtype = torch.float32
         self._product_dtype = product_dtype
         self._trunk = [_stacked(layers, dtype=product_dtype) for layers in trunks]
         # Who plays needs no value: where it is the head's last output, it is left out.

@@ -4,8 +4,8 @@
 
 K frozen policies (MLP 128x128 on 84 features, 7 actions, as in Connect Four) decide for R rows
 each: rows in blocks, as environments have them; shuffled; or ragged, each row anybody's. Ways that
-take turns in one thread: the stack in float32, and in bfloat16 (as opponents act while a policy
-trains in it), one network on all rows, and every policy by itself. Shown are
+take turns in one thread: the stack in float32, and in bfloat16 (as eight opponents or more act
+while a policy trains in it), one network on all rows, and every policy by itself. Shown are
 medians of microseconds of processor time (others may use the machine too), and the median and
 quartiles over rounds of how fast the stacks are relative to the single network, which is float32.
 """

@@ -25,14 +25,15 @@ def test_simple_spread_learns_with_a_critic_that_sees_all(
     config = {
         "environment": {
             "id": "mpe2/simple_spread_v3",
-            "num_envs": 8,
+            "kwargs": {"max_cycles": 8},
+            "num_envs": 16,
             "sides": {"team": ["*"]},
         },
         "populations": {
             "agent": {
                 "size": 1,
                 "network": {"hidden_sizes": [16], "critic": critic},
-                "hyperparameters": {"rollout_length": 25},
+                "hyperparameters": {"rollout_length": 8},
             }
         },
         "launcher": "local",

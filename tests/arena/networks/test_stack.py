@@ -112,7 +112,7 @@ def test_logits_are_those_of_each_policy(
 
 
 def test_bfloat16_rounds_logits_and_changes_no_choice_that_is_clear() -> None:
-    counts = [40, 3, 7, 0, 12]
+    counts = [40, 3, 7, 0, 12, 5, 9, 20]
     policies = [make_policy(seed, hidden_sizes=(32, 16)) for seed in range(len(counts))]
     observation, mask, player = make_rows(counts, seed=1)
     exact = PolicyStack(policies).logits(observation, None, player=player)
@@ -129,6 +129,14 @@ def test_bfloat16_rounds_logits_and_changes_no_choice_that_is_clear() -> None:
     assert bool((rounded.argmax(dim=1) == exact.argmax(dim=1))[clear].all())
     legal = rounded_stack.logits(observation, mask, player=player)
     assert bool((legal[~mask] < -1e8).all())
+
+
+def test_few_policies_are_not_rounded() -> None:
+    policies = [make_policy(seed) for seed in range(7)]
+    observation, mask, player = make_rows([4] * 7, seed=1)
+    exact = PolicyStack(policies).logits(observation, mask, player=player)
+    found = PolicyStack(policies, product_dtype=torch.bfloat16)
+    torch.testing.assert_close(found.logits(observation, mask, player=player), exact)
 
 
 @given(counts=st.lists(st.sampled_from([0, 1, 2, 5, 40, 300]), min_size=1, max_size=32))
