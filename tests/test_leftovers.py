@@ -13,8 +13,11 @@ def test_a_marked_process_is_found_until_it_ends(request: pytest.FixtureRequest)
     )
     assert conftest is not None
     marker = f"{conftest.MARKER}={os.environ[conftest.MARKER]}".encode()
-    script = "import sys; sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as child:
+    script = "import sys; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()  # before it runs, its environment is not always there to be read
         assert child.pid in conftest.processes_with(marker)
         child.kill()
     assert child.pid not in conftest.processes_with(marker)
