@@ -38,6 +38,19 @@ def processes_with(marker: bytes) -> dict[int, str]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _signals_are_heard() -> None:
+    """Let what tests start hear signals, also where the tests themselves were told to ignore them.
+
+    Started in the background or by nohup, they inherit that, and so would the runs they start,
+    which then rightly go on after Ctrl-C.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            is_interrupt = number == signal.SIGINT
+            signal.signal(number, signal.default_int_handler if is_interrupt else signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _no_process_survives() -> Iterator[None]:
     """Mark what this worker starts through the environment; fail if any of it is left at the end.
 
