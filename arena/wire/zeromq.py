@@ -253,9 +253,11 @@ class ZmqLearnerTransport:
         if self._was_admitted or event["value"] == _TIMED_OUT:
             return
         self._num_failed_handshakes += 1
-        if self._num_failed_handshakes >= MAX_FAILED_HANDSHAKES:
+        # Where this end notices first that the two do not match, libzmq does not connect again.
+        is_mismatch = event["event"] == zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+        if is_mismatch or self._num_failed_handshakes >= MAX_FAILED_HANDSHAKES:
             raise NotAdmitted(
-                f"whoever listens there has hung up {MAX_FAILED_HANDSHAKES} times: it is no "
+                f"whoever listens there has hung up, {self._num_failed_handshakes} times: it is no "
                 "controller, or one that wants a key (--keys), or the key file is of another run"
             )
 

@@ -134,7 +134,11 @@ def test_who_cannot_even_speak_with_the_controller_gives_up_after_some_attempts(
     own = load_learner_keys(key_path(directory, "learner-0"))
     wrong = replace(own, controller=zmq.curve_keypair()[0])
     with learner_with(controller.endpoint, None if case == "no keys" else wrong) as learner:
-        assert "has hung up 5 times" in is_refused(controller, learner)
+        reason = is_refused(controller, learner)
+    # Without keys, whichever end notices first hangs up: once it is the learner's, it gives up.
+    times = range(1, 6) if case == "no keys" else (5,)
+    assert any(f"has hung up, {n} times" in reason for n in times), reason
+    assert "wants a key (--keys)" in reason
     assert controller.num_bad == {}
     check_lets_in(controller, own)
 
