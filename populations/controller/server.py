@@ -10,13 +10,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
-from arena.checkpoints.files import resolve_key, verify_directory
-from arena.checkpoints.manifest import Manifest
-from arena.checkpoints.publish import link_ghost, remove_directory
-from arena.errors import ArenaError, CheckpointError, DiskRefused
 from arena.failpoints import failpoint
 from arena.metrics.sink import Sink
-from arena.types import AssignmentId, LearnerId, PlayerId
+from arena.types import AssignmentId, LearnerId
 from arena.wire.messages import (
     Acknowledge,
     Evaluate,
@@ -42,13 +38,12 @@ from populations.controller.commands import (
     WriteMetrics,
 )
 from populations.controller.committing import commit_patiently
+from populations.controller.directories import link, remove, verify
 from populations.controller.events import (
     AssignmentFailed,
     AssignmentFinished,
-    CheckpointsRemoved,
     ControllerStarted,
     Event,
-    GhostsLinked,
     HeartbeatReceived,
     LearnerExited,
     LearnerJoined,
@@ -72,7 +67,7 @@ from populations.storage.database import BACKUP, storage_errors
 from populations.storage.journal import Journal
 from populations.storage.recovery import sweep
 from populations.storage.status import write_status
-from populations.types import GhostRow, Json, Row
+from populations.types import Json, Row
 
 logger = logging.getLogger(__name__)
 
@@ -254,16 +249,25 @@ class Server:
             case Heartbeat():
                 self._handle(HeartbeatReceived(learner=learner, heartbeat=message))
             case Finished():
-                lease = (learner, message.assignment_id, message.attempt)
-                if lease not in self._reading:
-                    self._reading.add(lease)
-                    self._pending.append(self._reader.submit(self._verify, learner, message))
+                self._read_back(learner, message)
             case Failed():
                 self._handle(AssignmentFailed(learner=learner, failed=message))
             case Goodbye():
                 self._handle(LearnerLeft(learner=learner, reason=message.reason))
             case _:
                 logger.warning("learner %s sent a controller's message", learner)
+
+    def _read_back(self, learner: LearnerId, message: Finished) -> None:
+        """Have a result verified, once, if its learner was given that; otherwise answer at once.
+
+        So nobody can queue more work than it was given.
+        """
+        assignment_id, attempt = message.assignment_id, message.attempt
+        if not self._state.learners[learner].has(assignment_id, attempt=attempt):
+            self._handle(AssignmentFinished(learner=learner, finished=message, manifests={}))
+        elif (lease := (learner, assignment_id, attempt)) not in self._reading:
+            self._reading.add(lease)
+            self._pending.append(self._reader.submit(verify, self._run_dir, learner, message))
 
     def _slot_of(self, hello: Hello) -> int | None:
         if hello.host != self._host:
@@ -306,10 +310,10 @@ class Server:
             case LinkGhosts():
                 # Before the messages that name them: commands are carried out in order.
                 failpoint("controller.before_link")
-                self._pending.append(_done(self._link(command.ghosts)))
+                self._pending.append(_done(link(self._run_dir, command.ghosts)))
                 failpoint("controller.linked")
             case RemoveCheckpoints():
-                self._pending.append(self._reader.submit(self._remove, command.keys))
+                self._pending.append(self._reader.submit(remove, self._run_dir, command.keys))
             case WriteMetrics():
                 policy, steps, metrics = command.policy, command.agent_steps, command.metrics
                 self._tell_sinks(lambda sink: sink.write(policy, steps, metrics))
@@ -329,60 +333,11 @@ class Server:
         if is_assignment and not sent:
             self._pending.append(_done(LearnerUnreachable(learner=command.learner)))
 
-    def _verify(self, learner: LearnerId, finished: Finished) -> Event:
-        """Read back what a learner published; what does not verify fails the assignment."""
-        failpoint("controller.before_verify")
-        manifests: dict[str, Manifest] = {}
-        try:
-            for published in finished.checkpoints:
-                key = published.checkpoint.key
-                manifest = verify_directory(resolve_key(self._run_dir, key))
-                if manifest.digest != published.checkpoint.digest:
-                    raise CheckpointError(f"{key} has digest {manifest.digest}")
-                manifests[key] = manifest
-        except ArenaError as error:
-            failed = Failed(
-                assignment_id=finished.assignment_id,
-                attempt=finished.attempt,
-                kind="storage" if isinstance(error, DiskRefused) else "error",
-                reason=f"its checkpoint does not verify: {error}",
-            )
-            return AssignmentFailed(learner=learner, failed=failed)
-        failpoint("controller.verified")
-        return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
-
     def _back_up(self) -> None:
         try:
             self._journal.backup(self._run_dir / BACKUP)
         except StorageError as error:
             logger.error("the journal's backup failed: %s", error)
-
-    def _link(self, ghosts: tuple[GhostRow, ...]) -> Event:
-        linked: list[PlayerId] = []
-        refused: list[PlayerId] = []
-        reason = ""
-        for ghost in ghosts:
-            try:
-                link_ghost(self._run_dir, checkpoint_key=ghost.checkpoint, ghost_key=ghost.key)
-                linked.append(ghost.player)
-            except CheckpointError as error:
-                logger.error("ghost %s could not be linked: %s", ghost.player, error)
-                if isinstance(error, DiskRefused):
-                    refused.append(ghost.player)
-                    reason = str(error)
-        return GhostsLinked(players=tuple(linked), refused=tuple(refused), reason=reason)
-
-    def _remove(self, keys: tuple[str, ...]) -> Event:
-        removed = []
-        for key in keys:
-            try:
-                failpoint("controller.before_remove")
-                remove_directory(self._run_dir, key)
-                failpoint("controller.removed")
-                removed.append(key)
-            except (CheckpointError, OSError) as error:
-                logger.error("checkpoint %s could not be removed: %s", key, error)
-        return CheckpointsRemoved(keys=tuple(removed))
 
 
 def _fit(known: Snapshot) -> Event:

@@ -11,9 +11,10 @@ import pytest
 
 from populations.run_file import RUN_FILE
 from populations.storage.database import JOURNAL
+from tests.checks.killing import processes_of
 from tests.faults.golden import NEWEST, copy_of, tables_of
 from tests.integration.conftest import Command, arena, start  # noqa: F401
-from tests.integration.test_launch import launch_arguments, processes_of
+from tests.integration.test_launch import launch_arguments
 from tests.support import wait_until
 
 ENDLESS = "stop.agent_steps_per_policy=1000000000"

@@ -1,7 +1,10 @@
-"""Runs of the installed console script, as a user starts it."""
+"""Runs of the console script, as a user starts it."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import json
 import subprocess
 import sys
@@ -11,28 +14,49 @@ from typing import Any
 
 import pytest
 
+# Installed, the folder tools/ has this name.
+main = importlib.import_module("populations.commands.main").main
 ARENA = (sys.executable, "-m", "populations.commands.main")
-Command = Callable[..., subprocess.CompletedProcess[str]]
+LOOKING = ("league", "verify")
+"""Commands that start no process: done in this one, where everything is imported already."""
+
+Done = subprocess.CompletedProcess[str]
+Command = Callable[..., Done]
 
 
 @pytest.fixture
 def arena() -> Command:
     """Run `arena` with arguments; by default it must succeed."""
 
-    def run(
-        *arguments: str | Path, code: int = 0, timeout_s: float = 110.0
-    ) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [*ARENA, *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+    def run(*arguments: str | Path, code: int = 0, timeout_s: float = 110.0) -> Done:
+        texts = [str(argument) for argument in arguments]
+        if texts[0] in LOOKING:
+            done = _run_here(texts)
+        else:
+            done = subprocess.run(
+                [*ARENA, *texts],
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+                check=False,
+            )
         assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
         return done
 
     return run
+
+
+def _run_here(arguments: Sequence[str]) -> Done:
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main(arguments)
+    code = ended.value.code or 0
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.checks.killing import processes_of
 from tests.integration.conftest import ARENA, Command, start
-from tests.integration.test_launch import launch_arguments, processes_of
+from tests.integration.test_launch import launch_arguments
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]

@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from arena.wire.messages import Train
+from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
+from tests.checks.killing import counters, processes_of
 from tests.integration.conftest import ARENA, Command, start
 from tests.support import wait_until
 
@@ -43,18 +44,10 @@ def launch_arguments(run: Path, *more: str) -> list[str | Path]:
     return ["launch", "tictactoe", *SMALL, "stop.duration_s=null", *more, "--run-dir", run]
 
 
-def processes_of(run: Path) -> list[psutil.Process]:
-    """Learner processes of a run."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "status"]):
-        line = process.info["cmdline"] or []
-        if (
-            process.info["status"] != psutil.STATUS_ZOMBIE
-            and any(str(run) in part for part in line)
-            and "arena.learners.process" in line
-        ):
-            found.append(process)
-    return found
+def num_finished(run: Path) -> int:
+    """Assignments that a run has committed."""
+    row = counters(run)
+    return 0 if row is None else row.assignments_finished
 
 
 @pytest.fixture
@@ -114,7 +107,7 @@ def test_the_learning_rate_in_use_after_an_exploit_is_the_explored_one(
         if event["kind"] == "exploited" and event["moves"]
     ]
     assert exploits, "policies differ in their learning rates, so somebody is behind"
-    with JournalReader(run_dir / "journal.db") as reader:
+    with JournalReader(run_dir / JOURNAL) as reader:
         rows = reader.assignments(statuses=("finished",), kind="train")
     in_use: dict[tuple[str, int], float] = {}
     for row in rows:
@@ -133,25 +126,11 @@ def test_the_learning_rate_in_use_after_an_exploit_is_the_explored_one(
     assert any((event["subject"], event["generation"]) in in_use for event in exploits)
 
 
-def _has_finished(run: Path, goal: int) -> bool:
-    return _finished(run) >= goal
-
-
-def _finished(run: Path) -> int:
-    done = subprocess.run(
-        [*ARENA, "league", str(run), "status", "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return int(json.loads(done.stdout)["assignments_finished"]) if done.returncode == 0 else 0
-
-
 def test_ctrl_c_saves_everything_and_resume_goes_on(
     arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
 ) -> None:
     process = start(launch_arguments(run_dir, STEPS, "--learners", "1"))
-    wait_until(lambda: _finished(run_dir) >= 4, timeout_s=60.0)
+    wait_until(lambda: num_finished(run_dir) >= 4, timeout_s=60.0)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=40)
     assert process.returncode == 130
@@ -195,7 +174,7 @@ def _damage_a_current_checkpoint(arena_json: Callable[..., dict[str, Any]], run:
 def test_a_run_directory_in_use_is_refused_with_the_pid(arena: Command, run_dir: Path) -> None:
     process = start(launch_arguments(run_dir, STEPS, "--learners", "1"))
     try:
-        wait_until(lambda: _finished(run_dir) >= 1, timeout_s=60.0)
+        wait_until(lambda: num_finished(run_dir) >= 1, timeout_s=60.0)
         refused = arena("launch", "--resume", "--run-dir", run_dir, code=4)
         assert str(process.pid) in refused.stderr
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from arena.checkpoints.manifest import checkpoint_key
-from arena.types import CheckpointRef, Digest, LearnerId
+from arena.types import AssignmentId, CheckpointRef, Digest, LearnerId
 from arena.wire.messages import (
     Acknowledge,
     Finished,
@@ -203,3 +203,46 @@ def test_a_checkpoint_that_is_not_there_fails_its_assignment(tmp_path: Path) -> 
     assert "does not verify" in str(failed[0].data["reason"])
     assert world.state.tables.run.assignments_finished == 0
     assert not world.state.tables.checkpoints
+
+
+def test_who_says_again_and_again_that_it_has_ended_what_it_was_not_given_queues_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    log: list[object] = []
+    transport = ScriptedTransport(log, world.hello(LEARNER))
+    said = [
+        Finished(
+            assignment_id=AssignmentId(1),
+            attempt=attempt,
+            checkpoints=(),
+            tallies=(),
+            metrics={},
+            duration_s=1.0,
+        )
+        for attempt in range(2, 102)
+    ]
+    transport.script += [(LEARNER, finished) for finished in said]
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError(f"{arguments} is read back")
+
+    monkeypatch.setattr("populations.controller.server.verify", refuse)
+
+    def end(status: Mapping[str, object]) -> None:
+        if any(isinstance(entry, Acknowledge) for entry in log):
+            raise Full(status["run"])
+
+    server = Server(
+        run_dir=tmp_path,
+        state=world.state,
+        journal=RecordingJournal(log, full_at="never"),
+        transport=transport,
+        launcher=NoLauncher(),
+        on_status=end,
+    )
+    with pytest.raises(Full):
+        server.run()
+    answered = [entry.attempt for entry in log if isinstance(entry, Acknowledge)]
+    assert answered == [finished.attempt for finished in said]
+    assert world.state.tables.run.assignments_finished == 0
