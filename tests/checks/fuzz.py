@@ -192,11 +192,15 @@ class Reports:
 
 
 def make_run(run_dir: Path) -> RunFile:
-    """A new run that will not end by itself, without an environment."""
+    """A new run that will not end by itself, without an environment.
+
+    Nor does its league grow by the healthy learner's work: ghosts would take memory, too, and time.
+    """
     config = validate_config(
         {
             **DUEL,
             "pbt": {**DUEL["pbt"], "warm_up_agent_steps": 10**12},  # type: ignore[dict-item]
+            "ghosts": {"every_agent_steps": 10**12},
             "metrics": {"sinks": []},
             "stop": {"agent_steps_per_policy": 10**12},
         }

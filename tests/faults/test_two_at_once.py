@@ -13,8 +13,7 @@ from populations.run_file import RUN_FILE
 from populations.storage.database import JOURNAL
 from tests.checks.killing import processes_of
 from tests.faults.golden import NEWEST, copy_of, tables_of
-from tests.integration.conftest import Command, arena, start  # noqa: F401
-from tests.integration.test_launch import launch_arguments
+from tests.integration.conftest import Command, arena, launch_arguments, start  # noqa: F401
 from tests.support import wait_until
 
 ENDLESS = "stop.agent_steps_per_policy=1000000000"

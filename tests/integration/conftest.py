@@ -14,14 +14,41 @@ from typing import Any
 
 import pytest
 
+from tests.checks.killing import processes_of
+from tests.support import wait_until
+
 # Installed, the folder tools/ has this name.
 main = importlib.import_module("populations.commands.main").main
 ARENA = (sys.executable, "-m", "populations.commands.main")
+SMALL = (
+    "environment.num_envs=16",
+    "environment.random_openings.share=0",
+    "populations.player.size=3",
+    "populations.player.network.hidden_sizes=[16]",
+    "populations.player.hyperparameters.rollout_length=8",
+    "pbt.ready_agent_steps=2000",
+    "pbt.warm_up_agent_steps=2000",
+    "pbt.min_matches=20",
+    "pbt.min_rating_gap=1",
+    "ghosts.every_agent_steps=2000",
+    "assignment.agent_steps=1000",
+    "evaluation.share=0.2",
+    "metrics.sinks=[jsonl]",
+    "seed=3",
+)
+STEPS = "stop.agent_steps_per_policy=6000"
+
+
 LOOKING = ("league", "verify")
 """Commands that start no process: done in this one, where everything is imported already."""
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
+
+
+def launch_arguments(run: Path, *more: str) -> list[str | Path]:
+    """A run of tic-tac-toe that takes some seconds."""
+    return ["launch", "tictactoe", *SMALL, "stop.duration_s=null", *more, "--run-dir", run]
 
 
 @pytest.fixture
@@ -57,6 +84,16 @@ def _run_here(arguments: Sequence[str]) -> Done:
     code = ended.value.code or 0
     assert isinstance(code, int)
     return subprocess.CompletedProcess(arguments, code, output.getvalue(), errors.getvalue())
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that two learners carried out to its end; to be looked at."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    command = [*ARENA, *map(str, launch_arguments(run, STEPS, "--learners", "2"))]
+    subprocess.run(command, check=True, capture_output=True, timeout=110.0)
+    wait_until(lambda: not processes_of(run), timeout_s=5.0)
+    return run
 
 
 @pytest.fixture

@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from populations.run_file import RUN_FILE, RunFile
 from tests.checks.killing import processes_of
-from tests.integration.conftest import ARENA, Command, start
-from tests.integration.test_launch import launch_arguments
+from tests.integration.conftest import ARENA, Command, launch_arguments, start
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
@@ -53,15 +55,16 @@ def test_a_learner_joins_from_outside_works_and_leaves_with_the_run(
     assert finished
 
 
-def test_a_learner_set_up_for_another_run_is_refused(arena: Command, tmp_path: Path) -> None:
-    runs = [tmp_path / name for name in ("mine", "theirs")]
-    arena(*launch_arguments(runs[1], "stop.agent_steps_per_policy=500"))
+def test_a_learner_set_up_for_another_run_is_refused(tmp_path: Path) -> None:
+    mine, theirs = tmp_path / "mine", tmp_path / "theirs"
     process = start(
-        launch_arguments(runs[0], "stop.agent_steps_per_policy=100000000", "--learners", "1")
+        launch_arguments(mine, "stop.agent_steps_per_policy=100000000", "--learners", "1")
     )
-    wait_until(lambda: "endpoint" in live(runs[0]), timeout_s=60.0)
-    endpoint = live(runs[0])["endpoint"]
-    guest = start(["learner", runs[1] / "run.yaml", "--connect", endpoint])
+    wait_until(lambda: "endpoint" in live(mine), timeout_s=60.0)
+    theirs.mkdir()
+    another = replace(RunFile.load(mine / RUN_FILE), run=str(uuid.uuid4()))
+    another.save(theirs / RUN_FILE)
+    guest = start(["learner", theirs / RUN_FILE, "--connect", live(mine)["endpoint"]])
     guest.communicate(timeout=60)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
@@ -85,17 +88,19 @@ def test_inline_is_the_same_run_in_one_process(
 
 
 def test_policies_start_from_another_runs_weights_with_counters_at_zero(
-    arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
+    arena: Command,
+    arena_json: Callable[..., dict[str, Any]],
+    finished_run: Path,
+    tmp_path: Path,
 ) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    steps = "stop.agent_steps_per_policy=3000"
-    arena(*launch_arguments(first, steps))
+    first, second = finished_run, tmp_path / "second"
     source = f"{first}:player/p001"
     line = next(
         row
         for row in arena_json("league", first)["populations"]["player"]
         if row["player"] == "player/p001"
     )
+    steps = "stop.agent_steps_per_policy=2000"
     arena(*launch_arguments(second, steps, "--init-from", source))
     rows = arena_json("league", second, "checkpoints")["ghosts"]
     zero = [row for row in rows if row["agent_steps"] == 0]

@@ -15,33 +15,10 @@ from arena.wire.messages import Train
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from tests.checks.killing import counters, processes_of
-from tests.integration.conftest import ARENA, Command, start
+from tests.integration.conftest import ARENA, STEPS, Command, launch_arguments, start
 from tests.support import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
-
-SMALL = (
-    "environment.num_envs=16",
-    "environment.random_openings.share=0",
-    "populations.player.size=3",
-    "populations.player.network.hidden_sizes=[16]",
-    "populations.player.hyperparameters.rollout_length=8",
-    "pbt.ready_agent_steps=2000",
-    "pbt.warm_up_agent_steps=2000",
-    "pbt.min_matches=20",
-    "pbt.min_rating_gap=1",
-    "ghosts.every_agent_steps=2000",
-    "assignment.agent_steps=1000",
-    "evaluation.share=0.2",
-    "metrics.sinks=[jsonl]",
-    "seed=3",
-)
-STEPS = "stop.agent_steps_per_policy=6000"
-
-
-def launch_arguments(run: Path, *more: str) -> list[str | Path]:
-    """A run of tic-tac-toe that takes some seconds."""
-    return ["launch", "tictactoe", *SMALL, "stop.duration_s=null", *more, "--run-dir", run]
 
 
 def num_finished(run: Path) -> int:
@@ -59,9 +36,9 @@ def run_dir(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_population_trains_is_inspected_verified_and_exits_clean(
-    arena: Command, arena_json: Callable[..., dict[str, Any]], run_dir: Path
+    arena: Command, arena_json: Callable[..., dict[str, Any]], finished_run: Path
 ) -> None:
-    arena(*launch_arguments(run_dir, STEPS, "--learners", "2"))
+    run_dir = finished_run
     status = arena_json("league", run_dir, "status")
     assert status["state"] == "finished"
     assert status["agent_steps"] >= 18_000
