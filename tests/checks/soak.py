@@ -147,9 +147,11 @@ def soak(
     with killed_run(directory, environment=environment) as run, Leaks(run) as leaks:
         run.start("connect_four", *overrides, f"seed={seed}")
         for number in range(kills):
+            now_s = time.monotonic()
+            left_s = began_s + 60.0 * minutes - now_s
+            due_s = now_s + 2.0 * left_s / (kills - number) * rng.random()
             _await_progress(run)
-            left_s = 60.0 * minutes - (time.monotonic() - began_s)
-            _pause(run, 2.0 * left_s / (kills - number) * rng.random())
+            _pause(run, due_s - time.monotonic())
             victim = rng.choice(VICTIMS)
             run.kill(victim, rng)
             _say(run, number + 1, kills, victim)
