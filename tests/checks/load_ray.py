@@ -6,9 +6,10 @@
 Both have as many policies (trials), as many of them at once, a step that takes no time, and a tiny
 checkpoint on disk after each; Arena keeps three of them, Tune all, which is faster for it. A result
 of Tune's is an assignment of Arena's: work was done, its figures came in, it was decided, and the
-next went out. Compared: results per second, processor time of the process that decides per result,
-its memory, and seconds from nothing, and from a stopped experiment, to the first result (of Arena:
-until its controller listens; what a learner takes to start depends on what it learns).
+next went out. Compared: results per second, how long a worker waits from the end of one to the next
+(median and 99 in 100), processor time of the process that decides per result, its memory, and
+seconds from nothing, and from a stopped experiment, to the first result (of Arena: until its
+controller listens; what a learner takes to start depends on what it learns).
 
 Ray is no dependency of Arena: exit code 2 where the interpreter has none.
 """
@@ -44,6 +45,8 @@ def ratios(arena: Figures, fresh: Figures, restored: Figures) -> dict[str, float
     controller = arena["controller"]
     return {
         "results_per_s": rate / fresh["results_per_s"],
+        "p50": fresh["p50_ms"] / arena["busy"]["p50_ms"],
+        "p99": fresh["p99_ms"] / arena["busy"]["p99_ms"],
         "processor_per_result": fresh["processor_ms_per_result"]
         / controller["processor_ms_per_assignment"],
         "memory": fresh["memory_mib"] / controller["rss_mib"]["end"],

@@ -37,17 +37,20 @@ class Stopwatch:
         self.began_s = time.monotonic()
         self.first_s: float | None = None
         self.num_results = 0
+        self.waits_s: list[float] = []
         self.memory_mib = [resident_mib()]
         self.processor_s = 0.0
 
-    def note(self) -> None:
-        """A result has come in."""
+    def note(self, waited_s: float | None) -> None:
+        """A result has come in, of a worker that had waited so long for its step."""
         now_s = time.monotonic()
         if self.first_s is None:
             self.first_s = now_s
             self.processor_s = time.process_time()
             self.memory_mib.append(resident_mib())
         self.num_results += 1
+        if waited_s is not None:
+            self.waits_s.append(waited_s)
         if now_s - self.first_s >= self.seconds and self.seconds >= 0.0:
             self.seconds = -1.0
             self.figures = self._figures(now_s)
@@ -56,10 +59,13 @@ class Stopwatch:
     def _figures(self, now_s: float) -> dict[str, float]:
         assert self.first_s is not None, "results have come in"
         elapsed_s = max(now_s - self.first_s, 1e-9)
+        waits_s = sorted(self.waits_s) or [0.0]
         return {
             "first_result_s": self.first_s - self.began_s,
             "results": self.num_results,
             "results_per_s": (self.num_results - 1) / elapsed_s,
+            "p50_ms": 1e3 * waits_s[len(waits_s) // 2],
+            "p99_ms": 1e3 * waits_s[len(waits_s) * 99 // 100],
             "processor_ms_per_result": 1e3
             * (time.process_time() - self.processor_s)
             / max(self.num_results - 1, 1),
@@ -72,6 +78,8 @@ def make_trainable(tune: Any) -> Any:
     """A trainable whose step takes no time and whose checkpoint is a few bytes."""
 
     class Trivial(tune.Trainable):  # type: ignore[misc]
+        ended_s: float | None = None
+
         def setup(self, config: dict[str, float]) -> None:
             self.rate, self.score = config["learning_rate"], 0.0
 
@@ -80,8 +88,13 @@ def make_trainable(tune: Any) -> Any:
             return True
 
         def step(self) -> dict[str, float]:
+            began_s = time.monotonic()
             self.score += self.rate * random.random()
-            return {"score": self.score}
+            result = {"score": self.score}
+            if self.ended_s is not None:
+                result["waited_s"] = began_s - self.ended_s
+            self.ended_s = time.monotonic()
+            return result
 
         def save_checkpoint(self, checkpoint_dir: str) -> None:
             Path(checkpoint_dir, "weights").write_text(repr(self.score))
@@ -96,8 +109,8 @@ def make_tuner(tune: Any, arguments: argparse.Namespace, stopwatch: Stopwatch) -
     """A new experiment, or the one that is there."""
 
     class Counting(tune.Callback):  # type: ignore[misc]
-        def on_trial_result(self, *positional: object, **named: object) -> None:
-            stopwatch.note()
+        def on_trial_result(self, *positional: object, result: Any, **named: object) -> None:
+            stopwatch.note(result.get("waited_s"))
 
     trainable = tune.with_resources(make_trainable(tune), {"cpu": 1})
     run_config = tune.RunConfig(
