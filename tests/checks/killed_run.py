@@ -21,7 +21,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.checks.killing import TINY, KilledRun, Victim, killed_run, marks, processes_of
+from tests.checks.killing import (
+    TINY,
+    KilledRun,
+    Victim,
+    end_on_sigterm,
+    killed_run,
+    marks,
+    processes_of,
+)
 from tests.checks.outcomes import Outcome, differences, outcome
 
 VICTIMS: tuple[Victim, ...] = ("learner", "controller", "both")
@@ -76,6 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
+    end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="arena-killed-") as directory:
         figures = measure(Path(directory), kills=options.kills, seed=options.seed)
     document = {"schema": 1, **asdict(figures)}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -206,6 +208,11 @@ def killed_run(
         for process in processes_of(run.run):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM end this process as Ctrl-C does, so that what it has started ends with it."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def marks(count: int, *, below: int, rng: random.Random) -> Sequence[int]:

@@ -31,7 +31,14 @@ from populations.storage.database import JOURNAL
 from populations.storage.evolution_checks import check_evolution
 from populations.storage.journal import JournalReader
 from tests.checks.killed_run import VICTIMS
-from tests.checks.killing import KilledRun, Victim, counters, killed_run, processes_of
+from tests.checks.killing import (
+    KilledRun,
+    Victim,
+    counters,
+    end_on_sigterm,
+    killed_run,
+    processes_of,
+)
 from tests.checks.leaks import Leaks, Slope
 from tests.checks.witnesses import Comparison, compare
 
@@ -118,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
+    end_on_sigterm()
     with tempfile.TemporaryDirectory(prefix="arena-soak-") as directory:
         figures = soak(
             Path(directory), kills=options.kills, minutes=options.minutes, seed=options.seed
