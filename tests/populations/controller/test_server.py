@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -125,6 +125,27 @@ class Full(Exception):
     """Ends a server that would go on."""
 
 
+def serve_until(
+    end: Callable[[Mapping[str, object]], None],
+    world: World,
+    log: list[object],
+    run_dir: Path,
+    *,
+    transport: ScriptedTransport,
+) -> None:
+    """Run a server until ``end``, which is told each status, raises Full."""
+    server = Server(
+        run_dir=run_dir,
+        state=world.state,
+        journal=RecordingJournal(log, full_at="never"),
+        transport=transport,
+        launcher=NoLauncher(),
+        on_status=end,
+    )
+    with pytest.raises(Full):
+        server.run()
+
+
 def test_an_assignment_is_in_the_journal_before_it_is_sent(tmp_path: Path) -> None:
     world = make_world()
     log: list[object] = []
@@ -134,16 +155,7 @@ def test_an_assignment_is_in_the_journal_before_it_is_sent(tmp_path: Path) -> No
         if any(isinstance(entry, Train) for entry in log):
             raise Full(status["run"])
 
-    server = Server(
-        run_dir=tmp_path,
-        state=world.state,
-        journal=RecordingJournal(log, full_at="never"),
-        transport=transport,
-        launcher=NoLauncher(),
-        on_status=end,
-    )
-    with pytest.raises(Full):
-        server.run()
+    serve_until(end, world, log, tmp_path, transport=transport)
     sent = [entry for entry in log if isinstance(entry, Train)]
     assert len(sent) == 2  # one running, one queued
     for message in sent:
@@ -189,16 +201,7 @@ def test_a_checkpoint_that_is_not_there_fails_its_assignment(tmp_path: Path) -> 
         if "assignment_failed" in kinds:
             raise Full(status["run"])
 
-    server = Server(
-        run_dir=tmp_path,
-        state=world.state,
-        journal=RecordingJournal(log, full_at="never"),
-        transport=Liar(log, world.hello(LEARNER)),
-        launcher=NoLauncher(),
-        on_status=end,
-    )
-    with pytest.raises(Full):
-        server.run()
+    serve_until(end, world, log, tmp_path, transport=Liar(log, world.hello(LEARNER)))
     failed = [e for e in log if isinstance(e, EventRow) and e.kind == "assignment_failed"]
     assert "does not verify" in str(failed[0].data["reason"])
     assert world.state.tables.run.assignments_finished == 0
@@ -233,16 +236,7 @@ def test_who_says_again_and_again_that_it_has_ended_what_it_was_not_given_queues
         if any(isinstance(entry, Acknowledge) for entry in log):
             raise Full(status["run"])
 
-    server = Server(
-        run_dir=tmp_path,
-        state=world.state,
-        journal=RecordingJournal(log, full_at="never"),
-        transport=transport,
-        launcher=NoLauncher(),
-        on_status=end,
-    )
-    with pytest.raises(Full):
-        server.run()
+    serve_until(end, world, log, tmp_path, transport=transport)
     answered = [entry.attempt for entry in log if isinstance(entry, Acknowledge)]
     assert answered == [finished.attempt for finished in said]
     assert world.state.tables.run.assignments_finished == 0
