@@ -65,10 +65,11 @@ def test_a_learner_set_up_for_another_run_is_refused(tmp_path: Path) -> None:
     another = replace(RunFile.load(mine / RUN_FILE), run=str(uuid.uuid4()))
     another.save(theirs / RUN_FILE)
     guest = start(["learner", theirs / RUN_FILE, "--connect", live(mine)["endpoint"]])
-    guest.communicate(timeout=60)
+    _, said = guest.communicate(timeout=60)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert guest.returncode == 2
+    assert f"not of {another.run}" in said
 
 
 @pytest.mark.slow
