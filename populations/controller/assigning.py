@@ -160,12 +160,6 @@ def _due_policy(state: ControllerState, tx: Transaction, learner: Learner) -> Po
     player for each population. Nobody waits for those who begin anew later. Whom PBT has decided
     about is not trained before that is carried out. Nor is who has a mate that cannot be.
     """
-    leased = {
-        trainee.policy
-        for row in state.tables.assignments.values()
-        if isinstance(row.message, Train)
-        for trainee in row.message.trainees
-    }
     state.due.take(tx.rows, state.tables)
     limit = state.config.stop.agent_steps_per_policy
 
@@ -173,9 +167,7 @@ def _due_policy(state: ControllerState, tx: Transaction, learner: Learner) -> Po
         # A team has a policy of every population.
         return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
 
-    return state.due.next(
-        state.tables, leased=leased | held_up(state), limit=limit, may_train=may_train
-    )
+    return state.due.next(state.tables, held_up=held_up(state), limit=limit, may_train=may_train)
 
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Set
 
-from arena.types import PolicyId
+from arena.types import AssignmentId, PolicyId
+from arena.wire.messages import Train
 from populations.storage.tables import Tables
-from populations.types import PolicyRow, Row
+from populations.types import AssignmentRow, PolicyRow, Row
 
 Turn = tuple[int, str, int, PolicyId]
 """agent_steps, population, index, policy: the smallest is the next."""
@@ -27,23 +28,30 @@ class DuePolicies:
         self._heaps: dict[tuple[str, bool], list[Turn]] = {}
         """By population, and whether they have a checkpoint."""
         self._starting: set[PolicyId] = set()
+        self._leases: dict[PolicyId, AssignmentId] = {}
+        """Of open assignments that train: who must not be given to another learner, too."""
         self._aside: set[PolicyId] = set()
-        """Leased ones that have come up: they have no entry until they are free again."""
+        """Held up ones that have come up: they have no entry until they are free again."""
         self._is_made = False
 
     def take(self, rows: Iterable[Row], tables: Tables) -> None:
-        """Take in rows that were put into the tables, once or more often; policies matter."""
+        """Take in rows that were put into the tables, once or more often.
+
+        Policies and assignments matter.
+        """
         if not self._is_made:
             return
         for row in rows:
             if isinstance(row, PolicyRow):
                 self._take_policy(tables.policies[row.policy])
+            elif isinstance(row, AssignmentRow):
+                self._take_assignment(row, tables)
 
     def next(
         self,
         tables: Tables,
         *,
-        leased: Set[PolicyId],
+        held_up: Set[PolicyId],
         limit: int | None,
         may_train: Callable[[str], bool],
     ) -> PolicyRow | None:
@@ -53,7 +61,7 @@ class DuePolicies:
 
         Args:
             tables: All of whose rows were taken in.
-            leased: Who is not to be chosen.
+            held_up: Who is not to be chosen, besides those of open assignments.
             limit: Agent steps from which on nobody trains; None: there is no end.
             may_train: Whether a population may be trained.
         """
@@ -61,14 +69,16 @@ class DuePolicies:
             self._is_made = True
             for policy in tables.policies.values():
                 self._take_policy(policy)
-        for name in self._aside - leased:
+            for row in tables.assignments.values():
+                self._take_assignment(row, tables)
+        for name in self._aside - held_up:
             self._aside.discard(name)
             self._take_policy(tables.policies[name])
         best: Turn | None = None
         for (population, has_checkpoint), heap in self._heaps.items():
             if has_checkpoint and (self._starting or not may_train(population)):
                 continue
-            turn = self._first(heap, tables, leased=leased, has_checkpoint=has_checkpoint)
+            turn = self._first(heap, tables, held_up=held_up, has_checkpoint=has_checkpoint)
             if turn is not None and (best is None or turn < best):
                 best = turn
         if best is None or (limit is not None and best[0] >= limit):
@@ -84,10 +94,21 @@ class DuePolicies:
         heap = self._heaps.setdefault((row.population, row.checkpoint is not None), [])
         heapq.heappush(heap, (row.agent_steps, row.population, row.index, row.policy))
 
+    def _take_assignment(self, row: AssignmentRow, tables: Tables) -> None:
+        if not isinstance(row.message, Train):
+            return
+        is_open = row.assignment_id in tables.assignments
+        for trainee in row.message.trainees:
+            if is_open:
+                self._leases[trainee.policy] = row.assignment_id
+            elif self._leases.get(trainee.policy) == row.assignment_id:
+                del self._leases[trainee.policy]
+                self._take_policy(tables.policies[trainee.policy])
+
     def _first(
-        self, heap: list[Turn], tables: Tables, *, leased: Set[PolicyId], has_checkpoint: bool
+        self, heap: list[Turn], tables: Tables, *, held_up: Set[PolicyId], has_checkpoint: bool
     ) -> Turn | None:
-        """The first turn that can be taken; what is out of date or leased above it goes."""
+        """The first turn that can be taken; what is out of date or not free above it goes."""
         while heap:
             turn = heap[0]
             row = tables.policies[turn[-1]]
@@ -97,9 +118,10 @@ class DuePolicies:
                 and row.agent_steps == turn[0]
                 and (row.checkpoint is not None) == has_checkpoint
             )
-            if is_current and row.policy not in leased:
+            is_leased = row.policy in self._leases
+            if is_current and not is_leased and row.policy not in held_up:
                 return turn
-            if is_current:
+            if is_current and not is_leased:
                 self._aside.add(row.policy)
             heapq.heappop(heap)
         return None

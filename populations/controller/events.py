@@ -170,11 +170,15 @@ class Ticked:
     """Time has passed.
 
     Attributes:
-        deaf_s: How long nobody has been listened to: commits may take long where the disk is slow.
+        deaf_s: Since when not everybody has been listened to: commits may take long where the disk
+            is slow, and many learners have much to say.
     """
 
     deaf_s: float = 0.0
 
+
+LearnerEvent = LearnerJoined | AssignmentFinished | AssignmentFailed | LearnerLeft | StrangerSpoke
+"""What follows from a message, but for a heartbeat."""
 
 Event = (
     ControllerStarted

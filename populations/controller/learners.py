@@ -126,14 +126,14 @@ class Learner:
             return None
         return f"its memory grew from {first / 2**20:,.0f} to {last / 2**20:,.0f} MiB"
 
-    def has(self, assignment_id: AssignmentId, *, attempt: int) -> bool:
+    def has(self, assignment_id: AssignmentId, attempt: int) -> bool:
         """Whether it was given that attempt and has not ended it."""
         return any(held.lease == (assignment_id, attempt) for held in self.held)
 
     def release(self, assignment_id: AssignmentId, *, attempt: int, now_s: float) -> bool:
         """Forget an assignment that ended; False if it does not have that attempt of it."""
         self.last_heard_s = now_s
-        if not self.has(assignment_id, attempt=attempt):
+        if not self.has(assignment_id, attempt):
             return False
         self.held = [held for held in self.held if held.lease != (assignment_id, attempt)]
         self.progress_at_s = now_s

@@ -27,6 +27,7 @@ from populations.controller.events import (
     GhostsLinked,
     HeartbeatReceived,
     HyperparametersExplored,
+    LearnerEvent,
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
@@ -46,7 +47,8 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     tx = Transaction(tables=state.tables, now=now)
     staffing.forgive_gap(state, tx)
     _take_in(state, event, tx)
-    if isinstance(event, HeartbeatReceived) and state.phase != "stopping":
+    is_said = isinstance(event, HeartbeatReceived | LearnerEvent)
+    if is_said and not tx.rows and state.phase != "stopping":
         return tx  # nothing follows from it that the next tick would not find
     state.known.take(tx.rows, teams=state.teams)
     state.histories.take(tx.rows, state.tables)

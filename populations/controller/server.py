@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,6 +46,7 @@ from populations.controller.events import (
     ControllerStarted,
     Event,
     HeartbeatReceived,
+    LearnerEvent,
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
@@ -73,8 +75,12 @@ logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
 BUSY_TICK_S = 0.005
-MAX_ANSWERS = 64
-"""That are handled before learners are heard again."""
+MAX_HEARING_S = 0.1
+MAX_WORK_S = 0.1
+"""How long one turn hears learners, and how long it then does what follows from what they said."""
+
+MAX_COMMIT_S = 0.02
+"""For how long that is done before it is committed and answered."""
 
 STATUS_S = 1.0
 BACKUP_S = 600.0
@@ -122,14 +128,20 @@ class Server:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-worker")
         # Results do not wait for a fit of ratings, which may take seconds.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-reader")
-        self._pending: list[Future[Event]] = []
-        self._reading: set[tuple[LearnerId, AssignmentId, int]] = set()
+        self._heard: dict[Hashable, LearnerEvent] = {}
+        """What learners said that may take long to answer: each thing once."""
+        self._num_asked = 0
+        self._answers: deque[Future[Event]] = deque()
+        """Of what was asked of the worker threads, what is ready, in the order of its coming."""
+        self._reading: set[tuple[LearnerId, tuple[AssignmentId, int]]] = set()
         """Results that were heard and not handled yet; learners say them again meanwhile."""
         self._stop_reasons: list[str] = []
         self._live = LiveFigures()
         self._status: Mapping[str, Json] = {}
         self._ended = False
         self._status_at_s = self._backup_at_s = self._ticked_at_s = -1e9
+        self._all_heard_s = -1e9
+        """When nobody had anything to say any more."""
 
     def request_stop(self, reason: str) -> None:
         """Ask for a stop with everything saved. Safe to call from a signal handler."""
@@ -145,7 +157,7 @@ class Server:
         self._backup_at_s = self._clock()
         self._worker.submit(import_slow_modules)
         try:
-            self._handle(ControllerStarted())
+            self._handle([ControllerStarted()])
             while not self._ended:
                 self._serve_once()
             failpoint("controller.ended")
@@ -162,27 +174,19 @@ class Server:
             self._reader.shutdown(wait=False, cancel_futures=True)
 
     def _serve_once(self) -> None:
-        timeout_s = BUSY_TICK_S if self._pending else TICK_S
-        received = self._transport.receive(timeout_s)
-        heard_s = self._clock()
-        for learner, message in received:
-            self._receive(learner, message)
-        # It looks at everybody, so where there is always something to hear, not every time.
-        if not received or self._clock() - self._ticked_at_s >= TICK_S:
-            self._ticked_at_s = self._clock()
-            self._handle(Ticked(deaf_s=self._ticked_at_s - heard_s))
+        self._hear()
+        # It looks at everybody, so where there is always something to do, not every time.
+        now_s = self._clock()
+        if not self._is_busy or now_s - self._ticked_at_s >= TICK_S:
+            self._ticked_at_s = now_s
+            # Those who say too much cannot make it patient without end.
+            deaf_s = min(now_s - self._all_heard_s, self._state.patience.liveness_s)
+            self._handle([Ticked(deaf_s=deaf_s)])
         for slot, code in self._launcher.exited():
-            self._handle(LearnerExited(slot=slot, code=code))
-        for future in self._take_done():
-            event = future.result()
-            match event:
-                case AssignmentFinished(learner=learner, finished=result):
-                    self._reading.discard((learner, result.assignment_id, result.attempt))
-                case AssignmentFailed(learner=learner, failed=fault):
-                    self._reading.discard((learner, fault.assignment_id, fault.attempt))
-            self._handle(event)
+            self._handle([LearnerExited(slot=slot, code=code)])
+        self._work()
         while self._stop_reasons:
-            self._handle(StopRequested(reason=self._stop_reasons.pop(0)))
+            self._handle([StopRequested(reason=self._stop_reasons.pop(0))])
         now_s = self._clock()
         if now_s - self._status_at_s >= STATUS_S:
             self._write_status()
@@ -190,12 +194,57 @@ class Server:
             self._backup_at_s = now_s
             self._worker.submit(self._back_up)
 
-    def _take_done(self) -> list[Future[Event]]:
-        """Answers that are there, in order of asking; not too many: learners are to be heard."""
-        done = [future for future in self._pending if future.done()][:MAX_ANSWERS]
-        taken = set(done)
-        self._pending = [future for future in self._pending if future not in taken]
-        return done
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._heard or self._answers)
+
+    def _hear(self) -> None:
+        """Take in what has arrived, or what there is time for.
+
+        Many learners' heartbeats must not wait until all that others want is done: who is not heard
+        is taken for dead.
+        """
+        timeout_s = 0.0 if self._is_busy else BUSY_TICK_S if self._num_asked else TICK_S
+        begin_s = self._clock()
+        while received := self._transport.receive(timeout_s):
+            for learner, message in received:
+                self._receive(learner, message)
+            if self._clock() - begin_s >= MAX_HEARING_S:
+                return
+            timeout_s = 0.0
+        self._all_heard_s = self._clock()
+
+    def _work(self) -> None:
+        """Do what was heard and what is ready, as long as there is time: learners are to be heard.
+
+        Many small things share a commit.
+        """
+        end_s = self._clock() + MAX_WORK_S
+        while self._is_busy and self._state.phase != "over" and self._clock() < end_s:
+            self._handle(self._next_events())
+
+    def _next_events(self) -> Iterator[Event]:
+        """The oldest of what was heard and of what is ready in turn, for a short time."""
+        end_s = self._clock() + MAX_COMMIT_S
+        while self._is_busy and self._clock() < end_s:
+            if self._heard:
+                yield self._heard.pop(next(iter(self._heard)))
+            if self._answers:
+                yield self._take_answer()
+
+    def _take_answer(self) -> Event:
+        event = self._answers.popleft().result()
+        self._num_asked -= 1
+        match event:
+            case AssignmentFinished(learner=learner, finished=result):
+                self._reading.discard((learner, (result.assignment_id, result.attempt)))
+            case AssignmentFailed(learner=learner, failed=fault):
+                self._reading.discard((learner, (fault.assignment_id, fault.attempt)))
+        return event
+
+    def _ask(self, answer: Future[Event]) -> None:
+        self._num_asked += 1
+        answer.add_done_callback(self._answers.append)
 
     def _write_status(self) -> None:
         self._journal.require_place()
@@ -239,35 +288,49 @@ class Server:
         )
 
     def _receive(self, learner: LearnerId, message: Message) -> None:
-        known = learner in self._state.learners
+        known = self._state.learners.get(learner)
         match message:
             case Hello():
-                slot = self._slot_of(message)
-                self._handle(LearnerJoined(learner=learner, hello=message, slot=slot))
-            case _ if not known:
-                self._handle(StrangerSpoke(learner=learner))
+                joined = LearnerJoined(learner=learner, hello=message, slot=self._slot_of(message))
+                if known is None:
+                    self._note(joined)
+                else:
+                    self._handle([joined])  # it is not sure whether anybody is there
+            case _ if known is None:
+                if (learner, LearnerJoined, None) not in self._heard:
+                    self._note(StrangerSpoke(learner=learner))
             case Heartbeat():
-                self._handle(HeartbeatReceived(learner=learner, heartbeat=message))
-            case Finished():
-                self._read_back(learner, message)
-            case Failed():
-                self._handle(AssignmentFailed(learner=learner, failed=message))
+                self._handle([HeartbeatReceived(learner=learner, heartbeat=message)])
+            case Finished() | Failed():
+                lease = message.assignment_id, message.attempt
+                self._note_result(learner, message, lease if known.has(*lease) else None)
             case Goodbye():
-                self._handle(LearnerLeft(learner=learner, reason=message.reason))
+                self._note(LearnerLeft(learner=learner, reason=message.reason))
             case _:
                 logger.warning("learner %s sent a controller's message", learner)
 
-    def _read_back(self, learner: LearnerId, message: Finished) -> None:
-        """Have a result verified, once, if its learner was given that; otherwise answer at once.
+    def _note_result(
+        self, learner: LearnerId, message: Finished | Failed, lease: tuple[AssignmentId, int] | None
+    ) -> None:
+        """Let a result wait; what was published is verified first, if its learner was given that.
 
-        So nobody can queue more work than it was given.
+        Args:
+            learner: Whose.
+            message: The result.
+            lease: Of the learner; None: it does not have that. Of those waits one at most, so that
+                nobody can queue more work than it was given.
         """
-        assignment_id, attempt = message.assignment_id, message.attempt
-        if not self._state.learners[learner].has(assignment_id, attempt=attempt):
-            self._handle(AssignmentFinished(learner=learner, finished=message, manifests={}))
-        elif (lease := (learner, assignment_id, attempt)) not in self._reading:
-            self._reading.add(lease)
-            self._pending.append(self._reader.submit(verify, self._run_dir, learner, message))
+        if isinstance(message, Failed):
+            self._note(AssignmentFailed(learner=learner, failed=message), lease)
+        elif lease is None:
+            self._note(AssignmentFinished(learner=learner, finished=message, manifests={}))
+        elif (learner, lease) not in self._reading:
+            self._reading.add((learner, lease))
+            self._ask(self._reader.submit(verify, self._run_dir, learner, message))
+
+    def _note(self, event: LearnerEvent, lease: tuple[AssignmentId, int] | None = None) -> None:
+        """Let an event wait for its turn, once: learners say again what nobody has answered."""
+        self._heard.setdefault((event.learner, type(event), lease), event)
 
     def _slot_of(self, hello: Hello) -> int | None:
         if hello.host != self._host:
@@ -275,20 +338,25 @@ class Server:
         pids = {pid: slot for slot, pid in self._launcher.running().items()}
         return pids.get(hello.pid)
 
-    def _handle(self, event: Event) -> None:
-        """Let the state machine take an event in, commit, and only then act."""
-        if self._ended:
-            return
-        failpoint("controller.told")
-        now = Now(monotonic_s=self._clock(), utc=self._utc())
-        tx = handle(self._state, event, now)
-        if tx.rows:
+    def _handle(self, events: Iterable[Event]) -> None:
+        """Let the state machine take events in, commit what follows, and only then act."""
+        rows: list[Row] = []
+        commands: list[Command] = []
+        for event in events:
+            if self._state.phase == "over":
+                break
+            failpoint("controller.told")
+            now = Now(monotonic_s=self._clock(), utc=self._utc())
+            tx = handle(self._state, event, now)
+            rows += tx.rows
+            commands += tx.commands
+        if rows:
             failpoint("controller.before_commit")
-            self._commit(tx.rows)
+            self._commit(rows)
             failpoint("controller.committed")
-            self._on_commit(tx.rows)
-        self._live.note(self._state, now_s=now.monotonic_s)
-        for command in tx.commands:
+            self._on_commit(rows)
+        self._live.note(self._state, now_s=self._clock())
+        for command in commands:
             self._carry_out(command)
             failpoint("controller.carried_out")
 
@@ -304,16 +372,16 @@ class Server:
             case KillLearner():
                 self._launcher.kill(command.slot, dump_stacks=command.dump_stacks)
             case ExploreHyperparameters():
-                self._pending.append(self._worker.submit(answer, command))
+                self._ask(self._worker.submit(answer, command))
             case FitRatings():
-                self._pending.append(self._worker.submit(_fit, command.known))
+                self._ask(self._worker.submit(_fit, command.known))
             case LinkGhosts():
                 # Before the messages that name them: commands are carried out in order.
                 failpoint("controller.before_link")
-                self._pending.append(_done(link(self._run_dir, command.ghosts)))
+                self._ask(_done(link(self._run_dir, command.ghosts)))
                 failpoint("controller.linked")
             case RemoveCheckpoints():
-                self._pending.append(self._reader.submit(remove, self._run_dir, command.keys))
+                self._ask(self._reader.submit(remove, self._run_dir, command.keys))
             case WriteMetrics():
                 policy, steps, metrics = command.policy, command.agent_steps, command.metrics
                 self._tell_sinks(lambda sink: sink.write(policy, steps, metrics))
@@ -331,7 +399,7 @@ class Server:
         elif is_assignment:
             failpoint("controller.assigned")
         if is_assignment and not sent:
-            self._pending.append(_done(LearnerUnreachable(learner=command.learner)))
+            self._ask(_done(LearnerUnreachable(learner=command.learner)))
 
     def _back_up(self) -> None:
         try:

@@ -12,12 +12,13 @@ from types import FrameType
 import pytest
 
 from arena.checkpoints.manifest import Manifest
-from arena.types import LearnerId, PolicyId
+from arena.types import LearnerId
 from arena.wire.messages import Acknowledge, Evaluate, FromController, Hello, Message, Train
+from populations.controller import directories
 from populations.controller import server as server_module
-from populations.controller.due import DuePolicies
 from populations.controller.events import Event, RatingsFitted
-from populations.controller.server import MAX_ANSWERS, Server
+from populations.controller.server import Server
+from populations.controller.state import ControllerState
 from populations.simulation.learner import SimulatedLearner
 from populations.types import AssignmentRow
 from tests.checks.load import make_run, measure
@@ -75,8 +76,8 @@ def serve(
             raise Enough
         return ScriptedTransport.receive(transport, timeout_s)
 
-    monkeypatch.setattr(server_module, "verify_directory", verify)
-    monkeypatch.setattr(server_module, "link_ghost", lambda *arguments, **named: None)
+    monkeypatch.setattr(directories, "verify_directory", verify)
+    monkeypatch.setattr(directories, "link_ghost", lambda *arguments, **named: None)
     monkeypatch.setattr(transport, "receive", receive)
     server = Server(
         run_dir=tmp_path,
@@ -163,39 +164,20 @@ def test_a_heartbeat_costs_the_same_however_many_learners_there_are() -> None:
 
 
 def test_whose_turn_it_is_does_not_take_longer_for_many_who_are_leased() -> None:
-    tables = busy_world(num_learners=50).state.tables
-    due = DuePolicies()
-    leased = set(list(tables.policies)[:150])
+    costs = set()
+    for num_learners in (5, 50):
+        state = busy_world(num_learners=num_learners).state
+        assert len(state.tables.assignments) == 2 * num_learners
 
-    def following() -> object:
-        return due.next(tables, leased=leased, limit=None, may_train=lambda population: True)
+        def following(state: ControllerState = state) -> object:
+            return state.due.next(
+                state.tables, held_up=set(), limit=None, may_train=lambda population: True
+            )
 
-    expected = tables.policies[list(tables.policies)[150]]
-    assert following() == expected
-    assert num_calls(following) < 20
-    freed = PolicyId("player/p007")
-    leased.remove(freed)
-    assert following() == tables.policies[freed]
-
-
-def test_a_burst_of_answers_is_handled_a_part_at_a_time(tmp_path: Path) -> None:
-    world = make_world()
-    server = Server(
-        run_dir=tmp_path,
-        state=world.state,
-        journal=RecordingJournal([], full_at="never"),
-        transport=ScriptedTransport([], world.hello(LEARNER)),
-        launcher=NoLauncher(),
-    )
-    answers = [server_module._done(_beat()) for _ in range(MAX_ANSWERS + 3)]
-    server._pending = list(answers)
-    assert server._take_done() == answers[:MAX_ANSWERS]
-    assert server._take_done() == answers[MAX_ANSWERS:]
-    assert server._take_done() == []
-
-
-def _beat() -> Event:
-    return RatingsFitted(rows=(), spreads={})
+        expected = state.tables.policies[list(state.tables.policies)[2 * num_learners]]
+        assert following() == expected
+        costs.add(num_calls(following))
+    assert len(costs) == 1
 
 
 @pytest.mark.timeout(110)

@@ -59,7 +59,7 @@ def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> 
         for population in (*names, None):
             found = kept.next(
                 world.state.tables,
-                leased=leases(world),
+                held_up=set(),
                 limit=world.state.config.stop.agent_steps_per_policy,
                 may_train=lambda name, wanted=population: wanted in (None, name),  # type: ignore[misc]
             )

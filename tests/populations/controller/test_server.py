@@ -13,6 +13,7 @@ from arena.wire.messages import (
     Acknowledge,
     Finished,
     FromController,
+    Heartbeat,
     Hello,
     Message,
     Published,
@@ -20,7 +21,11 @@ from arena.wire.messages import (
     Welcome,
 )
 from arena.wire.session import BadMessage
+from populations.controller.events import Event, LearnerJoined, Now
+from populations.controller.machine import handle
 from populations.controller.server import Server
+from populations.controller.state import ControllerState
+from populations.controller.transaction import Transaction
 from populations.errors import StorageError
 from populations.storage.journal import Journal
 from populations.types import AssignmentRow, EventRow, Row
@@ -213,7 +218,6 @@ def test_who_says_again_and_again_that_it_has_ended_what_it_was_not_given_queues
 ) -> None:
     world = make_world()
     log: list[object] = []
-    transport = ScriptedTransport(log, world.hello(LEARNER))
     said = [
         Finished(
             assignment_id=AssignmentId(1),
@@ -225,7 +229,14 @@ def test_who_says_again_and_again_that_it_has_ended_what_it_was_not_given_queues
         )
         for attempt in range(2, 102)
     ]
-    transport.script += [(LEARNER, finished) for finished in said]
+
+    class Liar(ScriptedTransport):
+        """Says a hundred things at once, and again when one of them is answered."""
+
+        def send(self, learner: LearnerId, message: FromController) -> bool:
+            if isinstance(message, Welcome | Acknowledge):
+                self.script += [(learner, finished) for finished in said]
+            return super().send(learner, message)
 
     def refuse(*arguments: object) -> None:
         raise AssertionError(f"{arguments} is read back")
@@ -233,10 +244,70 @@ def test_who_says_again_and_again_that_it_has_ended_what_it_was_not_given_queues
     monkeypatch.setattr("populations.controller.server.verify", refuse)
 
     def end(status: Mapping[str, object]) -> None:
-        if any(isinstance(entry, Acknowledge) for entry in log):
+        if sum(isinstance(entry, Acknowledge) for entry in log) >= 3:
             raise Full(status["run"])
 
-    serve_until(end, world, log, tmp_path, transport=transport)
-    answered = [entry.attempt for entry in log if isinstance(entry, Acknowledge)]
-    assert answered == [finished.attempt for finished in said]
+    serve_until(end, world, log, tmp_path, transport=Liar(log, world.hello(LEARNER)))
+    answered = {entry.attempt for entry in log if isinstance(entry, Acknowledge)}
+    assert answered == {2}
     assert world.state.tables.run.assignments_finished == 0
+
+
+def _beat(progress: int) -> Heartbeat:
+    return Heartbeat(assignment_id=None, attempt=0, progress=progress, agent_steps=0, rss_bytes=0)
+
+
+class SlowClock:
+    """Goes on only while the controller decides, half a second for each Hello."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_heartbeats_do_not_wait_until_many_who_join_are_dealt_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    log: list[object] = []
+    clock = SlowClock()
+    crowd = [LearnerId(f"learner-{number}") for number in range(2, 102)]
+
+    class Crowd(ScriptedTransport):
+        """All say Hello at once; heartbeats of those who have joined are behind that."""
+
+        def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
+            del timeout_s
+            clock.now_s += 0.01
+            portion, self.script = self.script[:25], self.script[25:]
+            learners = world.state.learners.items()
+            return portion or [(name, _beat(learner.progress + 1)) for name, learner in learners]
+
+    def slow_handle(state: ControllerState, event: Event, now: Now) -> Transaction:
+        if isinstance(event, LearnerJoined):
+            clock.now_s += 0.5
+        return handle(state, event, now)
+
+    monkeypatch.setattr("populations.controller.server.handle", slow_handle)
+    transport = Crowd(log, world.hello(LEARNER))
+    transport.script += [(learner, world.hello(learner)) for learner in crowd]
+
+    def end(status: Mapping[str, object]) -> None:
+        if len(world.state.learners) == len(crowd) + 1:
+            raise Full(status["run"])
+
+    server = Server(
+        run_dir=tmp_path,
+        state=world.state,
+        journal=RecordingJournal(log, full_at="never"),
+        transport=transport,
+        launcher=NoLauncher(),
+        on_status=end,
+        clock=clock,
+    )
+    with pytest.raises(Full):
+        server.run()
+    assert clock.now_s >= 50.0
+    assert not [entry for entry in log if isinstance(entry, EventRow) and "lost" in entry.kind]
