@@ -64,7 +64,7 @@ class Patience:
     """
 
     hello_s: tuple[float, float] = (0.02, 5.0)
-    resend_s: tuple[float, float] = (0.5, 10.0)
+    resend_s: tuple[float, float] = (2.0, 20.0)
     liveness_s: float = 30.0
     grace_s: float = 30.0
 

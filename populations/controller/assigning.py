@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 import numpy as np
@@ -31,37 +32,51 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     waits = state.fitting or state.ratings_are_stale() or state.is_evolving
     if state.config.deterministic and waits:
         return
+    free = {
+        learner_id: learner
+        for learner_id, learner in state.learners.items()
+        if _has_credit(learner)
+    }
+    if not free or (state.config.deterministic and state.held()):
+        return
+    unheld = sorted(state.tables.assignments.keys() - state.held().keys())
     # What there is to do depends on whom a learner serves, on nothing else of it.
     idle: set[tuple[str, ...]] = set()
-    while may_give(state) and (learner_id := _next_learner(state, idle)) is not None:
-        learner = state.learners[learner_id]
-        row = _redo(state, learner) or _decide(state, tx, learner)
+    while may_give(state) and (learner_id := _next_learner(state, free, idle)) is not None:
+        learner = free[learner_id]
+        row = _redo(state, learner, unheld) or _decide(state, tx, learner)
         if row is None:
             idle.add(learner.hello.populations)
-        else:
-            _give(state, tx, learner_id, row)
+            continue
+        _give(state, tx, learner_id, row)
+        if not _has_credit(learner):
+            del free[learner_id]
+        if state.config.deterministic:
+            # One assignment is open at a time, so that each decision knows all earlier results.
+            return
 
 
-def _next_learner(state: ControllerState, idle: set[tuple[str, ...]]) -> LearnerId | None:
-    """The learner with the most credit: at most its slots running and one queued.
+def _has_credit(learner: Learner) -> bool:
+    """Whether it may be given more: at most its slots running and one queued."""
+    return len(learner.held) < learner.hello.slots + QUEUED_PER_LEARNER
+
+
+def _next_learner(
+    state: ControllerState, free: Mapping[LearnerId, Learner], idle: Set[tuple[str, ...]]
+) -> LearnerId | None:
+    """The learner with the most credit, of those that have any.
 
     Not one of those that serve populations for which there is nothing to do.
 
     One that only evaluates comes before one that trains: with no more policies than learners, what
     is queued where somebody trains would be missing where nobody does.
-
-    In deterministic mode one assignment is open at a time, so that each decision knows the results
-    of all earlier ones.
     """
-    if state.config.deterministic and state.held():
-        return None
-    free = [
+    ranked = (
         (_num_training(state, learner), len(learner.held), learner_id)
-        for learner_id, learner in state.learners.items()
-        if len(learner.held) < learner.hello.slots + QUEUED_PER_LEARNER
-        and learner.hello.populations not in idle
-    ]
-    return min(free)[-1] if free else None
+        for learner_id, learner in free.items()
+        if learner.hello.populations not in idle
+    )
+    return min(ranked, default=(0, 0, None))[-1]
 
 
 def _num_training(state: ControllerState, learner: Learner) -> int:
@@ -70,12 +85,15 @@ def _num_training(state: ControllerState, learner: Learner) -> int:
     return sum(row is not None and isinstance(row.message, Train) for row in held)
 
 
-def _redo(state: ControllerState, learner: Learner) -> AssignmentRow | None:
-    """The oldest open assignment that nobody has and this learner may do."""
-    assignments = state.tables.assignments
-    for assignment_id in sorted(assignments.keys() - state.held().keys()):
-        if _may_do(state, learner, assignments[assignment_id]):
-            return assignments[assignment_id]
+def _redo(
+    state: ControllerState, learner: Learner, unheld: list[AssignmentId]
+) -> AssignmentRow | None:
+    """The oldest open assignment that nobody has and this learner may do; it is taken out."""
+    for assignment_id in unheld:
+        row = state.tables.assignments[assignment_id]
+        if _may_do(state, learner, row):
+            unheld.remove(assignment_id)
+            return row
     return None
 
 
