@@ -21,7 +21,6 @@ from populations.controller.teams import held_up, team_of
 from populations.controller.transaction import Transaction
 from populations.types import AssignmentRow, PolicyRow
 
-QUEUED_PER_LEARNER = 1
 DEADLINE_S = 600.0
 
 
@@ -35,11 +34,11 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     free = {
         learner_id: learner
         for learner_id, learner in state.learners.items()
-        if _has_credit(learner)
+        if len(learner.held) < learner.credit
     }
-    if not free or (state.config.deterministic and state.held()):
+    if not free or (state.config.deterministic and state.holders):
         return
-    unheld = sorted(state.tables.assignments.keys() - state.held().keys())
+    unheld = sorted(state.tables.assignments.keys() - state.holders.keys())
     # What there is to do depends on whom a learner serves, on nothing else of it.
     idle: set[tuple[str, ...]] = set()
     while may_give(state) and (learner_id := _next_learner(state, free, idle)) is not None:
@@ -49,16 +48,11 @@ def fill(state: ControllerState, tx: Transaction) -> None:
             idle.add(learner.hello.populations)
             continue
         _give(state, tx, learner_id, row)
-        if not _has_credit(learner):
+        if len(learner.held) >= learner.credit:
             del free[learner_id]
         if state.config.deterministic:
             # One assignment is open at a time, so that each decision knows all earlier results.
             return
-
-
-def _has_credit(learner: Learner) -> bool:
-    """Whether it may be given more: at most its slots running and one queued."""
-    return len(learner.held) < learner.hello.slots + QUEUED_PER_LEARNER
 
 
 def _next_learner(
@@ -124,6 +118,7 @@ def _give(
         given_s=tx.now.monotonic_s,
     )
     state.learners[learner_id].held.append(held)
+    state.holders[row.assignment_id] = learner_id
     tx.commands.append(SendMessage(learner=learner_id, message=message))
     _explain(state, tx, learner_id, message)
 

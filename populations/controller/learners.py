@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from arena.types import AssignmentId, LearnerId, PlayerId
 from arena.wire.messages import Heartbeat, Hello
 
+QUEUED_PER_LEARNER = 1
+MAX_HEARTBEATS_PER_S = 100.0
+
 OUT_OF_MEMORY_GROWTH = 1.5
 OUT_OF_MEMORY_BYTES = 128 * 2**20
 """Memory that grew by this factor and by so much makes a SIGKILL look like the system's."""
@@ -45,6 +48,11 @@ class Patience:
     grace_s: float = 30.0
     resend_s: float = 2.0
     storage_s: tuple[float, float] = (1.0, 60.0)
+
+    def heartbeat_among_s(self, num_learners: int) -> float:
+        """Between a learner's heartbeats: longer among many, so that hearing them leaves time."""
+        longer_s = min(num_learners / MAX_HEARTBEATS_PER_S, self.liveness_s / 3.0)
+        return max(self.heartbeat_s, longer_s)
 
 
 @dataclass(slots=True)
@@ -95,6 +103,11 @@ class Learner:
     rss_bytes: int = 0
     first_rss_bytes: int = 0
     rate: float = 0.0
+
+    @property
+    def credit(self) -> int:
+        """How many assignments it may have: its slots running and one queued."""
+        return self.hello.slots + QUEUED_PER_LEARNER
 
     def may_train(self, population: str) -> bool:
         """Whether it serves a population."""

@@ -148,6 +148,8 @@ def _open_row(
     held = known is not None and known.release(
         assignment_id, attempt=attempt, now_s=tx.now.monotonic_s
     )
+    if held:
+        del state.holders[assignment_id]
     row = state.tables.assignments.get(assignment_id)
     if row is None or not held or row.attempt != attempt:
         return None

@@ -61,7 +61,7 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         )
     else:
         known.last_heard_s = now_s
-    message = Welcome(heartbeat_s=state.patience.heartbeat_s)
+    message = Welcome(heartbeat_s=state.patience.heartbeat_among_s(len(state.learners)))
     tx.commands.append(SendMessage(learner=event.learner, message=message))
     if state.phase == "stopping":
         stop = Stop(grace_s=state.patience.grace_s)
@@ -127,6 +127,8 @@ def lose(
     learner = state.learners.pop(learner_id, None)
     if learner is None:
         return
+    for held in learner.held:
+        del state.holders[held.assignment_id]
     state.gone[learner_id] = None
     if len(state.gone) > MAX_GONE:
         del state.gone[next(iter(state.gone))]

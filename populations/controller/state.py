@@ -91,6 +91,7 @@ class ControllerState:
         started_s: When this epoch began, on the controller's clock.
         elapsed_before_s: Of the run before this epoch.
         last_event_s: When the controller last took an event in.
+        holders: Which learner has which assignment.
         gone: Learners that left or were given up, the last ones; they may not come back.
         refused_at_s: When a learner that was refused was last noted in the events.
         pause: While the disk refuses checkpoints or ghosts.
@@ -128,6 +129,7 @@ class ControllerState:
     started_s: float = 0.0
     elapsed_before_s: float = 0.0
     last_event_s: float = 0.0
+    holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
     gone: dict[LearnerId, None] = field(default_factory=dict)
     refused_at_s: float = float("-inf")
     pause: Pause | None = None
@@ -152,14 +154,6 @@ class ControllerState:
     def ranked_populations(self) -> tuple[str, ...]:
         """Whose policies are compared: all; in cooperation the first one's, who lead the teams."""
         return tuple(self.setup.populations)[: 1 if self.is_cooperation else None]
-
-    def held(self) -> dict[AssignmentId, LearnerId]:
-        """Which learner has which open assignment."""
-        return {
-            held.assignment_id: learner_id
-            for learner_id, learner in self.learners.items()
-            for held in learner.held
-        }
 
     def elapsed_s(self, now: Now) -> float:
         """Of the run, over all epochs."""

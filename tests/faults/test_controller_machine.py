@@ -211,9 +211,14 @@ class Faulty(Controller):
         assert all(len(learners) == 1 for learners in owners.values())
         state = self.world.state
         assert not set(state.learners) & set(state.gone)
-        held = [held.assignment_id for learner in state.learners.values() for held in learner.held]
-        assert len(held) == len(set(held))
-        assert set(held) <= set(state.tables.assignments) | self._closed()
+        held = [
+            (held.assignment_id, name)
+            for name, learner in state.learners.items()
+            for held in learner.held
+        ]
+        assert len(held) == len(state.holders)
+        assert dict(held) == state.holders
+        assert set(state.holders) <= set(state.tables.assignments) | self._closed()
         attempts: dict[int, int] = {}
         for row in self.world.committed:
             if isinstance(row, AssignmentRow):

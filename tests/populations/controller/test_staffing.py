@@ -128,3 +128,9 @@ def test_a_validation_whose_learner_is_lost_is_done_again_before_anybody_is_blam
     assert replace(again, attempt=validation.attempt) == validation
     world.handle(LearnerExited(slot=0, code=-9))
     assert validation.assignment_id not in world.state.tables.assignments
+
+
+def test_among_many_learners_heartbeats_are_further_apart() -> None:
+    patience = Patience(heartbeat_s=1.0, liveness_s=10.0)
+    times_s = [patience.heartbeat_among_s(number) for number in (1, 100, 250, 10_000)]
+    assert times_s == [1.0, 1.0, 2.5, 10.0 / 3.0]

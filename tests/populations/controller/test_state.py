@@ -213,8 +213,10 @@ def test_a_lost_learners_assignment_is_given_out_again_with_the_next_attempt() -
     lost = world.given[first][0]
     late = world.work(first)
     assert late is not None
+    for mine in world.given[second]:
+        world.state.learners[second].release(mine.assignment_id, attempt=1, now_s=world.now_s)
+        del world.state.holders[mine.assignment_id]
     world.given[second].clear()
-    world.state.learners[second].held.clear()
     world.handle(LearnerExited(slot=0, code=-9))
     again = next(m for m in world.given[second] if m.assignment_id == lost.assignment_id)
     assert again.attempt == 2
