@@ -70,8 +70,12 @@ _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {
 
 def plain(value: object) -> Plain:
     """A dataclass as dictionaries, lists and scalars, fields in their order."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {name: plain(getattr(value, name)) for name in _field_names(type(value))}
+    kind: Annotation = type(value)
+    if kind in _SCALARS:
+        return value
+    names = _field_names(kind)
+    if names is not None:
+        return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
         return [plain(item) for item in value]
     if isinstance(value, Mapping):
@@ -80,7 +84,10 @@ def plain(value: object) -> Plain:
 
 
 @cache
-def _field_names(kind: type) -> tuple[str, ...]:
+def _field_names(kind: Annotation) -> tuple[str, ...] | None:
+    """Of a dataclass, in order; None for anything else."""
+    if not dataclasses.is_dataclass(kind):
+        return None
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
@@ -189,7 +196,7 @@ def _optional(arguments: tuple[Annotation, ...]) -> Decode:
 
 def _dataclass(kind: type) -> Decode:
     hints = typing.get_type_hints(kind)
-    fields = {name: _field(kind, name, hints[name]) for name in _field_names(kind)}
+    fields = {name: _field(kind, name, hints[name]) for name in _field_names(kind) or ()}
 
     def decode(value: Plain) -> Plain:
         if type(value) is not dict:

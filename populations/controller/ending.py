@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from populations.controller.commands import EndRun, KillLearner
-from populations.controller.finals import is_decided
+from populations.controller.finals import is_decided, seconds_left
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.types import PolicyRow, RunState
@@ -20,6 +20,11 @@ def advance(state: ControllerState, tx: Transaction) -> None:
             state.reason = reason
             tx.add_event("training_stopped", reason=reason)
     if state.phase == "evaluating" and _is_evaluated(state):
+        left_s = seconds_left(state)
+        if left_s <= 0.0:
+            tx.add_event(
+                "finals_stopped", evaluation_s=state.tables.run.evaluation_s, over_s=-left_s
+            )
         state.stop(tx, reason=state.reason, interrupted=False)
     if state.phase == "stopping":
         _end(state, tx)

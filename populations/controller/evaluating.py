@@ -29,6 +29,9 @@ FloatArray = npt.NDArray[np.float64]
 MIN_MATCHES = 128
 """Of an assignment; more where a learner has more environments, which then play one match each."""
 
+MAX_EVALUATION_S = 60.0
+"""Of an assignment, in learner seconds: fewer matches where they take long."""
+
 MATCHES_PER_SEATING = 8
 MIN_MATCHES_PER_SEATING = 4
 MAX_PAIRS = 32
@@ -63,7 +66,7 @@ def pairings_about(
         weights: How much each rating matters. float64 [N].
     """
     weights = np.where([player.kind == "bot" for player in known.players], 0.0, weights)
-    in_all = max(MIN_MATCHES, state.config.environment.num_envs)
+    in_all = at_most(state, max(MIN_MATCHES, state.config.environment.num_envs))
     seats_per_pair = _num_seatings(state)
     num_pairs = min(max(in_all // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
     chosen = choose_pairs(
@@ -88,6 +91,13 @@ def pairings_about(
         Pairing(seating=seating, num_matches=num_matches * share)
         for seating, share in shares.items()
     )
+
+
+def at_most(state: ControllerState, num_matches: int) -> int:
+    """As many matches of some as an assignment has time for; 1 at least."""
+    if state.match_s is None:
+        return num_matches
+    return max(min(num_matches, int(MAX_EVALUATION_S / max(state.match_s, 1e-9))), 1)
 
 
 def _num_seatings(state: ControllerState) -> int:
@@ -200,6 +210,7 @@ def validation_pairings(state: ControllerState) -> tuple[Pairing, ...]:
     After a failed evaluation one at a time, so that it is known whose.
     """
     limit = MAX_NEWCOMERS if state.failed_evaluations == 0 else 1
+    limit = min(limit, -(-at_most(state, MAX_NEWCOMERS * VALIDATION_MATCHES) // VALIDATION_MATCHES))
     return tuple(
         Pairing(seating=_alone(state, row), num_matches=VALIDATION_MATCHES)
         for row in newcomers(state)[:limit]

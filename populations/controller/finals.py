@@ -2,11 +2,13 @@
 
 Each policy's last checkpoint plays until its rating is as sure as ``FINAL_DEVIATION``, or it has
 played enough. Then those who may be the best play each other: the champion is confirmed by matches
-against its rivals, not by what others lost to it.
+against its rivals, not by what others lost to it. Where matches take long, all this ends when it
+has taken its share of the training's time.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import combinations
 
@@ -17,6 +19,7 @@ from arena.types import Seating
 from arena.wire.messages import Pairing
 from populations.controller.evaluating import (
     MIN_MATCHES_PER_SEATING,
+    at_most,
     open_evaluations,
     pairings_about,
     seatings_of,
@@ -42,18 +45,39 @@ CONTENDER_PROBABILITY = 0.05
 TOURNAMENT_MATCHES = 128
 """Of each pair of contenders."""
 
+FINAL_SHARE = 0.5
+FINAL_S = 60.0
+"""Learner seconds for finals, beside evaluation's own share: this part of those that training took,
+or so many if that is more."""
+
 Pair = tuple[Known, Known]
 BoolArray = npt.NDArray[np.bool_]
 
 
 def is_decided(state: ControllerState) -> bool:
-    """Whether there is nothing left to be played after training."""
+    """Whether there is nothing left to be played after training, or no time."""
+    if seconds_left(state) <= 0.0:
+        return True
     known = known_field(state, None)
     return not _unsettled(state, known).any() and not _missing(state, known)
 
 
+def seconds_left(state: ControllerState) -> float:
+    """Learner seconds that may still be spent on finals.
+
+    Infinity in deterministic mode, where seconds decide nothing.
+    """
+    if state.config.deterministic:
+        return math.inf
+    run, share = state.tables.run, state.config.evaluation.share
+    during_training_s = run.training_s * share / (1.0 - share)
+    return during_training_s + max(FINAL_SHARE * run.training_s, FINAL_S) - run.evaluation_s
+
+
 def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ...]:
     """What the next evaluation after training plays; empty if all is played, or being played."""
+    if seconds_left(state) <= 0.0:
+        return ()
     newcomers = validation_pairings(state)
     if newcomers:
         return newcomers
@@ -72,11 +96,14 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
         matches=sum(num_matches for _, num_matches in missing),
         matches_per_pair=TOURNAMENT_MATCHES,
     )
-    return tuple(
-        Pairing(seating=seating, num_matches=num_matches)
-        for (first, second), to_play in missing
-        for seating, num_matches in _shared(state, first, second, to_play)
-    )
+    pairings: list[Pairing] = []
+    left = at_most(state, sum(num_matches for _, num_matches in missing))
+    for (first, second), to_play in missing:
+        if left > 0:
+            shared = _shared(state, first, second, min(to_play, left))
+            pairings += [Pairing(seating=seating, num_matches=num) for seating, num in shared]
+            left -= to_play
+    return tuple(pairings)
 
 
 def _shared(

@@ -86,6 +86,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
         state.failed_evaluations = 0
+        state.played_matches += matches
         _validate(state, tx, row.message)
         tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
         state.refit(tx)

@@ -92,6 +92,7 @@ class ControllerState:
         elapsed_before_s: Of the run before this epoch.
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
+        played_matches: In evaluation; after a resume without those that somebody played alone.
         gone: Learners that left or were given up, the last ones; they may not come back.
         refused_at_s: When a learner that was refused was last noted in the events.
         pause: While the disk refuses checkpoints or ghosts.
@@ -130,6 +131,7 @@ class ControllerState:
     elapsed_before_s: float = 0.0
     last_event_s: float = 0.0
     holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
+    played_matches: int = 0
     gone: dict[LearnerId, None] = field(default_factory=dict)
     refused_at_s: float = float("-inf")
     pause: Pause | None = None
@@ -214,6 +216,13 @@ class ControllerState:
         """Whether evaluation matches came in since the last fit."""
         return self.league.last_evaluation_sequence > self.fitted
 
+    @property
+    def match_s(self) -> float | None:
+        """Learner seconds that an evaluation match takes; None: not known, or not to be minded."""
+        if self.config.deterministic or self.played_matches == 0:
+            return None
+        return self.tables.run.evaluation_s / self.played_matches
+
     def settle(self, learner_id: LearnerId) -> None:
         """A learner did its work: its slot's crashes are no longer in a row."""
         slot = self.learners[learner_id].slot
@@ -282,6 +291,7 @@ def make_state(
         },
         initial_weights=initial_weights or {},
         immigrants=immigrants or {},
+        played_matches=sum(row.matches for row in tables.records.values()) // len(setup.seats),
     )
 
 

@@ -41,17 +41,30 @@ def to_json(value: object) -> str:
         ValueError: If a number is not finite, or the value is not plain data.
     """
     try:
-        return json.dumps(value, default=_as_plain, allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(value)
     except TypeError as error:
         raise ValueError(f"cannot be stored: {error}") from error
 
 
 def _as_plain(value: object) -> object:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    kind: Annotation = type(value)
+    names = _field_names(kind)
+    if names is not None:
+        return {name: getattr(value, name) for name in names}
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not plain data")
+
+
+@cache
+def _field_names(kind: Annotation) -> tuple[str, ...] | None:
+    """Of a dataclass, in order; None for anything else."""
+    if not dataclasses.is_dataclass(kind):
+        return None
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+_ENCODER = json.JSONEncoder(default=_as_plain, allow_nan=False, separators=(",", ":"))
 
 
 def origin_of(annotation: Annotation) -> object:
