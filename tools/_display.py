@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -205,8 +206,16 @@ def headline(state: ControllerState, status: Mapping[str, Json]) -> str:
 
 
 def progress(state: ControllerState, *, speed: float) -> tuple[float, float | None]:
-    """Share of the run that is done, and seconds left, by the stop condition that comes first."""
+    """Share of the training that is done, and seconds left, by the limit that comes first.
+
+    After training those that finals may take at most.
+    """
+    from populations.controller.finals import seconds_left
+
     stop, run = state.config.stop, state.tables.run
+    if state.phase == "evaluating":
+        finals_s = seconds_left(state) / max(len(state.learners), 1)
+        return 1.0, max(finals_s, 0.0) if math.isfinite(finals_s) else None
     shares, left = [0.0], []
     if stop.duration_s is not None:
         shares.append(run.elapsed_s / stop.duration_s)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from arena.types import Entrant
 from arena.wire.messages import Evaluate
+from populations.controller.evaluating import MAX_EVALUATION_S, MIN_MATCHES
 from populations.controller.field import known_field
 from populations.controller.finals import (
     CONTENDER_PROBABILITY,
@@ -14,12 +16,20 @@ from populations.controller.finals import (
     MAX_CONTENDERS,
     TOURNAMENT_MATCHES,
     is_decided,
+    seconds_left,
 )
 from populations.controller.state import make_state
 from populations.league.standings import champion, standings
 from populations.ratings.bradley_terry import probability_positive
 from populations.types import AssignmentRow
-from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+from tests.populations.controller.simulated import (
+    DUEL,
+    TAG,
+    SimpleLearner,
+    World,
+    make_world,
+    tag_spec,
+)
 
 
 def finished(document: dict[str, object] | None = None) -> World:
@@ -42,6 +52,57 @@ def test_at_the_end_every_last_checkpoint_is_known() -> None:
         played = world.state.league.record("player", player.entrant).matches
         assert deviations[index] <= FINAL_DEVIATION or played >= FINAL_MATCHES
     assert is_decided(world.state)
+
+
+def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
+    """Four seconds each: all that finals want would be hours."""
+    world = make_world(DUEL)
+    assert isinstance(world.learner, SimpleLearner)
+    world.learner.match_s = match_s = 4.0
+    world.join()
+    world.join()
+    world.run()
+    state = world.state
+    assert state.tables.run.state == "finished"
+    (stopped,) = world.events("finals_stopped")
+    assert seconds_left(state) <= 0.0
+    over_s = stopped.data["over_s"]
+    assert isinstance(over_s, float)
+    assert 0.0 <= over_s == -seconds_left(state)
+    # What was given out when there was time left is played: an assignment of each learner, and one
+    # that waits there.
+    sizes = [
+        sum(pairing.num_matches for pairing in message.pairings) for message in evaluations(world)
+    ]
+    assert over_s <= 4 * match_s * max(sizes)
+    # Only of the first, of newcomers, nobody could know how long it takes.
+    assert max(sizes[1:]) * match_s <= MAX_EVALUATION_S + 8 * match_s
+    assert state.match_s is not None
+    assert state.match_s == pytest.approx(match_s)
+    resumed = make_state(state.config, state.setup, state.tables)
+    assert resumed.match_s is not None
+    assert resumed.match_s >= match_s
+
+
+def test_seconds_decide_nothing_in_deterministic_mode() -> None:
+    world = make_world({**DUEL, "deterministic": True, "learners": 1})
+    assert isinstance(world.learner, SimpleLearner)
+    world.learner.match_s = 4.0
+    world.join()
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    assert not world.events("finals_stopped")
+    assert max(sum(p.num_matches for p in m.pairings) for m in evaluations(world)) >= MIN_MATCHES
+
+
+def evaluations(world: World) -> list[Evaluate]:
+    """Each that was given out, once, in order."""
+    rows = {
+        row.assignment_id: row.message
+        for row in world.committed
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
+    }
+    return [message for message in rows.values() if isinstance(message, Evaluate)]
 
 
 def met(world: World, first: Entrant, second: Entrant) -> int:
