@@ -97,7 +97,7 @@ def test_nobody_is_given_up_while_the_controllers_disk_is_slow(tmp_path: Path) -
         """Everybody's heartbeats have piled up whenever somebody looks."""
 
         def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
-            clock[0] += timeout_s
+            clock[0] += timeout_s + 0.01
             beat = Heartbeat(assignment_id=None, attempt=0, progress=0, agent_steps=0, rss_bytes=1)
             known = [(who, beat) for who in learners if who in world.state.learners]
             return [*known, *super().receive(timeout_s)]
