@@ -73,7 +73,7 @@ def plain(value: object) -> Plain:
     kind: Annotation = type(value)
     if kind in _SCALARS:
         return value
-    names = _field_names(kind)
+    names = field_names(kind)
     if names is not None:
         return {name: plain(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
@@ -84,7 +84,7 @@ def plain(value: object) -> Plain:
 
 
 @cache
-def _field_names(kind: Annotation) -> tuple[str, ...] | None:
+def field_names(kind: Annotation) -> tuple[str, ...] | None:
     """Of a dataclass, in order; None for anything else."""
     if not dataclasses.is_dataclass(kind):
         return None
@@ -196,7 +196,7 @@ def _optional(arguments: tuple[Annotation, ...]) -> Decode:
 
 def _dataclass(kind: type) -> Decode:
     hints = typing.get_type_hints(kind)
-    fields = {name: _field(kind, name, hints[name]) for name in _field_names(kind) or ()}
+    fields = {name: _field(kind, name, hints[name]) for name in field_names(kind) or ()}
 
     def decode(value: Plain) -> Plain:
         if type(value) is not dict:

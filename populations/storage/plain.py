@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin
 
+from arena.wire.typed import field_names
+
 Annotation = Any
 """A type expression; typing has no static type for those."""
 
@@ -48,20 +50,12 @@ def to_json(value: object) -> str:
 
 def _as_plain(value: object) -> object:
     kind: Annotation = type(value)
-    names = _field_names(kind)
+    names = field_names(kind)
     if names is not None:
         return {name: getattr(value, name) for name in names}
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"{type(value).__name__} is not plain data")
-
-
-@cache
-def _field_names(kind: Annotation) -> tuple[str, ...] | None:
-    """Of a dataclass, in order; None for anything else."""
-    if not dataclasses.is_dataclass(kind):
-        return None
-    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 _ENCODER = json.JSONEncoder(default=_as_plain, allow_nan=False, separators=(",", ":"))

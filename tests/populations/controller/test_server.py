@@ -258,7 +258,7 @@ def _beat(progress: int) -> Heartbeat:
 
 
 class SlowClock:
-    """Goes on only while the controller decides, half a second for each Hello."""
+    """Goes on only where a test says so."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
