@@ -95,9 +95,10 @@ def league(
 def _document(
     run: Path, view: View, population: str | None, *, by_seats: bool = False
 ) -> dict[str, object]:
+    from populations.garbage import collector_paused
     from populations.league.views import VIEWS, payoff_view
 
-    with _inspection(run, population) as inspection:
+    with collector_paused(), _inspection(run, population) as inspection:
         if by_seats:
             return cast("dict[str, object]", payoff_view(inspection, population, by_seats=True))
         return cast("dict[str, object]", VIEWS[view](inspection, population))

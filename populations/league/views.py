@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 from typing import cast
 
@@ -87,11 +88,13 @@ def cyclicity(run: Inspection, population: str | None = None) -> dict[str, float
 
 
 _STANDING_KEYS = [field.name for field in fields(Standing) if field.name != "key"]
+_standing_values = attrgetter(*_STANDING_KEYS)
 
 
 def _standing_json(line: Standing, measured: Mapping[str, float]) -> Document:
-    document: Document = {name: getattr(line, name) for name in _STANDING_KEYS}
-    return document | {"exploitability": measured.get(line.weights or "")}
+    document: Document = dict(zip(_STANDING_KEYS, _standing_values(line), strict=True))
+    document["exploitability"] = measured.get(line.weights or "")
+    return document
 
 
 def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = False) -> Document:
