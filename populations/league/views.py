@@ -7,8 +7,7 @@ Inspection never talks to the controller: it reads the journal through a read-on
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
-from operator import attrgetter
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
@@ -87,12 +86,9 @@ def cyclicity(run: Inspection, population: str | None = None) -> dict[str, float
     }
 
 
-_STANDING_KEYS = [field.name for field in fields(Standing) if field.name != "key"]
-_standing_values = attrgetter(*_STANDING_KEYS)
-
-
 def _standing_json(line: Standing, measured: Mapping[str, float]) -> Document:
-    document: Document = dict(zip(_STANDING_KEYS, _standing_values(line), strict=True))
+    document: Document = line._asdict()
+    del document["key"]
     document["exploitability"] = measured.get(line.weights or "")
     return document
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -57,7 +55,7 @@ def test_the_champion_has_the_best_lower_bound_among_active_players(finished: Wo
     bounds = [line.rating_low for line in lines if line.kind != "bot" and line.rating_low]
     assert best.rating_low == max(bounds)
     quarantined = [
-        replace(line, state="quarantined") if line.player == best.player else line for line in lines
+        line._replace(state="quarantined") if line.player == best.player else line for line in lines
     ]
     other = champion(quarantined)
     assert other is not None
@@ -124,7 +122,7 @@ def test_standing_weights_are_the_latest_evaluated_in_the_line(finished: World) 
 def test_a_high_rating_that_is_uncertain_is_no_champion(finished: World) -> None:
     lines = standings(finished.state.tables, finished.state.league)["player"]
     first, second = [line for line in lines if line.kind == "policy"][:2]
-    sure = replace(first, rating=500.0, rating_low=450.0, rating_high=550.0)
-    unsure = replace(second, rating=600.0, rating_low=300.0, rating_high=900.0)
+    sure = first._replace(rating=500.0, rating_low=450.0, rating_high=550.0)
+    unsure = second._replace(rating=600.0, rating_low=300.0, rating_high=900.0)
     assert champion([unsure, sure]) == sure
-    assert champion([replace(sure, rating_low=None)]) is None
+    assert champion([sure._replace(rating_low=None)]) is None
