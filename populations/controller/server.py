@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 from arena.failpoints import failpoint
 from arena.metrics.sink import Sink
-from arena.types import AssignmentId, LearnerId
+from arena.types import LearnerId
 from arena.wire.messages import (
     Acknowledge,
     Evaluate,
@@ -46,7 +45,6 @@ from populations.controller.events import (
     ControllerStarted,
     Event,
     HeartbeatReceived,
-    LearnerEvent,
     LearnerExited,
     LearnerJoined,
     LearnerLeft,
@@ -58,6 +56,7 @@ from populations.controller.events import (
     Ticked,
 )
 from populations.controller.exploring import answer
+from populations.controller.inbox import Inbox, Lease
 from populations.controller.live import LiveFigures
 from populations.controller.machine import handle
 from populations.controller.state import ControllerState
@@ -128,13 +127,8 @@ class Server:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-worker")
         # Results do not wait for a fit of ratings, which may take seconds.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-reader")
-        self._heard: dict[Hashable, LearnerEvent] = {}
-        """What learners said that may take long to answer: each thing once."""
-        self._num_asked = 0
-        self._answers: deque[Future[Event]] = deque()
-        """Of what was asked of the worker threads, what is ready, in the order of its coming."""
-        self._reading: set[tuple[LearnerId, tuple[AssignmentId, int]]] = set()
-        """Results that were heard and not handled yet; learners say them again meanwhile."""
+        self._inbox = Inbox()
+        """What may take long to answer, and what the worker threads were asked for."""
         self._stop_reasons: list[str] = []
         self._live = LiveFigures()
         self._status: Mapping[str, Json] = {}
@@ -177,7 +171,7 @@ class Server:
         self._hear()
         # It looks at everybody, so where there is always something to do, not every time.
         now_s = self._clock()
-        if not self._is_busy or now_s - self._ticked_at_s >= TICK_S:
+        if self._inbox.is_empty or now_s - self._ticked_at_s >= TICK_S:
             self._ticked_at_s = now_s
             # Those who say too much cannot make it patient without end.
             deaf_s = min(now_s - self._all_heard_s, self._state.patience.liveness_s)
@@ -194,17 +188,16 @@ class Server:
             self._backup_at_s = now_s
             self._worker.submit(self._back_up)
 
-    @property
-    def _is_busy(self) -> bool:
-        return bool(self._heard or self._answers)
-
     def _hear(self) -> None:
         """Take in what has arrived, or what there is time for.
 
         Many learners' heartbeats must not wait until all that others want is done: who is not heard
         is taken for dead.
         """
-        timeout_s = 0.0 if self._is_busy else BUSY_TICK_S if self._num_asked else TICK_S
+        if self._inbox.is_empty:
+            timeout_s = BUSY_TICK_S if self._inbox.num_awaited else TICK_S
+        else:
+            timeout_s = 0.0
         begin_s = self._clock()
         while received := self._transport.receive(timeout_s):
             for learner, message in received:
@@ -220,31 +213,15 @@ class Server:
         Many small things share a commit.
         """
         end_s = self._clock() + MAX_WORK_S
-        while self._is_busy and self._state.phase != "over" and self._clock() < end_s:
+        while not self._inbox.is_empty and self._state.phase != "over" and self._clock() < end_s:
             self._handle(self._next_events())
 
     def _next_events(self) -> Iterator[Event]:
-        """The oldest of what was heard and of what is ready in turn, for a short time."""
+        """What shares a commit. The time ends before another event is taken, so none is lost."""
         end_s = self._clock() + MAX_COMMIT_S
-        while self._is_busy and self._clock() < end_s:
-            if self._heard:
-                yield self._heard.pop(next(iter(self._heard)))
-            if self._answers:
-                yield self._take_answer()
-
-    def _take_answer(self) -> Event:
-        event = self._answers.popleft().result()
-        self._num_asked -= 1
-        match event:
-            case AssignmentFinished(learner=learner, finished=result):
-                self._reading.discard((learner, (result.assignment_id, result.attempt)))
-            case AssignmentFailed(learner=learner, failed=fault):
-                self._reading.discard((learner, (fault.assignment_id, fault.attempt)))
-        return event
-
-    def _ask(self, answer: Future[Event]) -> None:
-        self._num_asked += 1
-        answer.add_done_callback(self._answers.append)
+        events = self._inbox.take()
+        while self._clock() < end_s and (event := next(events, None)) is not None:
+            yield event
 
     def _write_status(self) -> None:
         self._journal.require_place()
@@ -293,24 +270,24 @@ class Server:
             case Hello():
                 joined = LearnerJoined(learner=learner, hello=message, slot=self._slot_of(message))
                 if known is None:
-                    self._note(joined)
+                    self._inbox.note(joined)
                 else:
                     self._handle([joined])  # it is not sure whether anybody is there
             case _ if known is None:
-                if (learner, LearnerJoined, None) not in self._heard:
-                    self._note(StrangerSpoke(learner=learner))
+                if not self._inbox.holds(learner, LearnerJoined):
+                    self._inbox.note(StrangerSpoke(learner=learner))
             case Heartbeat():
                 self._handle([HeartbeatReceived(learner=learner, heartbeat=message)])
             case Finished() | Failed():
                 lease = message.assignment_id, message.attempt
                 self._note_result(learner, message, lease if known.has(*lease) else None)
             case Goodbye():
-                self._note(LearnerLeft(learner=learner, reason=message.reason))
+                self._inbox.note(LearnerLeft(learner=learner, reason=message.reason))
             case _:
                 logger.warning("learner %s sent a controller's message", learner)
 
     def _note_result(
-        self, learner: LearnerId, message: Finished | Failed, lease: tuple[AssignmentId, int] | None
+        self, learner: LearnerId, message: Finished | Failed, lease: Lease | None
     ) -> None:
         """Let a result wait; what was published is verified first, if its learner was given that.
 
@@ -321,16 +298,11 @@ class Server:
                 nobody can queue more work than it was given.
         """
         if isinstance(message, Failed):
-            self._note(AssignmentFailed(learner=learner, failed=message), lease)
+            self._inbox.note(AssignmentFailed(learner=learner, failed=message), lease)
         elif lease is None:
-            self._note(AssignmentFinished(learner=learner, finished=message, manifests={}))
-        elif (learner, lease) not in self._reading:
-            self._reading.add((learner, lease))
-            self._ask(self._reader.submit(verify, self._run_dir, learner, message))
-
-    def _note(self, event: LearnerEvent, lease: tuple[AssignmentId, int] | None = None) -> None:
-        """Let an event wait for its turn, once: learners say again what nobody has answered."""
-        self._heard.setdefault((event.learner, type(event), lease), event)
+            self._inbox.note(AssignmentFinished(learner=learner, finished=message, manifests={}))
+        elif self._inbox.begins_reading(learner, lease):
+            self._inbox.expect(self._reader.submit(verify, self._run_dir, learner, message))
 
     def _slot_of(self, hello: Hello) -> int | None:
         if hello.host != self._host:
@@ -372,16 +344,16 @@ class Server:
             case KillLearner():
                 self._launcher.kill(command.slot, dump_stacks=command.dump_stacks)
             case ExploreHyperparameters():
-                self._ask(self._worker.submit(answer, command))
+                self._inbox.expect(self._worker.submit(answer, command))
             case FitRatings():
-                self._ask(self._worker.submit(_fit, command.known))
+                self._inbox.expect(self._worker.submit(_fit, command.known))
             case LinkGhosts():
                 # Before the messages that name them: commands are carried out in order.
                 failpoint("controller.before_link")
-                self._ask(_done(link(self._run_dir, command.ghosts)))
+                self._inbox.expect(_done(link(self._run_dir, command.ghosts)))
                 failpoint("controller.linked")
             case RemoveCheckpoints():
-                self._ask(self._reader.submit(remove, self._run_dir, command.keys))
+                self._inbox.expect(self._reader.submit(remove, self._run_dir, command.keys))
             case WriteMetrics():
                 policy, steps, metrics = command.policy, command.agent_steps, command.metrics
                 self._tell_sinks(lambda sink: sink.write(policy, steps, metrics))
@@ -399,7 +371,7 @@ class Server:
         elif is_assignment:
             failpoint("controller.assigned")
         if is_assignment and not sent:
-            self._ask(_done(LearnerUnreachable(learner=command.learner)))
+            self._inbox.expect(_done(LearnerUnreachable(learner=command.learner)))
 
     def _back_up(self) -> None:
         try:

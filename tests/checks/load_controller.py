@@ -126,7 +126,7 @@ class Samples:
                 psutil.Process().memory_info().rss,
                 self.watch.num_assigned,
                 len(self.run.state.tables.assignments),
-                self.server._num_asked if self.server is not None else 0,
+                self.server._inbox.num_awaited if self.server is not None else 0,
                 time.process_time(),
             )
         )
