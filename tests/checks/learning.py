@@ -7,7 +7,8 @@ one in arena/learning/README.md. Two-player games: the champion's greedy wins ag
 random play, in each seat. Connect Four: also its score against a player that looks one move ahead.
 Tic-tac-toe: also what a perfect opponent gets out of it in each of its seats, 0 where it cannot be
 beaten, 1 where there is a forced win. Others: the mean return of checkpoints from the last quarter
-of training against the random bot's in the same company, with the standard error of the difference.
+of training against the random bot's in the same company, with the standard error of the difference;
+in cooperation also how much the return rises over the training.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from arena.types import RANDOM_BOT
 from populations.league.views import Inspection
 from tests.checks.commands import arena, launch, match_counts
-from tests.checks.returns import late_returns
+from tests.checks.returns import late_returns, returns_trend
 from tests.checks.tictactoe import best_response, greedy_export
 
 TACTICAL = "bot:arena.bots.connect_four:Tactical"
@@ -71,7 +72,7 @@ def _strength(inspection: Inspection, matches: int) -> dict[str, object]:
     seats, run = inspection.league.seats, inspection.run_dir
     if inspection.league.is_cooperation or len(seats) != 2:
         name = seats[0].population
-        return {name: late_returns(inspection, population=name, company=None)}
+        return {name: late_returns(inspection, population=name, company=None) | _trend(inspection)}
     if seats[0].population != seats[1].population:
         return {
             seat.population: late_returns(inspection, population=seat.population, company=1 - index)
@@ -84,6 +85,14 @@ def _strength(inspection: Inspection, matches: int) -> dict[str, object]:
     if environment.startswith("classic/tictactoe"):
         found |= _best_responses(run)
     return found
+
+
+def _trend(inspection: Inspection) -> dict[str, float]:
+    found = returns_trend(inspection, population=inspection.league.seats[0].population)
+    if not inspection.league.is_cooperation or found is None:
+        return {}
+    rise, error = found
+    return {"rise": round(rise, 3), "rise_standard_error": round(error, 3)}
 
 
 def _against_random(run: Path, matches: int) -> dict[str, object]:

@@ -6,8 +6,13 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from arena.types import RANDOM_BOT, Digest, Tally
 from populations.league.views import Inspection
+
+MIN_POINTS = 4
+"""Of a line with an error: numpy wants more than two to spare."""
 
 
 @dataclass(slots=True)
@@ -86,6 +91,27 @@ def returns_by_quarter(run: Inspection, *, population: str) -> list[float | None
             if run.league.seats[seat].population == population and progress is not None:
                 quarters[min(int(4 * progress), 3)].add(tally, seat=seat)
     return [round(quarter.mean, 3) if quarter.matches else None for quarter in quarters]
+
+
+def returns_trend(run: Inspection, *, population: str) -> tuple[float, float] | None:
+    """How much the return rises over a training, in cooperation, and the standard error of that.
+
+    The slope of a line through the mean returns of the checkpoints that were evaluated, each with
+    the weight of its matches, over the share of their policy's training; the error is from how far
+    they are from the line, as ``numpy.polyfit`` has it. None with fewer than four of them.
+    """
+    by_checkpoint: dict[str, tuple[float, Returns]] = {}
+    for tally in _evaluations(run):
+        for seat, entrant in enumerate(tally.entrants):
+            progress = _progress(run, entrant)
+            if run.league.seats[seat].population == population and progress is not None:
+                by_checkpoint.setdefault(entrant, (progress, Returns()))[1].add(tally, seat=seat)
+    if len(by_checkpoint) < MIN_POINTS:
+        return None
+    points = [(at, seen.mean, math.sqrt(seen.matches)) for at, seen in by_checkpoint.values()]
+    shares, means, weights = np.array(points).T
+    line, covariance = np.polyfit(shares, means, 1, w=weights, cov=True)
+    return float(line[0]), math.sqrt(covariance[0, 0])
 
 
 def _evaluations(run: Inspection) -> Iterator[Tally]:
