@@ -11,14 +11,14 @@ from pettingzoo import ParallelEnv
 from pettingzoo.butterfly import pistonball_v6
 from pettingzoo.utils.wrappers import BaseParallelWrapper
 
-ROWS, COLUMNS = slice(60, None, 16), slice(None, None, 8)
-"""Of 457 x 120: the walls' upper part shows nothing; 25 x 15 are left, the ball is 5 x 10."""
+ROWS, COLUMNS = slice(60, None, 8), slice(None, None, 4)
+"""Of 457 x 120: the walls' upper part shows nothing; 50 x 30 are left."""
 
-PICTURE: Space[Any] = Box(0, 255, (25, 15, 1), np.uint8)
+PICTURE: Space[Any] = Box(0, 255, (50, 30, 1), np.uint8)
 
 
 class SmallPictures(BaseParallelWrapper):  # type: ignore[misc]
-    """Every sixteenth row and eighth column of the red channel: uint8 [25, 15, 1]."""
+    """Every eighth row and fourth column of the red channel: uint8 [50, 30, 1]."""
 
     def observation_space(self, agent: str) -> Space[Any]:
         """Of one piston."""
