@@ -183,11 +183,28 @@ def _look(subject: _Subject, report: EnvironmentReport) -> list[str]:
             "written again): Arena copies what it gets at once and is not misled, but other code "
             "that keeps observations is; return new arrays: array.copy()"
         )
+    if seen.unchanging:
+        report.notes.append(_of_unchanging(seen.unchanging, spec))
     return [
         f"an observation of agent {agent!r} is outside of its space, which Arena does not mind: "
         f"{what}"
         for agent, what in seen.out_of_bounds.items()
     ]
+
+
+def _of_unchanging(unchanging: Mapping[str, str], spec: EnvironmentSpec) -> str:
+    agent, values = next(iter(unchanging.items()))
+    others = f" (and {len(unchanging) - 1} more)" if len(unchanging) > 1 else ""
+    note = (
+        f"agent {agent!r}{others} saw the same at each of its decisions, {values}: there is "
+        "nothing to learn from, unless the game is so"
+    )
+    if values.startswith("uint8(") and "render_mode" not in spec.kwargs:
+        note += (
+            "; some environments draw their pictures only with "
+            "environment.kwargs.render_mode=rgb_array"
+        )
+    return note
 
 
 def _deciding_at_once(spec: EnvironmentSpec) -> int:

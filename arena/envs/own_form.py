@@ -2,12 +2,13 @@
 
 The batched view checks what training needs. Here is what only a look from outside shows: which
 action of whom an environment does not take, who comes when, arrays that change after they were
-returned, numbers outside of the declared bounds.
+returned, observations that never change, numbers outside of the declared bounds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -45,6 +46,7 @@ class Look:
         agents: Who was ever asked.
         aliased: The first agent one of whose observations changed after it was returned.
         out_of_bounds: By agent, the first observation that its space does not contain.
+        unchanging: By agent, the observation that it had at each of its decisions, two at least.
         problems: Actions that were not taken, agents that there should not be or be more of.
     """
 
@@ -53,6 +55,7 @@ class Look:
     agents: set[str] = field(default_factory=set)
     aliased: str | None = None
     out_of_bounds: dict[str, str] = field(default_factory=dict)
+    unchanging: dict[str, str] = field(default_factory=dict)
     problems: list[Finding] = field(default_factory=list)
 
     @property
@@ -67,6 +70,10 @@ class Look:
             follower.get(one) == other for order in self.orders for one, other in pairwise(order)
         )
         return f"{', '.join(cycle)} {'in turn' if regular else 'in changing order'}"
+
+
+_CHANGED = object()
+"""In place of an agent's first observation, when another one has been seen."""
 
 
 class _Untaken(Exception):
@@ -109,6 +116,7 @@ class _Watch:
         self._spec = spec
         self._seen = seen
         self._returned: list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]] = []
+        self._first: dict[str, object] = {}
         self._began = 0
         self.seed = SEED - 1
         """Of the episode."""
@@ -132,6 +140,14 @@ class _Watch:
             space = self._env.observation_space(agent)
             if not _contains(space, observation):
                 seen.out_of_bounds[agent] = _outside(observation, space)
+        if agent not in self._first:
+            self._first[agent] = deepcopy(observation)
+        elif self._first[agent] is not _CHANGED:
+            if _equal(self._first[agent], observation):
+                seen.unchanging[agent] = _values(observation)
+            else:
+                self._first[agent] = _CHANGED
+                seen.unchanging.pop(agent, None)
 
     def decides(self, agent: str) -> None:
         """An agent is asked."""
@@ -175,12 +191,26 @@ def _contains(space: Any, observation: object) -> bool:  # noqa: ANN401
 
 
 def _outside(observation: object, space: object) -> str:
+    return f"{_values(observation)} is not in {' '.join(str(space).split())[:120]}"
+
+
+def _values(observation: object) -> str:
     values = ", ".join(
         f"{array.dtype}{array.shape} in [{array.min()}, {array.max()}]"
         for array in _arrays(observation)
         if array.size and array.dtype.kind in "fiub"
     )
-    return f"{values or type(observation).__name__} is not in {' '.join(str(space).split())[:120]}"
+    return values or type(observation).__name__
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)
 
 
 def _arrays(observation: object) -> Iterator[npt.NDArray[Any]]:

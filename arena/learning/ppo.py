@@ -85,13 +85,7 @@ class Ppo(PlayingNetwork):
         made = make_actor_critic(
             network, observation=observation, action=action, seed=seed, critic_input=critic_input
         )
-        dtype = product_dtype(
-            precision,
-            network=network,
-            device=device,
-            observation=observation,
-            critic_input=critic_input,
-        )
+        dtype = product_dtype(precision, network=network, device=device, observation=observation)
         super().__init__(made.to(device), product_dtype=dtype)
         # What plays, and what a loss holds the policy near; None where neither is wanted.
         self._average = AveragedNetwork(self._network) if hyperparameters.ema_decay else None

@@ -10,7 +10,7 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.envs.spaces import ObservationLayout
-from arena.networks.planes import is_plain, of_critic
+from arena.networks.planes import convolved_parts
 
 MIN_WIDTH = 64
 """Products of narrower layers gain less than the rounding costs."""
@@ -22,31 +22,27 @@ def product_dtype(
     network: NetworkConfig,
     device: torch.device,
     observation: ObservationLayout | None = None,
-    critic_input: ObservationLayout | None = None,
 ) -> torch.dtype:
     """The dtype of products.
 
     Args:
         precision: ``float32``, ``bfloat16``, or ``auto``: bfloat16 where the hardware multiplies it
-            and the network gains: it is wide enough, and has no memory, no convolutions and no
+            and the network gains: it is wide enough or has convolutions, and has no memory and no
             module of the user's.
         network: The architecture.
         device: Where it trains.
         observation: What the network sees; None: a vector.
-        critic_input: What a centralized critic sees; None: there is none.
+
+    Raises:
+        ConfigError: If convolutions are asked for and nothing can be convolved.
     """
     if precision == "bfloat16":
         return torch.bfloat16
+    if precision == "float32" or network.core != "none" or ":" in network.encoder:
+        return torch.float32
     wide = max(network.hidden_sizes, default=0) >= MIN_WIDTH
-    if network.core != "none":
-        return torch.float32
-    if observation is not None and not is_plain(network, observation):
-        return torch.float32
-    if critic_input is not None and not is_plain(of_critic(network, critic_input), critic_input):
-        return torch.float32
-    if precision == "auto" and wide and _multiplies_bfloat16(device):
-        return torch.bfloat16
-    return torch.float32
+    gains = wide or (observation is not None and bool(convolved_parts(network, observation)))
+    return torch.bfloat16 if gains and _multiplies_bfloat16(device) else torch.float32
 
 
 def _multiplies_bfloat16(device: torch.device) -> bool:

@@ -108,15 +108,6 @@ def convolved_parts(network: NetworkConfig, observation: ObservationLayout) -> d
     return grids
 
 
-def is_plain(network: NetworkConfig, observation: ObservationLayout) -> bool:
-    """Whether the hidden layers take rows as they are, or scaled: nothing else comes before them.
-
-    Raises:
-        ConfigError: As `convolved_parts`.
-    """
-    return ":" not in network.encoder and not convolved_parts(network, observation)
-
-
 def of_critic(network: NetworkConfig, critic_input: ObservationLayout) -> NetworkConfig:
     """The architecture of a centralized critic, whose input is another one than the policy's.
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from environments import (  # type: ignore[import-not-found]  # this directory is the launch one
     CLOCKWORK,
     ScriptedParallel,
     ScriptedTurns,
 )
+from gymnasium import spaces
+
+PICTURE = spaces.Box(0, 255, (8, 8, 3), np.uint8)
 
 
 class RefusesTheLastAction(ScriptedTurns):  # type: ignore[misc]
@@ -46,6 +51,16 @@ class NeverEnds(ScriptedTurns):  # type: ignore[misc]
     def _select(self) -> None:
         self._at %= len(self._script)
         super()._select()
+
+
+class NeverDrawn(ScriptedParallel):  # type: ignore[misc]
+    """Its pictures stay black."""
+
+    def observation_space(self, agent: str) -> Any:
+        return PICTURE
+
+    def _observations(self, agents: Sequence[str]) -> dict[str, Any]:
+        return {agent: np.zeros((8, 8, 3), np.uint8) for agent in agents}
 
 
 class AsymmetricTeams(ScriptedParallel):  # type: ignore[misc]

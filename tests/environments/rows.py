@@ -74,6 +74,8 @@ COOPERATIVE = (
     "simple_spread_v3",
 )
 TEAM = {"team": ["*"]}
+DRAWN = {"render_mode": "rgb_array"}
+"""Without it the pictures of some environments never change."""
 
 CORE = frozenset(
     {
@@ -115,7 +117,7 @@ def _butterfly() -> Iterator[Row]:
     yield Row(
         name="butterfly-pistonball-v6",
         id="butterfly/pistonball-v6",
-        kwargs={"n_pistons": 3, "max_cycles": 10},
+        kwargs={"n_pistons": 3, "max_cycles": 10} | DRAWN,
         environment={"sides": TEAM},
         needs=("pymunk",),
         extra="butterfly",
@@ -123,7 +125,7 @@ def _butterfly() -> Iterator[Row]:
     yield Row(
         name="butterfly-pistonball-v6-discrete",
         id="butterfly/pistonball-v6",
-        kwargs={"n_pistons": 3, "max_cycles": 10, "continuous": False},
+        kwargs={"n_pistons": 3, "max_cycles": 10, "continuous": False} | DRAWN,
         environment={"sides": TEAM},
         needs=("pymunk",),
         extra="butterfly",
@@ -131,7 +133,7 @@ def _butterfly() -> Iterator[Row]:
     yield Row(
         name="butterfly-cooperative_pong-v6",
         id="butterfly/cooperative_pong-v6",
-        kwargs={"max_cycles": 10},
+        kwargs={"max_cycles": 10, "render_ratio": 4, "ball_speed": 4} | DRAWN,
         environment={"sides": TEAM},
         extra="butterfly",
     )

@@ -143,3 +143,20 @@ def test_every_mend_is_found_by_its_own_words() -> None:
         assert finding_of(EnvironmentFault(f"agent 'a' {fragment} x")).mend == mend
     assert finding_of(EnvironmentFault("hm")).mend == SEE_README
     assert finding_of(EnvironmentFault("hm"), where="there").problem == "there: hm"
+
+
+def test_pictures_that_never_change_are_noted(assets: str) -> None:
+    report = check("broken:NeverDrawn", assets)
+    assert report.problems == []
+    noted = [note for note in report.notes if "the same at each of its decisions" in note]
+    assert noted == [
+        "agent 'a' (and 2 more) saw the same at each of its decisions, uint8(8, 8, 3) in [0, 0]: "
+        "there is nothing to learn from, unless the game is so; some environments draw their "
+        "pictures only with environment.kwargs.render_mode=rgb_array"
+    ]
+
+
+@pytest.mark.parametrize("environment_id", ["classic/rps-v2", "mpe2/simple_speaker_listener_v4"])
+def test_observations_that_change_are_not_noted(environment_id: str, assets: str) -> None:
+    report = check(environment_id, assets)
+    assert not any("the same at each of its decisions" in note for note in report.notes)

@@ -49,6 +49,24 @@ def test_a_picture_of_84_by_84_gets_the_layers_of_the_paper() -> None:
     layers = [(layer.channels, layer.kernel, layer.stride) for layer in strided_layers(84, 84)]
     assert layers == [(32, (8, 8), 4), (64, (4, 4), 2), (64, (3, 3), 1)]
     assert make_cnn(4, 84, 84, is_picture=True, generator=torch.Generator())[1] == 64 * 7 * 7
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "kernels_and_strides", "cells"),
+    [
+        (28, 48, [(8, 4), (3, 1)], 4 * 9),
+        (20, 20, [(8, 4), (3, 1)], 2 * 2),
+        (19, 19, [(4, 2), (3, 1)], 6 * 6),
+        (64, 64, [(8, 4), (4, 2), (3, 1)], 4 * 4),
+    ],
+)
+def test_small_pictures_start_coarsely_too(
+    height: int, width: int, kernels_and_strides: list[tuple[int, int]], cells: int
+) -> None:
+    layers = strided_layers(height, width)
+    assert [(layer.kernel[0], layer.stride) for layer in layers] == kernels_and_strides
+    _, features = make_cnn(1, height, width, is_picture=True, generator=torch.Generator())
+    assert features == 64 * cells
     residual, features = make_residual_cnn(4, 84, 84, is_picture=True, generator=torch.Generator())
     assert features == 32 * 11 * 11
     widths = [layer.out_channels for layer in residual if isinstance(layer, torch.nn.Conv2d)]

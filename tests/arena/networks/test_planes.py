@@ -6,7 +6,7 @@ from arena.config import NetworkConfig
 from arena.envs.leaves import Leaf
 from arena.envs.spaces import ObservationLayout
 from arena.errors import ConfigError
-from arena.networks.planes import convolved_parts, is_image, is_plain, planes_of
+from arena.networks.planes import convolved_parts, is_image, planes_of
 
 
 def layout(*shapes: tuple[int, ...], dtype: str = "float32", high: float = 1) -> ObservationLayout:
@@ -81,9 +81,7 @@ def test_images_are_bytes_from_0_to_255() -> None:
     ],
 )
 def test_auto_convolves_pictures_alone(part: ObservationLayout, is_convolved: bool) -> None:
-    network = NetworkConfig()
-    assert bool(convolved_parts(network, part)) is is_convolved
-    assert is_plain(network, part) is not is_convolved
+    assert bool(convolved_parts(NetworkConfig(), part)) is is_convolved
 
 
 def test_a_configured_convolution_takes_every_grid() -> None:
@@ -91,7 +89,7 @@ def test_a_configured_convolution_takes_every_grid() -> None:
     assert list(convolved_parts(NetworkConfig(encoder="cnn"), parts)) == [0, 2]
     assert list(convolved_parts(NetworkConfig(encoder="residual_cnn"), parts)) == [0, 2]
     assert convolved_parts(NetworkConfig(encoder="mlp"), parts) == {}
-    assert not is_plain(NetworkConfig(encoder="package.module:Class"), parts)
+    assert convolved_parts(NetworkConfig(encoder="package.module:Class"), parts) == {}
     with pytest.raises(ConfigError, match=r"cnn needs a Box with two or three.*got shapes \[\(5"):
         convolved_parts(NetworkConfig(encoder="cnn"), layout((5,)))
 
