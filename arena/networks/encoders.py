@@ -114,7 +114,10 @@ class PartsEncoder(nn.Module):
             convolution(_arranged(_scaled(rows, leaf), planes))
             for convolution, (leaf, planes) in zip(self.convolutions, self._convolved, strict=True)
         ]
-        parts += [_scaled(rows, leaf) for leaf in self._plain]
+        # Under autocast features of convolutions are rounded, and so will these be: joined in
+        # float32, all would be copied twice.
+        dtype = parts[0].dtype if parts else torch.float32
+        parts += [_scaled(rows, leaf).to(dtype) for leaf in self._plain]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 

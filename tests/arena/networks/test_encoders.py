@@ -171,6 +171,11 @@ def test_a_dictionary_has_an_encoder_for_each_picture_and_the_rest_beside() -> N
     seen = network.encoder.convolutions[0](pixels)
     rest = normalized[:, eye.stop :]
     torch.testing.assert_close(features, torch.cat([seen, rest], dim=1), rtol=1e-5, atol=1e-5)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = network.encoder(normalized)
+        seen = network.encoder.convolutions[0](pixels)
+    assert rounded.dtype == torch.bfloat16
+    torch.testing.assert_close(rounded, torch.cat([seen, rest.bfloat16()], dim=1), rtol=0, atol=0)
 
 
 def test_bytes_that_are_no_picture_are_normalized() -> None:
