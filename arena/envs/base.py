@@ -122,10 +122,20 @@ class BatchedEnv(Protocol):
         ...
 
     def halt(self, environments: torch.Tensor) -> None:
-        """Stop stepping some environments until the next reset; they ask for no decisions.
+        """Stop stepping some environments until they are resumed; they ask for no decisions.
 
         Args:
             environments: bool [B].
+        """
+        ...
+
+    def resume(self, environments: torch.Tensor) -> None:
+        """Let halted environments begin their episode in the next call of ``step``.
+
+        An episode that was begun before the halt begins again, with the same seed.
+
+        Args:
+            environments: Halted ones. bool [B].
         """
         ...
 

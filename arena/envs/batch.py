@@ -79,6 +79,7 @@ class PettingZooBatch:
         self._seeds: tuple[int, ...] = ()
         self._episodes = [0] * len(self._steppers)
         self._halted = [False] * len(self._steppers)
+        self._resumed: list[int] = []
 
     @property
     def num_envs(self) -> int:
@@ -101,6 +102,7 @@ class PettingZooBatch:
         self._seeds = tuple(int(seed) for seed in seeds)
         self._episodes = [0] * self.num_envs
         self._halted = [False] * self.num_envs
+        self._resumed = []
         self._num_faults = 0
         self._buffers.clear()
         for b in range(self.num_envs):
@@ -135,10 +137,14 @@ class PettingZooBatch:
             if over:
                 self._episodes[b] += 1
                 self._start(b)
+        for b in self._resumed:
+            self._halted[b] = False
+            self._start(b)
+        self._resumed = []
         return self._turn()
 
     def halt(self, environments: torch.Tensor) -> None:
-        """Stop stepping some environments until the next reset; they ask for no decisions.
+        """Stop stepping some environments until they are resumed; they ask for no decisions.
 
         Args:
             environments: bool [B].
@@ -147,6 +153,14 @@ class PettingZooBatch:
             self._halted[b] = True
             for population in self._buffers.populations.values():
                 population.agent_index[b] = NO_DECISION
+
+    def resume(self, environments: torch.Tensor) -> None:
+        """Let halted environments begin their episode in the next call of ``step``.
+
+        Args:
+            environments: Halted ones. bool [B].
+        """
+        self._resumed += environments.nonzero().flatten().tolist()
 
     def close(self) -> None:
         """Release what the environments hold.

@@ -139,6 +139,10 @@ class WithStates:
         """As `BatchedEnv.halt`."""
         self._env.halt(environments)
 
+    def resume(self, environments: torch.Tensor) -> None:
+        """As `BatchedEnv.resume`."""
+        self._env.resume(environments)
+
     def close(self) -> None:
         """As `BatchedEnv.close`."""
         self._env.close()

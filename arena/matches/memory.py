@@ -20,10 +20,22 @@ class Memory:
         num_agents: A.
         size: The largest H; 0: nobody remembers anything, and nothing is kept.
         device: Of the environments.
+        before: States of the episodes that go on; None: all begin.
     """
 
-    def __init__(self, *, num_envs: int, num_agents: int, size: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        *,
+        num_envs: int,
+        num_agents: int,
+        size: int,
+        device: torch.device,
+        before: Memory | None = None,
+    ) -> None:
         self._state = torch.zeros(num_envs, num_agents, size, device=device)
+        if before is not None:
+            known = min(size, before._state.shape[2])
+            self._state[:, :, :known] = before._state[:, :, :known]
         self._first = (torch.arange(num_envs, device=device) * num_agents)[:, None]
 
     def places(self, agent_index: torch.Tensor) -> torch.Tensor:

@@ -49,7 +49,7 @@ def equal_blocks(
 
 
 class SeatedPlayers(Generic[PlayerT]):
-    """The players of B environments in their seats, which they keep.
+    """The players of B environments in their seats, which they keep until `move`.
 
     Args:
         blocks: For each block of environments one player per seat; the same object is one player
@@ -59,6 +59,7 @@ class SeatedPlayers(Generic[PlayerT]):
         agents: The environment's agents in order.
         product_dtypes: In which a population's frozen policies act where several do in one call;
             float32 where it says nothing.
+        memory: States of the episodes that go on; None: all begin.
 
     Attributes:
         memory: What players with a memory remember. Who steps the environments lets it forget.
@@ -75,6 +76,7 @@ class SeatedPlayers(Generic[PlayerT]):
         seats: Sequence[Seat],
         agents: tuple[str, ...],
         product_dtypes: Mapping[str, torch.dtype] = MappingProxyType({}),
+        memory: Memory | None = None,
     ) -> None:
         seated = sorted(agent for seat in seats for agent in seat.agents)
         if seated != sorted(agents):
@@ -82,36 +84,61 @@ class SeatedPlayers(Generic[PlayerT]):
         column = {agent: at for at, agent in enumerate(agents)}
         index_of: dict[int, int] = {}
         players: list[PlayerT] = []
-        members: dict[str, set[int]] = {}
+        members: list[dict[str, set[int]]] = []
         table = torch.full((len(blocks), len(agents)), NOBODY, dtype=torch.int64)
         for row, block in enumerate(blocks):
             if len(block) != len(seats):
                 raise ValueError(f"block {row} has {len(block)} players for {len(seats)} seats")
+            members.append({})
             for seat, player in zip(seats, block, strict=True):
                 if id(player) not in index_of:
                     index_of[id(player)] = len(players)
                     players.append(player)
-                members.setdefault(seat.population, set()).add(index_of[id(player)])
+                members[row].setdefault(seat.population, set()).add(index_of[id(player)])
                 for agent in seat.agents:
                     table[row, column[agent]] = index_of[id(player)]
         self.players = tuple(players)
-        self.table = table.to(block_of_env.device)[block_of_env]
+        self._members = members
+        self._table_of_blocks = table.to(block_of_env.device)
+        self.table = self._table_of_blocks[block_of_env]
         self.memory = Memory(
             num_envs=len(self.table),
             num_agents=len(agents),
             size=max(map(state_size, self.players), default=0),
             device=self.table.device,
+            before=memory,
         )
         self._agents = agents
-        self._deciders = {
+        self._product_dtypes = product_dtypes
+        self._deciders = self._deciders_of(len(blocks))
+
+    def _deciders_of(self, num_blocks: int) -> dict[str, _Deciders]:
+        """The actors of the first blocks, by population."""
+        indices: dict[str, set[int]] = {}
+        for members in self._members[:num_blocks]:
+            for population, own in members.items():
+                indices.setdefault(population, set()).update(own)
+        return {
             population: _deciders(
                 self.players,
-                indices=sorted(indices),
+                indices=sorted(own),
                 device=self.table.device,
-                product_dtype=product_dtypes.get(population, torch.float32),
+                product_dtype=self._product_dtypes.get(population, torch.float32),
             )
-            for population, indices in members.items()
+            for population, own in indices.items()
         }
+
+    def move(self, block_of_env: torch.Tensor) -> None:
+        """Seat each environment's players of its block (int64 [B]); between episodes only."""
+        self.table = self._table_of_blocks[block_of_env]
+
+    def retire(self, *, from_block: int) -> None:
+        """Decide without the players of later blocks, in which no environment is any more.
+
+        Args:
+            from_block: First block that is empty; so are all after it.
+        """
+        self._deciders = self._deciders_of(from_block)
 
     def owners(self, agent_index: torch.Tensor, *, active: torch.Tensor | None) -> torch.Tensor:
         """Index in ``players`` of who makes each decision, NOBODY where there is none.

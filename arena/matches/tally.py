@@ -93,6 +93,21 @@ class TallySums:
         )
 
 
+class OpenEpisodes:
+    """Sums over the episodes of B environments that have not ended.
+
+    Attributes:
+        returns: Undiscounted, of each agent. float64 [B, A].
+        length: Calls of ``step``. int64 [B].
+        void: Episodes that are no matches. bool [B].
+    """
+
+    def __init__(self, *, num_envs: int, num_agents: int, device: torch.device) -> None:
+        self.returns = torch.zeros(num_envs, num_agents, dtype=torch.float64, device=device)
+        self.length = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        self.void = torch.zeros(num_envs, dtype=torch.bool, device=device)
+
+
 class TallyBook:
     """Follows B environments turn by turn and sums up their episodes.
 
@@ -104,6 +119,7 @@ class TallyBook:
         agents: The columns of ``Turn.reward``.
         sides: The columns of ``Turn.score``.
         seats: The environment's seats.
+        open_episodes: Episodes that go on; None: all begin.
     """
 
     def __init__(
@@ -114,47 +130,59 @@ class TallyBook:
         agents: tuple[str, ...],
         sides: Sequence[str],
         seats: tuple[Seat, ...],
+        open_episodes: OpenEpisodes | None = None,
     ) -> None:
         device = block_of_env.device
         distinct = tuple(dict.fromkeys(entrants))
         row_of = {names: row for row, names in enumerate(distinct)}
-        row_of_block = torch.tensor([row_of[names] for names in entrants], device=device)
-        self._row = row_of_block[block_of_env]
+        self._row_of_block = torch.tensor([row_of[names] for names in entrants], device=device)
+        self._row = self._row_of_block[block_of_env]
         self._mean_of_agents = mean_of_agents(seats, agents=agents)
         self._side_of_seat = torch.tensor([list(sides).index(seat.side) for seat in seats])
         compare = len(sides) > 1
         self._matches = TallySums(distinct, seats=seats, compare=compare)
         self._void_sums = TallySums(distinct, seats=seats, compare=compare)
-        num_envs = len(block_of_env)
-        self._return = torch.zeros(num_envs, len(agents), dtype=torch.float64, device=device)
-        self._length = torch.zeros(num_envs, dtype=torch.int64, device=device)
-        self._void = torch.zeros(num_envs, dtype=torch.bool, device=device)
+        self._open = open_episodes or OpenEpisodes(
+            num_envs=len(block_of_env), num_agents=len(agents), device=device
+        )
 
     def void(self, environments: torch.Tensor) -> None:
         """Let the current episodes of some environments be no matches. bool [B]."""
-        self._void |= environments
+        self._open.void |= environments
 
-    def record(self, turn: Turn) -> None:
-        """Take in what a step brought."""
-        self._return += turn.reward
-        self._length += 1
+    def move(self, block_of_env: torch.Tensor) -> None:
+        """Let each environment's episodes count for its block (int64 [B]) from now on."""
+        self._row = self._row_of_block[block_of_env]
+
+    def record(self, turn: Turn, *, halted: torch.Tensor | None = None) -> None:
+        """Take in what a step brought.
+
+        Args:
+            turn: What ``step`` returned.
+            halted: Environments that stood still in it. bool [B]. None: none.
+        """
+        episodes = self._open
+        episodes.returns += turn.reward
+        episodes.length += 1
+        if halted is not None:
+            episodes.length[halted] = 0
         if not bool(turn.episode_over.any()):
             return
         over = played_to_the_end(turn)
-        self._add(turn, environments=over & ~self._void, sums=self._matches)
-        if bool(self._void.any()):
-            self._add(turn, environments=over & self._void, sums=self._void_sums)
-        self._return[turn.episode_over] = 0.0
-        self._length[turn.episode_over] = 0
-        self._void &= ~turn.episode_over
+        self._add(turn, environments=over & ~episodes.void, sums=self._matches)
+        if bool(episodes.void.any()):
+            self._add(turn, environments=over & episodes.void, sums=self._void_sums)
+        episodes.returns[turn.episode_over] = 0.0
+        episodes.length[turn.episode_over] = 0
+        episodes.void &= ~turn.episode_over
 
     def _add(self, turn: Turn, *, environments: torch.Tensor, sums: TallySums) -> None:
         over = environments.nonzero().squeeze(1)
         sums.add(
             self._row[over].cpu(),
-            seat_return=self._return[over].cpu() @ self._mean_of_agents,
+            seat_return=self._open.returns[over].cpu() @ self._mean_of_agents,
             seat_score=turn.score[over].cpu()[:, self._side_of_seat],
-            length=self._length[over].cpu(),
+            length=self._open.length[over].cpu(),
         )
 
     def tallies(self) -> tuple[Tally, ...]:

@@ -6,8 +6,8 @@ population, F features of a flattened observation, H numbers of a state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import torch
@@ -18,12 +18,14 @@ from arena.envs.base import BatchedEnv, Group
 from arena.envs.critic import CriticInput
 from arena.matches.actors import RandomActor
 from arena.matches.match import Progress
+from arena.matches.memory import Memory
 from arena.matches.seated import NOBODY, SeatedPlayers, decide, equal_blocks
 from arena.matches.seating import HOME, seat_teams
-from arena.matches.tally import TallyBook
+from arena.matches.tally import OpenEpisodes, TallyBook
 from arena.rollout.buffer import Rollout, RolloutBuffer
 from arena.rollout.critic_rows import CriticRows
 from arena.rollout.openings import Openings, random_decisions
+from arena.rollout.phases import Phases
 from arena.rollout.recorder import Learning, Recorder, SeatedPlayer
 from arena.types import Entrant, PolicyId, Seat, Tally
 
@@ -42,7 +44,7 @@ class TrainingBlock:
 
 
 class Collector:
-    """Collects rollouts from one start of the environments.
+    """Collects rollouts of episodes that go on from one rollout, and one assignment, to the next.
 
     The loop that uses it::
 
@@ -50,9 +52,10 @@ class Collector:
         while budget lasts:
             for learning, rollout in collector.collect():
                 learning.algorithm.update(rollout, generator=generator)
+        collector.go_on(...)    # with other opponents, and so on
 
-    Each block of environments has its players for good, so that opponents never change within an
-    episode. Owned by one thread; resets ``env`` when it is made.
+    An environment has its players until its episode ends, so that opponents never change within
+    one. Owned by one thread; resets ``env`` when it is made, and owns it from then on.
 
     Args:
         env: Steps the environments.
@@ -67,6 +70,9 @@ class Collector:
         progress: Told of every step.
         critics: By population, what its value network reads beside observations.
         product_dtypes: By population, in which several of its frozen policies act in one call.
+        episodes: Whole episodes that each environment plays before it stands still. None: they go
+            on, and environments are spread over the phases of an episode.
+        episode_length: Expected calls of ``step`` in an episode; 0: not known.
 
     Raises:
         ValueError: If nobody learns, or a policy that learns has a seat of another population, or
@@ -88,63 +94,131 @@ class Collector:
         progress: Progress,
         critics: Mapping[str, CriticInput] = MappingProxyType({}),
         product_dtypes: Mapping[str, torch.dtype] = MappingProxyType({}),
+        episodes: int | None = None,
+        episode_length: float = 0.0,
     ) -> None:
         self._env = env
         self._generator = generator
         self._progress = progress
+        self._seats = seats
+        self._sides = tuple(sides)
+        self._populations = populations
+        self._product_dtypes = product_dtypes
         device = generator.device
-        block_of_env = equal_blocks(len(blocks), num_envs=env.num_envs, device=device)
-        # In cooperation home and away have the same agents; while training only home plays.
-        played = seats if len(sides) > 1 else seats[: seat_teams(seats).count(HOME)]
-        self._seated = SeatedPlayers(
-            [block.players[: len(played)] for block in blocks],
-            block_of_env=block_of_env,
-            seats=played,
-            agents=env.agents,
-            product_dtypes=product_dtypes,
-        )
-        _check_seats(blocks, seats=seats)
-        self._book = TallyBook(
-            [block.entrants for block in blocks],
-            block_of_env=block_of_env,
-            agents=env.agents,
-            sides=sides,
-            seats=seats,
-        )
         self._random = {name: RandomActor(layout) for name, layout in actions.items()}
-        self._turn = env.reset(seeds)
-        self._openings = Openings(
-            openings, num_envs=env.num_envs, num_agents=len(env.agents), generator=generator
-        )
-        everywhere = torch.ones(env.num_envs, dtype=torch.bool, device=device)
-        self._book.void(self._openings.begin(everywhere))
-        learning = [
-            (index, player)
-            for index, player in enumerate(self._seated.players)
-            if isinstance(player, Learning)
-        ]
-        if not learning:
-            raise ValueError("nobody learns in these blocks")
+        learning = _learning_in(blocks, seats=seats)
+        self._num_steps = max(player.algorithm.rollout_length for player in learning)
         self._critics = {
             name: CriticRows(critic, agents=env.agents, populations=populations, device=device)
             for name, critic in critics.items()
-            if any(player.population == name for _, player in learning)
+            if any(player.population == name for player in learning)
         }
+        self._open = OpenEpisodes(num_envs=env.num_envs, num_agents=len(env.agents), device=device)
+        self._block_of_env = equal_blocks(len(blocks), num_envs=env.num_envs, device=device)
+        self._seat(blocks, num_new=len(blocks), memory=None)
+        self._turn = env.reset(seeds)
+        self._openings = Openings(
+            openings, num_envs=env.num_envs, num_agents=len(env.agents), device=device
+        )
+        everywhere = torch.ones(env.num_envs, dtype=torch.bool, device=device)
+        self._book.void(self._openings.begin(everywhere, generator=generator))
         for critic_rows in self._critics.values():
             critic_rows.show(self._turn)
-        self._num_steps = max(player.algorithm.rollout_length for _, player in learning)
+        self._remaining = None
+        if episodes is not None:
+            self._remaining = torch.full_like(self._block_of_env, episodes)
+        self._phases = Phases(num_envs=env.num_envs, rollout_length=self._num_steps, device=device)
+        if episodes is None:
+            self._halt(self._phases.begin(episode_length, generator=generator))
+
+    def go_on(
+        self,
+        blocks: Sequence[TrainingBlock],
+        *,
+        num_new: int,
+        becomes: Mapping[int, int],
+        generator: torch.Generator,
+    ) -> None:
+        """Go on with the episodes in flight in another assignment of the same policies.
+
+        An environment keeps its players until its episode ends; new episodes begin in the first
+        blocks. Counts and tallies begin anew.
+
+        Args:
+            blocks: Who plays.
+            num_new: How many of them, the first ones, get new episodes.
+            becomes: Of each block of before that `in_flight` names, its index in ``blocks``.
+            generator: Of all actions and openings from now on.
+
+        Raises:
+            KeyError: If a block with episodes in flight is missing in ``becomes``.
+            ValueError: As for the class.
+        """
+        self._generator = generator
+        new = equal_blocks(num_new, num_envs=self._env.num_envs, device=generator.device)
+        goes_on = torch.zeros(self._num_blocks, dtype=torch.int64, device=generator.device)
+        for before in self.in_flight():
+            goes_on[before] = becomes[before]
+        is_open = self._open.length > 0
+        self._block_of_env = torch.where(is_open, goes_on[self._block_of_env], new)
+        self._seat(blocks, num_new=num_new, memory=self._seated.memory)
+
+    def in_flight(self) -> dict[int, int]:
+        """Count the environments whose episode has not ended, by the block that it began in."""
+        blocks = self._block_of_env[self._open.length > 0]
+        counts = torch.bincount(blocks, minlength=self._num_blocks).tolist()
+        return {block: count for block, count in enumerate(counts) if count}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether each environment has played its number of episodes."""
+        return self._remaining is not None and not bool((self._remaining > 0).any())
+
+    def _seat(
+        self, blocks: Sequence[TrainingBlock], *, num_new: int, memory: Memory | None
+    ) -> None:
+        """Give each environment the players of its block, and count from 0."""
+        env, device = self._env, self._generator.device
+        learning = _learning_in(blocks, seats=self._seats)
+        self._num_steps = max(player.algorithm.rollout_length for player in learning)
+        self._num_blocks, self._num_new = len(blocks), num_new
+        self._next_block = equal_blocks(num_new, num_envs=env.num_envs, device=device)
+        self._is_moving = not torch.equal(self._block_of_env, self._next_block)
+        # In cooperation home and away have the same agents; while training only home plays.
+        seats = self._seats
+        played = seats if len(self._sides) > 1 else seats[: seat_teams(seats).count(HOME)]
+        self._seated: SeatedPlayers[SeatedPlayer] = SeatedPlayers(
+            [block.players[: len(played)] for block in blocks],
+            block_of_env=self._block_of_env,
+            seats=played,
+            agents=env.agents,
+            product_dtypes=self._product_dtypes,
+            memory=memory,
+        )
+        if not self._is_moving:
+            self._seated.retire(from_block=num_new)
+        self._book = TallyBook(
+            [block.entrants for block in blocks],
+            block_of_env=self._block_of_env,
+            agents=env.agents,
+            sides=self._sides,
+            seats=seats,
+            open_episodes=self._open,
+        )
         self._recorders = [
-            self._recorder(player, index=index, agents=populations[player.population])
-            for index, player in learning
+            self._recorder(player, index=index)
+            for index, player in enumerate(self._seated.players)
+            if isinstance(player, Learning)
         ]
         self.agent_steps: dict[PolicyId, int] = {
             recorder.learning.policy: 0 for recorder in self._recorders
         }
         """Decisions of each policy's network so far; not openings, not frozen seats."""
 
-    def _recorder(self, learning: Learning, *, index: int, agents: tuple[str, ...]) -> Recorder:
+    def _recorder(self, learning: Learning, *, index: int) -> Recorder:
         columns = torch.tensor(
-            [self._env.agents.index(agent) for agent in agents], device=self._generator.device
+            [self._env.agents.index(agent) for agent in self._populations[learning.population]],
+            device=self._generator.device,
         )
         return Recorder(
             learning,
@@ -166,11 +240,16 @@ class Collector:
         """All episodes so far, matches or not; for statistics only."""
         return self._book.episodes()
 
-    def collect(self) -> tuple[tuple[Learning, Rollout], ...]:
+    def collect(
+        self, should_stop: Callable[[], bool] = lambda: False
+    ) -> tuple[tuple[Learning, Rollout], ...]:
         """Play one rollout: the longest ``rollout_length`` of those who learn.
 
+        Args:
+            should_stop: Asked before every step; the rollout is thrown away if it says so.
+
         Returns:
-            One rollout per policy that learns.
+            One rollout per policy that learns; none if it was stopped.
 
         Raises:
             EnvironmentFault: If an environment broke its contract.
@@ -178,6 +257,8 @@ class Collector:
         # Not inference_mode: what is stored here goes through a backward pass later.
         with torch.no_grad():
             for t in range(self._num_steps):
+                if should_stop():
+                    return ()
                 self._step(t)
             return tuple(
                 (recorder.learning, recorder.finish(self._turn, seated=self._seated))
@@ -192,16 +273,57 @@ class Collector:
             population: self._decide(t, population, group=group, random=random)
             for population, group in turn.groups.items()
         }
+        halted, resumed = self._phases.waiting, self._phases.tick()
+        if resumed is not None:
+            self._env.resume(resumed)
         turn = self._turn = self._env.step(actions)
         for critic_rows in self._critics.values():
             critic_rows.show(turn)
         for recorder in self._recorders:
             recorder.store_result(t, turn, seated=self._seated)
         self._seated.memory.forget(turn)
-        self._book.record(turn)
-        if bool(turn.episode_over.any()):
-            self._book.void(self._openings.begin(turn.episode_over))
+        over = turn.episode_over
+        if bool(over.any()):
+            length = float(self._open.length[over].double().mean()) + 1.0
+            self._book.record(turn, halted=halted)
+            self._begin_next(over, length=length)
+        else:
+            self._book.record(turn, halted=halted)
         self._progress.advance(sum(self.agent_steps.values()) - steps_before)
+
+    def _begin_next(self, over: torch.Tensor, *, length: float) -> None:
+        """Prepare the next episodes of the environments whose episode is over (bool [B])."""
+        self._book.void(self._openings.begin(over, generator=self._generator))
+        if self._is_moving:
+            self._move(over)
+        if self._remaining is not None:
+            self._remaining -= over.long()
+            done = over & (self._remaining <= 0)
+            self._halt(done if bool(done.any()) else None)
+        else:
+            self._halt(self._phases.end(over, length=length, generator=self._generator))
+
+    def _move(self, environments: torch.Tensor) -> None:
+        """Seat the players of the new blocks where an episode begins."""
+        self._block_of_env = torch.where(environments, self._next_block, self._block_of_env)
+        self._seated.move(self._block_of_env)
+        self._book.move(self._block_of_env)
+        self._is_moving = not torch.equal(self._block_of_env, self._next_block)
+        if not self._is_moving:
+            self._seated.retire(from_block=self._num_new)
+
+    def _halt(self, environments: torch.Tensor | None) -> None:
+        """Let environments (bool [B]; None: none) stand still, and ask nobody there."""
+        if environments is None:
+            return
+        self._env.halt(environments)
+        groups = {
+            name: replace(
+                group, agent_index=group.agent_index.masked_fill(environments[:, None], NOBODY)
+            )
+            for name, group in self._turn.groups.items()
+        }
+        self._turn = replace(self._turn, groups=groups)
 
     def _decide(
         self, t: int, population: str, *, group: Group, random: torch.Tensor | None
@@ -231,11 +353,25 @@ class Collector:
         return action
 
 
-def _check_seats(blocks: Sequence[TrainingBlock], *, seats: tuple[Seat, ...]) -> None:
+def _learning_in(
+    blocks: Sequence[TrainingBlock], *, seats: tuple[Seat, ...]
+) -> tuple[Learning, ...]:
+    """Policies that learn in some blocks.
+
+    Raises:
+        ValueError: If there is none, or one has a seat of another population.
+    """
+    found: dict[int, Learning] = {}
     for block in blocks:
         for seat, player in zip(seats, block.players, strict=True):
-            if isinstance(player, Learning) and player.population != seat.population:
+            if not isinstance(player, Learning):
+                continue
+            if player.population != seat.population:
                 raise ValueError(
                     f"{player.policy} cannot sit in seat {seat.name!r} of population "
                     f"{seat.population!r}"
                 )
+            found[id(player)] = player
+    if not found:
+        raise ValueError("nobody learns in these blocks")
+    return tuple(found.values())

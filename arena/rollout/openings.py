@@ -21,27 +21,22 @@ class Openings:
         settings: How many episodes have an opening, and how long it is at most.
         num_envs: B.
         num_agents: A.
-        generator: Draws which episodes have one and how long it is.
+        device: Of the environments.
     """
 
     def __init__(
-        self,
-        settings: RandomOpenings,
-        *,
-        num_envs: int,
-        num_agents: int,
-        generator: torch.Generator,
+        self, settings: RandomOpenings, *, num_envs: int, num_agents: int, device: torch.device
     ) -> None:
         self._settings = settings
         self._num_agents = num_agents
-        self._generator = generator
-        self._left = torch.zeros(num_envs, dtype=torch.int64, device=generator.device)
+        self._left = torch.zeros(num_envs, dtype=torch.int64, device=device)
 
-    def begin(self, environments: torch.Tensor) -> torch.Tensor:
+    def begin(self, environments: torch.Tensor, *, generator: torch.Generator) -> torch.Tensor:
         """Draw the openings of episodes that begin now.
 
         Args:
             environments: Where an episode begins. bool [B].
+            generator: Draws which episodes have one and how long it is.
 
         Returns:
             Where it begins with an opening. bool [B].
@@ -49,9 +44,9 @@ class Openings:
         if self._settings.share == 0.0:
             return torch.zeros_like(environments)
         size, device = self._left.shape, self._left.device
-        draw = torch.rand(size, generator=self._generator, device=device)
+        draw = torch.rand(size, generator=generator, device=device)
         length = torch.randint(
-            1, self._settings.max_decisions + 1, size, generator=self._generator, device=device
+            1, self._settings.max_decisions + 1, size, generator=generator, device=device
         )
         opened = environments & (draw < self._settings.share)
         self._left = torch.where(environments, torch.where(opened, length, 0), self._left)

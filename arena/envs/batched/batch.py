@@ -86,6 +86,7 @@ class GameBatch:
         self._alive = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
         self._halted = torch.zeros(num_envs, dtype=torch.bool, device=device)
         self._any_halted = False
+        self._resumed: torch.Tensor | None = None
         self._never = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
         self._no_score = torch.full((num_envs, num_sides), torch.nan, device=device)
         self._asked: Sequence[Group] = ()
@@ -115,6 +116,7 @@ class GameBatch:
         self._alive.fill_(True)
         self._halted.zero_()
         self._any_halted = False
+        self._resumed = None
         try:
             self._begin(~self._halted, torch.arange(self._num_envs, device=self._device))
             self._asked = self._game.decisions()
@@ -123,7 +125,7 @@ class GameBatch:
         self._check_shapes()
         nothing = StepResult(reward=self._never.float(), terminated=self._never)
         self._check_sanity(nothing)
-        return self._turn(nothing, over=self._halted, score=self._no_score)
+        return self._turn(nothing, over=self._halted, score=self._no_score, still=None)
 
     @torch.no_grad()
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
@@ -147,20 +149,31 @@ class GameBatch:
                 self._returns[over] = 0.0
                 self._alive[over] = True
                 self._begin(ended, over)
+            still = self._halted if self._any_halted else None
+            self._begin_resumed()
             self._asked = self._game.decisions()
         except Exception as error:
             raise self._blame(error, doing="step") from error
         self._check_sanity(result)
-        return self._turn(result, over=ended, score=score)
+        return self._turn(result, over=ended, score=score, still=still)
 
     def halt(self, environments: torch.Tensor) -> None:
-        """Stop some games until the next reset; they ask for no decisions.
+        """Stop some games until they are resumed; they ask for no decisions.
 
         Args:
             environments: bool [B].
         """
         self._halted = self._halted | environments.to(self._device)
         self._any_halted = bool(self._halted.any())
+
+    def resume(self, environments: torch.Tensor) -> None:
+        """Let halted games begin an episode in the next call of ``step``.
+
+        Args:
+            environments: Halted ones. bool [B].
+        """
+        resumed = environments.to(self._device)
+        self._resumed = resumed if self._resumed is None else self._resumed | resumed
 
     def close(self) -> None:
         """Nothing is held that must be released."""
@@ -169,6 +182,18 @@ class GameBatch:
         """Start new episodes where ``games`` (bool [B]), which are the ones at ``index``."""
         keys = episode_seeds(self._seeds[index], episodes=self._episodes[index])
         self._game.reset(games, key=torch.zeros_like(self._seeds).index_copy_(0, index, keys))
+
+    def _begin_resumed(self) -> None:
+        """Start the episodes of games that were halted; what they did meanwhile is forgotten."""
+        if self._resumed is None:
+            return
+        index = self._resumed.nonzero().squeeze(1)
+        self._returns[index] = 0.0
+        self._alive[index] = True
+        self._begin(self._resumed, index)
+        self._halted = self._halted & ~self._resumed
+        self._any_halted = bool(self._halted.any())
+        self._resumed = None
 
     def _end(self, result: StepResult) -> torch.Tensor:
         """Count what a step brought. Returns the games that are over. bool [B]."""
@@ -179,14 +204,22 @@ class GameBatch:
         self._alive &= ~gone
         return ~self._alive.any(dim=1)
 
-    def _turn(self, result: StepResult, *, over: torch.Tensor, score: torch.Tensor) -> Turn:
+    def _turn(
+        self,
+        result: StepResult,
+        *,
+        over: torch.Tensor,
+        score: torch.Tensor,
+        still: torch.Tensor | None,
+    ) -> Turn:
+        """Put together what is said; in games that stood ``still`` (bool [B]) nothing happened."""
         reward, terminated = result.reward, result.terminated
         truncated = self._never if result.truncated is None else result.truncated & ~terminated
-        if self._any_halted:
-            still = self._halted[:, None]
-            reward, terminated = reward.masked_fill(still, 0.0), terminated & ~still
-            truncated, over = truncated & ~still, over & ~self._halted
-            score = score.masked_fill(still, torch.nan)
+        if still is not None:
+            agents = still[:, None]
+            reward, terminated = reward.masked_fill(agents, 0.0), terminated & ~agents
+            truncated, over = truncated & ~agents, over & ~still
+            score = score.masked_fill(agents, torch.nan)
         return Turn(
             groups={view.name: self._seen(view) for view in self._views},
             reward=reward,
