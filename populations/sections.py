@@ -339,6 +339,10 @@ class AssignmentConfig(Model):
     agent_steps: Count | None = None
     """A fixed budget for each policy instead; a deterministic run has one in any case."""
 
+    episodes: int | None = Field(None, ge=1, le=10**9)
+    """Deterministic runs only: whole episodes that each environment plays; null: as many as come
+    nearest to ``agent_steps``, by the length of an episode that is measured at launch."""
+
 
 class CheckpointsConfig(Model):
     """Which checkpoints stay on disk besides those that something refers to."""

@@ -1,8 +1,9 @@
-"""Finds the facts about an environment without importing it here.
+"""Finds the facts about an environment without importing it here, and its pace where that is asked.
 
 A short-lived child makes the environment (``python -m arena.envs.inspect``: a request as JSON on
-standard input, the answer as JSON on standard output), so that the controller stays free of
-PettingZoo and survives whatever an environment does. This module imports nothing heavy.
+standard input, the answers as JSON on standard output, a line for the facts and one for the pace),
+so that the controller stays free of PettingZoo and survives whatever an environment does. The facts
+come first: they stand even where play at random ends the child. This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
+from arena.envs.pace import Pace
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentUnavailable
 
@@ -25,6 +27,29 @@ ERRORS: Mapping[str, type[ArenaError]] = {
 }
 NUM_LAST_LINES = 20
 """Of the child's standard error that are shown if it dies."""
+
+Play = Literal["timed", "counted"]
+"""How an environment is played: for a few seconds, or, so that an episode's length comes out the
+same on every machine, for a number of steps."""
+
+MAKING_S = 60.0
+COUNTED_PLAY_S = 300.0
+"""For making an environment; for playing it where steps are counted, not seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """What a child has found.
+
+    Attributes:
+        spec: The facts.
+        pace: What random play showed; None: it was not asked for, or ended too early.
+        why: Why there is no pace, if it was asked for.
+    """
+
+    spec: EnvironmentSpec
+    pace: Pace | None = None
+    why: str = ""
 
 
 def inspect_environment(
@@ -35,7 +60,7 @@ def inspect_environment(
     backend: str = "auto",
     possible_agents: Sequence[str] | None = None,
     reads_state: bool = False,
-    timeout_s: float = 60.0,
+    timeout_s: float = MAKING_S,
 ) -> EnvironmentSpec:
     """Find the facts about an environment.
 
@@ -54,27 +79,94 @@ def inspect_environment(
             state where one is read.
         EnvironmentFault: If its reset fails, or the child dies or takes too long.
     """
+    return inspect_and_play(
+        environment_id,
+        kwargs=kwargs,
+        launch_directory=launch_directory,
+        backend=backend,
+        possible_agents=possible_agents,
+        reads_state=reads_state,
+        play=None,
+        timeout_s=timeout_s,
+    ).spec
+
+
+def inspect_and_play(
+    environment_id: str,
+    *,
+    kwargs: Mapping[str, object],
+    launch_directory: str,
+    backend: str = "auto",
+    possible_agents: Sequence[str] | None = None,
+    reads_state: bool = False,
+    play: Play | None = "timed",
+    timeout_s: float | None = None,
+) -> Inspected:
+    """Find the facts about an environment and, by a few seconds of random play, its pace.
+
+    Args:
+        environment_id: As of `inspect_environment`, like all but the following.
+        kwargs: For its factory.
+        launch_directory: First on the child's ``sys.path``.
+        backend: ``environment.backend``.
+        possible_agents: ``environment.possible_agents``.
+        reads_state: Whether a value network reads ``state()``.
+        play: How much it is played; None: not at all.
+        timeout_s: For all of it; None: a minute, and five more where steps are counted.
+
+    Raises:
+        EnvironmentUnavailable: If there is no such id, or a package is missing.
+        ConfigError: As of `inspect_environment`.
+        EnvironmentFault: As of `inspect_environment`. A fault in play only ends the play.
+    """
+    facts = {
+        "environment_id": environment_id,
+        "kwargs": dict(kwargs),
+        "launch_directory": launch_directory,
+        "backend": backend,
+        "possible_agents": None if possible_agents is None else list(possible_agents),
+        "reads_state": reads_state,
+    }
+    if timeout_s is None:
+        timeout_s = MAKING_S + (COUNTED_PLAY_S if play == "counted" else 0.0)
     try:
-        request = json.dumps(
-            {
-                "environment_id": environment_id,
-                "kwargs": dict(kwargs),
-                "launch_directory": launch_directory,
-                "backend": backend,
-                "possible_agents": None if possible_agents is None else list(possible_agents),
-                "reads_state": reads_state,
-            },
-            allow_nan=False,
-        )
+        request = json.dumps({"facts": facts, "play": play}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"environment.kwargs must be plain data: {error}") from None
-    answer = _ask_child(request, environment_id=environment_id, timeout_s=timeout_s)
-    if "error" in answer:
-        raise ERRORS[answer["error"]](answer["message"])
-    return _spec_from_json(answer["spec"])
+    output, ending = _ask_child(request, timeout_s=timeout_s)
+    late = f"within {timeout_s:g} s"
+    answers = [_answer_in(line) for line in output.splitlines()]
+    if not answers or answers[0] is None:
+        how = (
+            f"was not made and reset {late}"
+            if ending is None
+            else f"ended the process that inspected it {ending}"
+        )
+        raise EnvironmentFault(f"environment {environment_id} {how}")
+    if "error" in answers[0]:
+        raise ERRORS[answers[0]["error"]](answers[0]["message"])
+    spec = _spec_from_json(answers[0]["spec"])
+    if play is None:
+        return Inspected(spec=spec)
+    played = answers[1] if len(answers) > 1 else None
+    if played is None:
+        why = f"was not over {late}" if ending is None else f"ended the process {ending}"
+        return Inspected(spec=spec, why=f"random play {why}")
+    if "pace" in played:
+        return Inspected(spec=spec, pace=Pace(**played["pace"]))
+    return Inspected(spec=spec, why=played["message"])
 
 
-def _ask_child(request: str, *, environment_id: str, timeout_s: float) -> dict[str, Any]:
+def _answer_in(line: str) -> dict[str, Any] | None:
+    try:
+        answer: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return None
+    return answer
+
+
+def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
+    """What the child has answered until it ended, and how it did; None: it took too long."""
     child = subprocess.Popen(
         [sys.executable, "-m", "arena.envs.inspect"],
         stdin=subprocess.PIPE,
@@ -89,19 +181,13 @@ def _ask_child(request: str, *, environment_id: str, timeout_s: float) -> dict[s
     try:
         output, errors = child.communicate(request, timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise EnvironmentFault(
-            f"environment {environment_id} was not made and reset within {timeout_s:g} s"
-        ) from None
+        _kill_group(child)
+        # The facts may be there already.
+        return child.communicate()[0], None
     finally:
         _kill_group(child)
-    try:
-        answer: dict[str, Any] = json.loads(output)
-    except ValueError:
-        raise EnvironmentFault(
-            f"environment {environment_id} ended the process that inspected it "
-            f"({_ending(child.returncode)}): {_last_lines(errors)}"
-        ) from None
-    return answer
+        _close_streams(child)
+    return output, f"({_ending(child.returncode)}): {_last_lines(errors)}"
 
 
 def _kill_group(child: subprocess.Popen[str]) -> None:
@@ -111,9 +197,12 @@ def _kill_group(child: subprocess.Popen[str]) -> None:
         return  # all of them have ended
     finally:
         child.wait()
-        for stream in (child.stdin, child.stdout, child.stderr):
-            if stream is not None:
-                stream.close()
+
+
+def _close_streams(child: subprocess.Popen[str]) -> None:
+    for stream in (child.stdin, child.stdout, child.stderr):
+        if stream is not None:
+            stream.close()
 
 
 def _ending(returncode: int) -> str:
@@ -136,11 +225,12 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
     )
 
 
-def _answer(request: Mapping[str, Any]) -> dict[str, object]:
+def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
+    """The facts, or the error that there is instead."""
     from arena.envs.facts import environment_facts
 
     try:
-        spec = environment_facts(**request)
+        return environment_facts(**request)
     except tuple(ERRORS.values()) as error:
         return {"error": type(error).__name__, "message": str(error)}
     except Exception as error:
@@ -148,15 +238,37 @@ def _answer(request: Mapping[str, Any]) -> dict[str, object]:
         trace = "".join(traceback.format_exception(error))
         message = f"inspecting environment {request['environment_id']} failed:\n{trace}"
         return {"error": EnvironmentFault.__name__, "message": message}
-    return {"spec": asdict(spec)}
+
+
+def _pace(spec: EnvironmentSpec, facts: Mapping[str, Any], *, play: Play) -> dict[str, object]:
+    """The pace, or a message that says why there is none."""
+    from arena.envs.find_pace import find_pace
+
+    try:
+        pace = find_pace(
+            spec,
+            launch_directory=facts["launch_directory"],
+            backend=facts["backend"],
+            reads_state=facts["reads_state"],
+            deterministic=play == "counted",
+        )
+    except Exception as error:
+        # The same boundary. What random play meets is no reason to refuse a launch.
+        return {"message": f"{type(error).__name__}: {error}"}
+    return {"pace": asdict(pace)}
 
 
 def _serve() -> None:
     """Be the child. Whatever the environment prints goes to standard error."""
     with os.fdopen(os.dup(1), "w", encoding="utf8") as output:
         os.dup2(2, 1)
-        answer = _answer(json.load(sys.stdin))
-        json.dump(answer, output, allow_nan=False)
+        request = json.load(sys.stdin)
+        found = _facts(request["facts"])
+        answer = {"spec": asdict(found)} if isinstance(found, EnvironmentSpec) else found
+        print(json.dumps(answer, allow_nan=False), file=output, flush=True)
+        if isinstance(found, EnvironmentSpec) and request["play"] is not None:
+            played = _pace(found, request["facts"], play=request["play"])
+            print(json.dumps(played, allow_nan=False), file=output, flush=True)
     # An environment may leave threads behind that would keep the interpreter from ending.
     sys.stderr.flush()
     os._exit(0)

@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from arena.envs.actions import ActionLayout
+from arena.envs.acting import RandomActing
 from arena.envs.findings import MEND_STEP, Finding, finding_of
-from arena.envs.random_play import uniform_actions
-from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.envs.spec import EnvironmentSpec
 from arena.errors import EnvironmentFault
 
 SEED = 7
@@ -91,7 +89,7 @@ def look(env: Any, *, spec: EnvironmentSpec, num_decisions: int) -> Look:  # noq
     seen = Look()
     watch = _Watch(env, spec=spec, seen=seen)
     play = _play_parallel if spec.api == "parallel" else _play_in_turns
-    acting = _Acting(spec)
+    acting = RandomActing(spec, seed=SEED)
     try:
         for _ in range(MAX_EPISODES):
             watch.begin()
@@ -225,47 +223,7 @@ def _arrays(observation: object) -> Iterator[npt.NDArray[Any]]:
             yield from _arrays(part)
 
 
-class _Acting:
-    """Draws legal actions in the environment's own form."""
-
-    def __init__(self, spec: EnvironmentSpec) -> None:
-        self._specs = spec.agent_specs
-        self._layouts = {
-            agent: ActionLayout.from_json(facts.action, continuous="squashed")
-            for agent, facts in spec.agent_specs.items()
-        }
-        self._generator = torch.Generator().manual_seed(SEED)
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        """Who may act."""
-        return tuple(self._specs)
-
-    def act(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
-        """One action."""
-        layout = self._layouts[agent]
-        mask = _mask(self._specs[agent], observation, info)
-        legal = None if mask is None else layout.flatten_mask(mask)
-        if legal is not None and not legal.any():
-            raise EnvironmentFault(f"agent {agent!r}: an action mask must allow an action")
-        rows = uniform_actions(
-            layout,
-            num_rows=1,
-            action_mask=None if legal is None else torch.from_numpy(legal)[None],
-            generator=self._generator,
-        )
-        return layout.actions(rows.numpy())[0]
-
-
-def _mask(spec: AgentSpec, observation: Any, info: Mapping[str, Any] | None) -> object:  # noqa: ANN401
-    if spec.mask is None:
-        return None
-    holder = (info or {}) if spec.mask == "info" else observation
-    mask: object = holder.get("action_mask")
-    return mask
-
-
-def _play_in_turns(env: Any, *, acting: _Acting, watch: _Watch) -> Iterator[None]:  # noqa: ANN401
+def _play_in_turns(env: Any, *, acting: RandomActing, watch: _Watch) -> Iterator[None]:  # noqa: ANN401
     env.reset(seed=watch.seed)
     patience = MAX_DEAD * len(acting.agents)
     num_dead = 0
@@ -298,7 +256,7 @@ def _check_all_dead(env: Any, *, last: str) -> None:  # noqa: ANN401
         )
 
 
-def _play_parallel(env: Any, *, acting: _Acting, watch: _Watch) -> Iterator[None]:  # noqa: ANN401
+def _play_parallel(env: Any, *, acting: RandomActing, watch: _Watch) -> Iterator[None]:  # noqa: ANN401
     observations, infos = env.reset(seed=watch.seed)
     while env.agents:
         for agent, observation in observations.items():

@@ -191,6 +191,15 @@ def test_a_deterministic_run_has_no_clock(minimal: Path) -> None:
     assert load_config(minimal, ["deterministic=true"]).deterministic
 
 
+def test_whole_episodes_are_for_deterministic_runs(minimal: Path) -> None:
+    with pytest.raises(ConfigError, match=r"assignment\.episodes must be null.*got 3"):
+        load_config(minimal, ["assignment.episodes=3"])
+    with pytest.raises(ConfigError, match=r"assignment\.episodes: .*greater than or equal to 1"):
+        load_config(minimal, ["deterministic=true", "assignment.episodes=0"])
+    config = load_config(minimal, ["deterministic=true", "assignment.episodes=3"])
+    assert config.assignment.episodes == 3
+
+
 def test_an_inline_launcher_has_one_learner(minimal: Path) -> None:
     with pytest.raises(ConfigError, match="learners must be 1 where launcher is inline, got 2"):
         load_config(minimal, ["launcher=inline", "learners=2"])
