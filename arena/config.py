@@ -83,6 +83,8 @@ class EnvironmentConfig(Model):
             ``walker_{0..9}`` is ten of them.
         continuous_actions: How what a policy draws becomes a number between the bounds of a Box of
             actions: ``squashed`` by tanh, or ``clipped``. Without bounds it stays as it is.
+        held_memory_mb: Memory of a learner's process, in MB, up to which it keeps the episodes in
+            flight of policies that train later. None: half of the machine's, divided by its cores.
     """
 
     id: str
@@ -95,6 +97,7 @@ class EnvironmentConfig(Model):
     reward_weights: dict[str, RewardWeight] = {}
     possible_agents: list[str] | None = None
     continuous_actions: ContinuousActions = "squashed"
+    held_memory_mb: int | None = Field(None, ge=1)
 
     @property
     def possible_backend(self) -> Literal["auto", "pettingzoo", "batched"]:

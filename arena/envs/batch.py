@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 MAX_SEED = 2**63
 
 FREE_FAULTS = 16
+STEPS_PER_CALL = 8
+"""Environments between two calls of ``on_step``: they may be slow, and calls cost little."""
+
 EPISODES_PER_FAULT = 10
 """Since a reset so many environments may break, and one more for so many episodes played."""
 
@@ -59,6 +62,7 @@ class PettingZooBatch:
         on_fault: Told of each environment that broke: its episode is void (`Turn.void`), and it
             goes on in a new environment, until too many have broken. None: the first fault is
             raised.
+        on_step: Called after each few environments in a step.
     """
 
     def __init__(
@@ -69,12 +73,14 @@ class PettingZooBatch:
         steppers: Sequence[Stepper],
         remake: Callable[[int], Stepper],
         on_fault: Callable[[EnvironmentFault], None] | None = None,
+        on_step: Callable[[], object] | None = None,
     ) -> None:
         self._id = environment_id
         self._buffers = buffers
         self._steppers = list(steppers)
         self._remake = remake
         self._on_fault = on_fault
+        self._on_step = on_step
         self._num_faults = 0
         self._seeds: tuple[int, ...] = ()
         self._episodes = [0] * len(self._steppers)
@@ -129,6 +135,8 @@ class PettingZooBatch:
         for b, stepper in enumerate(self._steppers):
             if self._halted[b]:
                 continue
+            if self._on_step is not None and b % STEPS_PER_CALL == 0:
+                self._on_step()
             try:
                 over = stepper.step(chosen)
             except Exception as error:

@@ -51,6 +51,7 @@ def make_batched_env(
     agent_ids: Collection[str] = (),
     reads_state: bool = False,
     on_fault: Callable[[EnvironmentFault], None] | None = None,
+    on_step: Callable[[], object] | None = None,
 ) -> BatchedEnv:
     """Make B environments that step as one: a batched game where there is one.
 
@@ -66,6 +67,8 @@ def make_batched_env(
         reads_state: Whether turns have the environment's state.
         on_fault: Told of each environment that broke and was made anew, its episode void, where
             environments are stepped one by one. None, or in a batched game: a fault is raised.
+        on_step: Called again and again in a step of environments that are stepped one by one, which
+            may take long.
 
     Raises:
         ConfigError: If the environment cannot be made or is not what the spec says, or the outcome
@@ -82,6 +85,7 @@ def make_batched_env(
         device=device,
         reads_state=reads_state,
         on_fault=on_fault,
+        on_step=on_step,
     )
     told = {name: agents for name, agents in populations.items() if name in agent_ids}
     return AgentIds(env, populations=told, device=device) if told else env
@@ -98,6 +102,7 @@ def _make_untold(
     device: torch.device,
     reads_state: bool,
     on_fault: Callable[[EnvironmentFault], None] | None,
+    on_step: Callable[[], object] | None,
 ) -> BatchedEnv:
     game_class = find_game(spec.id, launch_directory=launch_directory)
     check_backend(environment.possible_backend, spec.id, has_game=game_class is not None)
@@ -129,6 +134,7 @@ def _make_untold(
         device=device,
         reads_state=reads_state,
         on_fault=on_fault,
+        on_step=on_step,
     )
 
 
@@ -143,6 +149,7 @@ def _make_one_by_one(
     device: torch.device,
     reads_state: bool,
     on_fault: Callable[[EnvironmentFault], None] | None,
+    on_step: Callable[[], object] | None,
 ) -> BatchedEnv:
     score = make_outcome(
         environment.outcome, sides=sides, agents=spec.agents, launch_directory=launch_directory
@@ -178,6 +185,7 @@ def _make_one_by_one(
         steppers=[make(b) for b in range(num_envs)],
         remake=make,
         on_fault=on_fault,
+        on_step=on_step,
     )
     return batch if states is None else WithStates(batch, states=states, device=device)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 
 from arena.config import LearnerSetup
-from arena.envs.base import BatchedEnv
+from arena.learners.environments import Environments
 from arena.learners.faults import AssignmentFault
 from arena.learners.players import Players, frozen_entrant
 from arena.matches.match import Block, Progress, Share, Stopped, play_matches, share_envs
@@ -22,7 +22,7 @@ def evaluate(
     message: Evaluate,
     *,
     setup: LearnerSetup,
-    env: Callable[[], BatchedEnv],
+    environments: Environments,
     players: Players,
     device: torch.device,
     progress: Progress,
@@ -39,10 +39,10 @@ def evaluate(
     if should_stop():
         raise AssignmentFault("stopped", "told to stop before the start")
     generator = seed_everything(message.seed, device=device)
-    environments = env()
+    env = environments.matches()
     num_matches = [pairing.num_matches for pairing in message.pairings]
     tallies: list[Tally] = []
-    for wave, shares in enumerate(share_envs(num_matches, num_envs=environments.num_envs)):
+    for wave, shares in enumerate(share_envs(num_matches, num_envs=env.num_envs)):
         blocks = [
             _block(
                 message.pairings[share.pairing].seating, share=share, setup=setup, players=players
@@ -51,11 +51,11 @@ def evaluate(
         ]
         try:
             tallies += play_matches(
-                environments,
+                env,
                 blocks=blocks,
                 seats=setup.seats,
                 sides=setup.sides,
-                seeds=environment_seeds(message.seed, num_envs=environments.num_envs, wave=wave),
+                seeds=environment_seeds(message.seed, num_envs=env.num_envs, wave=wave),
                 generator=generator,
                 progress=progress,
                 should_stop=should_stop,

@@ -12,16 +12,18 @@ import numpy as np
 import torch
 
 from arena.config import LearnerSetup
-from arena.envs.base import BatchedEnv
+from arena.core import Actor
+from arena.learners.environments import Environments, HeldEpisodes, Team, actors_in
 from arena.learners.faults import AssignmentFault, naming_policy
 from arena.learners.players import Players, frozen_entrant
+from arena.learners.silence import Silence
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.match import Progress
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
-from arena.types import Entrant, PolicyId, Seating, Tally, trainee_entrant
-from arena.wire.messages import Finished, Train, Trainee
+from arena.types import Digest, Entrant, Player, PolicyId, Seating, Tally, trainee_entrant
+from arena.wire.messages import Finished, InFlight, Train, Trainee
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ def train(
     message: Train,
     *,
     setup: LearnerSetup,
-    env: Callable[[], BatchedEnv],
+    environments: Environments,
     players: Players,
     device: torch.device,
     progress: Progress,
@@ -62,7 +64,9 @@ def train(
     }
     trained = _Training(message, learning=learning, generator=generator)
     if message.agent_steps > 0:
-        trained.run(env(), setup=setup, players=players, progress=progress, should_stop=should_stop)
+        trained.run(
+            environments, setup=setup, players=players, progress=progress, should_stop=should_stop
+        )
     before_publish = time.perf_counter()
     checkpoints = tuple(
         players.publish(
@@ -73,6 +77,9 @@ def train(
         for trainee in message.trainees
     )
     finished = time.perf_counter()
+    in_flight = trained.hold(
+        environments, checkpoints=tuple(published.checkpoint.digest for published in checkpoints)
+    )
     return Finished(
         assignment_id=message.assignment_id,
         attempt=message.attempt,
@@ -80,6 +87,7 @@ def train(
         tallies=trained.tallies,
         metrics={**trained.metrics(), "time/publish_s": finished - before_publish},
         duration_s=finished - started,
+        in_flight=in_flight,
     )
 
 
@@ -128,24 +136,98 @@ class _Training:
         self._collect_s = 0.0
         self._update_s = 0.0
         self._episodes: tuple[Tally, ...] = ()
+        self._held: HeldEpisodes | None = None
         self.agent_steps: dict[PolicyId, int] = {}
         self.tallies: tuple[Tally, ...] = ()
 
     def run(
         self,
-        env: BatchedEnv,
+        environments: Environments,
         *,
         setup: LearnerSetup,
         players: Players,
         progress: Progress,
         should_stop: Callable[[], bool],
     ) -> None:
-        """Do whole rollouts, at least one, until the budget is reached or the learner must stop."""
+        """Do whole rollouts, at least one, until the budget is reached or the learner must stop.
+
+        Raises:
+            AssignmentFault: If it was stopped before anything was learned or where it may not
+                stop, or the trainees never decide.
+        """
         message = self._message
+        held = self._begin(environments, setup=setup, players=players, progress=progress)
+        self._held, collector = held, held.collector
+        silence = Silence(num_envs=held.env.num_envs)
+        self.agent_steps = dict(collector.agent_steps)
+        while not collector.is_done and sum(self.agent_steps.values()) < message.agent_steps:
+            if self._rollout(collector, progress=progress, should_stop=should_stop):
+                silence.note(collector, agent_steps_before=self.agent_steps)
+                self.agent_steps = dict(collector.agent_steps)
+            elif message.may_stop_early and any(self.agent_steps.values()):
+                break
+            else:
+                raise AssignmentFault("stopped", "told to stop during training")
+        self.tallies = collector.tallies()
+        self._episodes = collector.episodes()
+
+    def hold(
+        self, environments: Environments, *, checkpoints: tuple[Digest, ...]
+    ) -> tuple[InFlight, ...]:
+        """Keep the episodes in flight for the next assignment, and say which they are."""
+        held = self._held
+        if held is None or self._message.episodes is not None:
+            environments.release()
+            return ()
+        held.collector.rest()
+        held.checkpoints = checkpoints
+        environments.hold(self._team, held)
+        return tuple(
+            InFlight(entrants=self._entrants(seating), num_envs=num_envs)
+            for seating, num_envs in held.in_flight.items()
+        )
+
+    @property
+    def _team(self) -> Team:
+        return tuple(trainee.policy for trainee in self._message.trainees)
+
+    def _begin(
+        self,
+        environments: Environments,
+        *,
+        setup: LearnerSetup,
+        players: Players,
+        progress: Progress,
+    ) -> HeldEpisodes:
+        """Go on with the episodes that the message names, or begin all anew."""
+        message = self._message
+        held = environments.take(self._team)
+        if held is not None and not held.fits(message):
+            environments.release()
+            held = None
+        env = environments.begin() if held is None else held.env
+        new = seatings_that_fit(message.opponents, num_envs=env.num_envs, seed=message.seed)
+        in_flight = {} if held is None else held.in_flight
+        seatings = (*new, *(seating for seating in in_flight if seating not in new))
+        known = {} if held is None else held.actors
+        blocks = [self._block(s, setup=setup, players=players, known=known) for s in seatings]
+        actors = actors_in(blocks, seats=setup.seats)
+        if held is not None:
+            held.collector.go_on(
+                blocks,
+                num_new=len(new),
+                becomes={
+                    block: seatings.index(held.seatings[block])
+                    for block in held.collector.in_flight()
+                },
+                generator=self._generator,
+            )
+            held.seatings, held.actors = seatings, actors
+            return held
         collector = Collector(
             env,
             seeds=environment_seeds(message.seed, num_envs=env.num_envs),
-            blocks=self._blocks(num_envs=env.num_envs, setup=setup, players=players),
+            blocks=blocks,
             seats=setup.seats,
             sides=tuple(setup.sides),
             populations={name: value.agents for name, value in setup.populations.items()},
@@ -155,25 +237,22 @@ class _Training:
             progress=progress,
             critics=players.critics,
             product_dtypes=players.product_dtypes,
+            episodes=message.episodes,
+            episode_length=message.episode_length,
         )
         for policy in self._learning:
             if policy not in collector.agent_steps:
                 raise ValueError(f"trainee {policy} has no seat in any seating")
-        while True:
-            self._rollout(collector, progress=progress)
-            if sum(collector.agent_steps.values()) >= message.agent_steps:
-                break
-            if should_stop():
-                if not message.may_stop_early:
-                    raise AssignmentFault("stopped", "told to stop during training")
-                break
-        self.agent_steps = dict(collector.agent_steps)
-        self.tallies = collector.tallies()
-        self._episodes = collector.episodes()
+        return HeldEpisodes(
+            env=env, collector=collector, seatings=seatings, actors=actors, checkpoints=()
+        )
 
-    def _rollout(self, collector: Collector, *, progress: Progress) -> None:
+    def _rollout(
+        self, collector: Collector, *, progress: Progress, should_stop: Callable[[], bool]
+    ) -> bool:
+        """Play one rollout and learn from it; False if it was stopped before its end."""
         start = time.perf_counter()
-        rollouts = collector.collect()
+        rollouts = collector.collect(should_stop)
         collected = time.perf_counter()
         for learning, rollout in rollouts:
             with naming_policy(learning.policy):
@@ -182,28 +261,39 @@ class _Training:
             progress.advance()
         self._collect_s += collected - start
         self._update_s += time.perf_counter() - collected
+        return bool(rollouts)
 
-    def _blocks(
-        self, *, num_envs: int, setup: LearnerSetup, players: Players
-    ) -> list[TrainingBlock]:
-        seatings = seatings_that_fit(
-            self._message.opponents, num_envs=num_envs, seed=self._message.seed
-        )
+    def _block(
+        self,
+        seating: Seating,
+        *,
+        setup: LearnerSetup,
+        players: Players,
+        known: Mapping[tuple[str, Entrant], Actor],
+    ) -> TrainingBlock:
+        """Seat players; ``known`` ones need not be loaded, and may have no files any more."""
+        seated: list[SeatedPlayer] = []
+        for seat, player in zip(setup.seats, seating.players, strict=True):
+            if self._is_trainee(player):
+                seated.append(self._learning[PolicyId(player.player)])
+                continue
+            actor = known.get((seat.population, frozen_entrant(player)))
+            seated.append(actor or players.frozen(player, population=seat.population))
+        return TrainingBlock(entrants=self._entrants(seating), players=tuple(seated))
+
+    def _is_trainee(self, player: Player) -> bool:
+        return player.weights is None and PolicyId(player.player) in self._learning
+
+    def _entrants(self, seating: Seating) -> tuple[Entrant, ...]:
         generations = {t.policy: t.generation for t in self._message.trainees}
-        blocks = []
-        for seating in seatings:
-            entrants: list[Entrant] = []
-            seated: list[SeatedPlayer] = []
-            for seat, player in zip(setup.seats, seating.players, strict=True):
-                policy = PolicyId(player.player)
-                if player.weights is None and policy in generations:
-                    entrants.append(trainee_entrant(policy, generation=generations[policy]))
-                    seated.append(self._learning[policy])
-                else:
-                    entrants.append(frozen_entrant(player))
-                    seated.append(players.frozen(player, population=seat.population))
-            blocks.append(TrainingBlock(entrants=tuple(entrants), players=tuple(seated)))
-        return blocks
+        return tuple(
+            trainee_entrant(
+                PolicyId(player.player), generation=generations[PolicyId(player.player)]
+            )
+            if self._is_trainee(player)
+            else frozen_entrant(player)
+            for player in seating.players
+        )
 
     def metrics(self) -> dict[str, float]:
         """Flat and finite; of several trainees each one's own are below its id."""

@@ -31,7 +31,6 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Failed, Finished, Pairing, Train, Trainee
 
-DEADLINE_S = 600.0
 SEED = 1
 
 
@@ -174,7 +173,6 @@ class _Trying:
                 assignment_id=AssignmentId(next(self._ids)),
                 attempt=1,
                 pairings=(Pairing(seating=seating, num_matches=matches),),
-                deadline_s=DEADLINE_S,
                 seed=SEED,
             )
         )
@@ -206,7 +204,6 @@ class _Trying:
                 trainees=trainees,
                 opponents=seatings,
                 agent_steps=agent_steps,
-                deadline_s=DEADLINE_S,
                 seed=SEED,
                 may_stop_early=False,
             )

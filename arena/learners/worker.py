@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
 from arena.envs.make import make_batched_env
 from arena.errors import DiskRefused, EnvironmentFault
+from arena.learners.environments import MIB, Environments, default_max_bytes
 from arena.learners.evaluation import evaluate
 from arena.learners.faults import AssignmentFault
 from arena.learners.players import Players
@@ -31,9 +33,10 @@ TRACEBACK_CHARS = 2000
 class Worker:
     """Turns an assignment into its result.
 
-    The result is a function of the message and the checkpoints that it names. What a worker keeps
-    from one assignment to the next are caches: environments (reset each time), frozen players by
-    digest, and algorithms that are bit-equal to the checkpoint they have just published.
+    The result is a function of the message, the checkpoints that it names and the episodes in
+    flight that it goes on with. Everything else that a worker keeps from one assignment to the next
+    changes no result: environments, frozen players by digest, and algorithms that are bit-equal to
+    the checkpoint they have just published.
 
     Owned by one thread, which is the only one that calls anything here.
 
@@ -52,8 +55,14 @@ class Worker:
         self.device = resolve_device(setup.device)
         """Where networks and environments compute."""
         self._players = Players(setup, device=self.device)
-        self._env: BatchedEnv | None = None
+        memory_mb = setup.environment.held_memory_mb
+        self._environments = Environments(
+            self._make_env,
+            max_bytes=default_max_bytes() if memory_mb is None else memory_mb * MIB,
+        )
         self._num_void = 0
+        # A step of an optimizer is progress too, of any algorithm: an update may take minutes.
+        self._hook = register_optimizer_step_post_hook(lambda *_: progress.advance())
 
     def carry_out(self, assignment: Train | Evaluate) -> Finished | Failed:
         """Do an assignment. Whatever goes wrong in it becomes a `Failed`.
@@ -64,30 +73,33 @@ class Worker:
         try:
             finished = self._carry_out(assignment)
         except AssignmentFault as fault:
+            self._environments.release()
             failed = self._failed(assignment, fault)
         except DiskRefused as error:
+            self._environments.release()
             failed = self._failed(assignment, AssignmentFault("storage", str(error)))
         except EnvironmentFault as error:
             # Environments that broke once are not trusted again.
-            self._close_env()
+            self._environments.discard()
             reason = f"{error}{_users_traceback(error)}"
             failed = self._failed(assignment, AssignmentFault("environment", reason))
         except Exception as error:
             # The boundary of the worker: environments, bots and algorithms are users' code and may
             # raise anything, and the controller decides what a failure means.
-            self._close_env()
+            self._environments.discard()
             logger.exception("assignment %d failed", assignment.assignment_id)
             reason = f"{type(error).__name__}: {error}"
             failed = self._failed(assignment, AssignmentFault("error", reason))
         else:
-            return self._with_voids(finished)
+            return self._with_losses(finished)
         return failed
 
-    def _with_voids(self, finished: Finished) -> Finished:
-        if not self._num_void:
-            return finished
-        metrics = {**finished.metrics, "episode/void": float(self._num_void)}
-        return replace(finished, metrics=metrics)
+    def _with_losses(self, finished: Finished) -> Finished:
+        """Add which episodes were void or dropped."""
+        dropped, num_dropped = self._environments.take_dropped()
+        lost = {"episode/void": float(self._num_void), "episode/dropped": float(num_dropped)}
+        metrics = {**finished.metrics, **{name: count for name, count in lost.items() if count}}
+        return replace(finished, metrics=metrics, dropped=dropped)
 
     def _note_fault(self, fault: EnvironmentFault) -> None:
         """An environment broke and was made anew; the episode counts for nothing."""
@@ -100,7 +112,7 @@ class Worker:
             return train(
                 assignment,
                 setup=self._setup,
-                env=self._environments,
+                environments=self._environments,
                 players=self._players,
                 device=self.device,
                 progress=self._progress,
@@ -109,7 +121,7 @@ class Worker:
         return evaluate(
             assignment,
             setup=self._setup,
-            env=self._environments,
+            environments=self._environments,
             players=self._players,
             device=self.device,
             progress=self._progress,
@@ -118,34 +130,24 @@ class Worker:
 
     def close(self) -> None:
         """Release the environments."""
-        self._close_env()
+        self._hook.remove()
+        self._environments.close()
 
-    def _environments(self) -> BatchedEnv:
-        if self._env is None:
-            setup = self._setup
-            self._env = make_batched_env(
-                setup.environment,
-                spec=setup.spec,
-                sides=setup.sides,
-                populations={name: value.agents for name, value in setup.populations.items()},
-                num_envs=setup.environment.num_envs,
-                launch_directory=setup.launch_directory,
-                device=self.device,
-                agent_ids=setup.agent_ids,
-                reads_state=setup.reads_state,
-                on_fault=self._note_fault,
-            )
-        return self._env
-
-    def _close_env(self) -> None:
-        env, self._env = self._env, None
-        if env is None:
-            return
-        try:
-            env.close()
-        except Exception:
-            # Broken environments may not close either; a new batch is made all the same.
-            logger.exception("closing the environments failed")
+    def _make_env(self) -> BatchedEnv:
+        setup = self._setup
+        return make_batched_env(
+            setup.environment,
+            spec=setup.spec,
+            sides=setup.sides,
+            populations={name: value.agents for name, value in setup.populations.items()},
+            num_envs=setup.environment.num_envs,
+            launch_directory=setup.launch_directory,
+            device=self.device,
+            agent_ids=setup.agent_ids,
+            reads_state=setup.reads_state,
+            on_fault=self._note_fault,
+            on_step=self._progress.advance,
+        )
 
     @staticmethod
     def _failed(assignment: Train | Evaluate, fault: AssignmentFault) -> Failed:

@@ -163,6 +163,11 @@ class Collector:
         self._block_of_env = torch.where(is_open, goes_on[self._block_of_env], new)
         self._seat(blocks, num_new=num_new, memory=self._seated.memory)
 
+    def rest(self) -> None:
+        """Free what is made anew by `go_on`: buffers of rollouts and stacks of policies."""
+        self._recorders.clear()
+        self._seated.retire(from_block=0)
+
     def in_flight(self) -> dict[int, int]:
         """Count the environments whose episode has not ended, by the block that it began in."""
         blocks = self._block_of_env[self._open.length > 0]
@@ -205,7 +210,7 @@ class Collector:
             seats=seats,
             open_episodes=self._open,
         )
-        self._recorders = [
+        self._recorders: list[Recorder] = [
             self._recorder(player, index=index)
             for index, player in enumerate(self._seated.players)
             if isinstance(player, Learning)

@@ -13,6 +13,7 @@ from arena.types import (
     AssignmentId,
     CheckpointRef,
     Digest,
+    Entrant,
     LearnerId,
     PolicyId,
     Seating,
@@ -20,7 +21,7 @@ from arena.types import (
     WeightsRef,
 )
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +58,16 @@ class Train:
         assignment_id: The decision.
         attempt: How often it was given out, from 1.
         trainees: Who learns.
-        opponents: One seating per block of environments, for the whole assignment. Empty only if
+        opponents: Seatings of the episodes that begin, one per block of environments. Empty only if
             ``agent_steps`` is 0.
+        carried: Seatings of the episodes in flight that the learner reported of these trainees. It
+            goes on with those episodes if it still holds exactly these and the trainees' weights
+            are the same; else they begin anew.
         agent_steps: Budget for the trainees together; the learner does whole rollouts, at least
             one. 0: publish the initial checkpoint and do nothing else.
-        deadline_s: From the first heartbeat; after that the controller takes it for stuck.
+        episodes: Whole episodes that each environment plays, after which the assignment ends,
+            whatever is left of the budget; then nothing is carried. None: the budget alone decides.
+        episode_length: Expected calls of ``step`` in an episode; 0: not known.
         seed: Everything random in the assignment derives from it.
         may_stop_early: Whether a learner that is told to stop may publish what it has.
     """
@@ -70,8 +76,10 @@ class Train:
     attempt: int
     trainees: tuple[Trainee, ...]
     opponents: tuple[Seating, ...]
+    carried: tuple[Seating, ...] = ()
     agent_steps: int
-    deadline_s: float
+    episodes: int | None = None
+    episode_length: float = 0.0
     seed: int
     may_stop_early: bool
 
@@ -91,7 +99,6 @@ class Evaluate:
     assignment_id: AssignmentId
     attempt: int
     pairings: tuple[Pairing, ...]
-    deadline_s: float
     seed: int
 
 
@@ -152,6 +159,19 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InFlight:
+    """Episodes that have not ended: a seating and the environments that play it.
+
+    Attributes:
+        entrants: Names of the players as in a tally, one per seat.
+        num_envs: Environments.
+    """
+
+    entrants: tuple[Entrant, ...]
+    num_envs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """An assignment is done. Sent again until acknowledged.
 
@@ -162,6 +182,8 @@ class Finished:
         tallies: One per distinct seating that finished a match.
         metrics: Flat: ``group/name_unit`` to a finite number.
         duration_s: Wall time that it took.
+        in_flight: Episodes of the trainees that the learner holds to go on with.
+        dropped: Policies whose episodes in flight it let go for want of memory.
     """
 
     assignment_id: AssignmentId
@@ -170,6 +192,8 @@ class Finished:
     tallies: tuple[Tally, ...]
     metrics: dict[str, float]
     duration_s: float
+    in_flight: tuple[InFlight, ...] = ()
+    dropped: tuple[PolicyId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,8 @@ import numpy as np
 
 from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
-from populations.controller.budgets import team_budget
+from populations.controller import carrying
+from populations.controller.budgets import budget, expected_length, team_budget
 from populations.controller.commands import SendMessage
 from populations.controller.evaluating import draw_pairings
 from populations.controller.finals import final_pairings
@@ -20,8 +21,6 @@ from populations.controller.state import ControllerState
 from populations.controller.teams import held_up, team_of
 from populations.controller.transaction import Transaction
 from populations.types import AssignmentRow, PolicyRow
-
-DEADLINE_S = 600.0
 
 
 def fill(state: ControllerState, tx: Transaction) -> None:
@@ -39,11 +38,16 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     if not free or (state.config.deterministic and state.holders):
         return
     unheld = sorted(state.tables.assignments.keys() - state.holders.keys())
-    # What there is to do depends on whom a learner serves, on nothing else of it.
+    # What there is to do depends on the populations that a learner serves, but for those learners
+    # that leave a policy to the one that holds its episodes.
     idle: set[tuple[str, ...]] = set()
+    content: set[LearnerId] = set()
     while may_give(state) and (learner_id := _next_learner(state, free, idle)) is not None:
         learner = free[learner_id]
-        row = _redo(state, learner, unheld) or _decide(state, tx, learner)
+        row = _redo(state, learner, unheld) or _decide(state, tx, learner_id, content)
+        if row is None and learner_id in content:
+            del free[learner_id]
+            continue
         if row is None:
             idle.add(learner.hello.populations)
             continue
@@ -114,7 +118,6 @@ def _give(
     held = Held(
         assignment_id=row.assignment_id,
         attempt=attempt,
-        deadline_s=message.deadline_s,
         given_s=tx.now.monotonic_s,
     )
     state.learners[learner_id].held.append(held)
@@ -136,6 +139,8 @@ def _explain(
             policies=[trainee.policy for trainee in message.trainees],
             generation=[trainee.generation for trainee in message.trainees],
             agent_steps=message.agent_steps,
+            episodes=message.episodes,
+            carried=len(message.carried),
             opponents=[
                 [player.player for player in seating.players] for seating in message.opponents
             ],
@@ -153,8 +158,17 @@ def _explain(
         )
 
 
-def _decide(state: ControllerState, tx: Transaction, learner: Learner) -> AssignmentRow | None:
-    """A new assignment for a learner, or None if there is nothing for it to do now."""
+def _decide(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, content: set[LearnerId]
+) -> AssignmentRow | None:
+    """Make a new assignment for a learner, or None if there is nothing for it to do now.
+
+    Args:
+        state: State of the controller.
+        tx: Transaction that takes the rows.
+        learner_id: The learner.
+        content: Takes the learner in if what there is to do is left to others.
+    """
     if state.phase == "evaluating":
         final = final_pairings(state, tx)
         return _evaluate(state, tx, final) if final else None
@@ -162,12 +176,16 @@ def _decide(state: ControllerState, tx: Transaction, learner: Learner) -> Assign
         pairings = draw_pairings(state, tx)
         if pairings:
             return _evaluate(state, tx, pairings)
-    policy = _due_policy(state, tx, learner)
-    return _train(state, tx, policy) if policy is not None else None
+    policy = _due_policy(state, tx, learner_id, content)
+    return _train(state, tx, learner_id, policy) if policy is not None else None
 
 
-def _due_policy(state: ControllerState, tx: Transaction, learner: Learner) -> PolicyRow | None:
-    """The policy that has trained least, of those free to train on this learner.
+def _due_policy(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, content: set[LearnerId]
+) -> PolicyRow | None:
+    """Choose the policy that has trained least, of those free to train on this learner.
+
+    One whose episodes another learner holds is left to that one, unless it falls behind.
 
     Every policy gets its initial checkpoint before any is trained, so that there is always a frozen
     player for each population. Nobody waits for those who begin anew later. Whom PBT has decided
@@ -175,12 +193,28 @@ def _due_policy(state: ControllerState, tx: Transaction, learner: Learner) -> Po
     """
     state.due.take(tx.rows, state.tables)
     limit = state.config.stop.agent_steps_per_policy
+    learner = state.learners[learner_id]
+    blocked = held_up(state)
 
     def may_train(population: str) -> bool:
         # A team has a policy of every population.
         return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
 
-    return state.due.next(state.tables, held_up=held_up(state), limit=limit, may_train=may_train)
+    first = state.due.next(state.tables, held_up=blocked, limit=limit, may_train=may_train)
+    if first is None:
+        return None
+    rows = (state.tables.policies[leader] for leader in learner.episodes)
+    own = [row for row in rows if state.due.is_free(row, held_up=blocked, limit=limit)]
+    chosen = carrying.choose(
+        state,
+        learner_id,
+        first,
+        own=own,
+        max_lead=carrying.MAX_LEAD_ASSIGNMENTS * budget(state, tx, first),
+    )
+    if chosen is None:
+        content.add(learner_id)
+    return chosen
 
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:
@@ -202,7 +236,9 @@ def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate)
     return row
 
 
-def _train(state: ControllerState, tx: Transaction, policy: PolicyRow) -> AssignmentRow:
+def _train(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, policy: PolicyRow
+) -> AssignmentRow:
     """Let a policy and its mates learn; if somebody has no checkpoint yet, let it be made first."""
     team = team_of(state, policy)
     starting = tuple(row for row in team if row.checkpoint is None)
@@ -212,8 +248,10 @@ def _train(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Assign
         attempt=0,
         trainees=tuple(_trainee(state, row) for row in starting or team),
         opponents=() if starting else draw_seatings(state, tx, policy),
+        carried=() if starting else carrying.carried(state, learner_id, team),
         agent_steps=0 if starting else team_budget(state, tx, team),
-        deadline_s=DEADLINE_S,
+        episodes=state.config.assignment.episodes if state.config.deterministic else None,
+        episode_length=expected_length(state, policy),
         seed=assignment_seed(state, assignment_id),
         may_stop_early=not state.config.deterministic,
     )
@@ -280,7 +318,6 @@ def _evaluate(
         assignment_id=assignment_id,
         attempt=0,
         pairings=pairings,
-        deadline_s=DEADLINE_S,
         seed=assignment_seed(state, assignment_id),
     )
     return _new_row(state, tx, message)

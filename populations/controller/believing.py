@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from arena.checkpoints.manifest import Manifest, checkpoint_key
-from arena.types import Entrant, Player, PolicyId, Seat, Tally, is_bot, trainee_entrant
+from arena.types import Entrant, Player, PolicyId, Seat, Seating, Tally, is_bot, trainee_entrant
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 
 
@@ -37,12 +37,17 @@ def problem(
         fault = _checkpoint_problem(trainee, published, manifests[published.checkpoint.key])
         if fault is not None:
             return fault
-    entrants = expected_entrants(message)
+    entrants = entrants_of(message)
     for tally in finished.tallies:
         if tally.entrants not in entrants:
             return f"a tally names {tally.entrants}, who did not play"
         if not _adds_up(tally, num_seats=len(seats)):
             return f"the tally of {tally.entrants} does not add up"
+    for held in finished.in_flight:
+        if held.entrants not in entrants or held.num_envs < 1:
+            return f"{held.num_envs} episodes in flight are of {held.entrants}, who do not play"
+    if len({held.entrants for held in finished.in_flight}) < len(finished.in_flight):
+        return "it names the same episodes in flight twice"
     return None
 
 
@@ -67,16 +72,17 @@ def _checkpoint_problem(trainee: Trainee, published: Published, manifest: Manife
     return None
 
 
-def expected_entrants(message: Train | Evaluate) -> set[tuple[Entrant, ...]]:
-    """Whom the tallies of an assignment may name."""
+def entrants_of(message: Train | Evaluate) -> dict[tuple[Entrant, ...], Seating]:
+    """Return the entrants that the tallies of an assignment may name, each with its seating."""
     if isinstance(message, Evaluate):
         seatings = [pairing.seating for pairing in message.pairings]
         generations: dict[str, int] = {}
     else:
-        seatings = list(message.opponents)
+        seatings = [*message.opponents, *message.carried]
         generations = {trainee.policy: trainee.generation for trainee in message.trainees}
     return {
-        tuple(_entrant(player, generations) for player in seating.players) for seating in seatings
+        tuple(_entrant(player, generations) for player in seating.players): seating
+        for seating in seatings
     }
 
 

@@ -12,7 +12,9 @@ from populations.pbt.scheduler import next_mark
 from populations.types import PolicyRow
 
 FIXED_AGENT_STEPS = 16384
-MIN_EPISODES_PER_ENVIRONMENT = 2.0
+UNBOUNDED_AGENT_STEPS = 2**48
+MAX_DOUBLINGS = 12
+"""A learner's day for an assignment of some seconds: longer episodes than that are not awaited."""
 
 
 def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> int:
@@ -30,43 +32,65 @@ def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRo
 def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     """The smallest of what the target time allows and the steps to the policy's next mark.
 
-    At least two mean episodes per environment, so that every assignment plays matches to their
-    ends. Fixed in deterministic mode, where measured speed must decide nothing. Never past the next
-    mark of a schedule. The learner does whole rollouts, so it may do a little more.
+    It doubles with each assignment in a row in which no episode ended, up to the end of the run, so
+    that episodes end however long they are and wherever they have to begin anew. Never past the
+    next mark of a schedule. The learner does whole rollouts, so it may do a little more.
+
+    In deterministic mode, where measured speed must decide nothing, episodes are counted instead.
     """
-    fixed = state.config.assignment.agent_steps
     ends_at = to_next_entry(state, policy)
     if state.config.deterministic:
-        wanted = fixed or FIXED_AGENT_STEPS
+        wanted = state.config.assignment.agent_steps or FIXED_AGENT_STEPS
+        if state.config.assignment.episodes is not None:
+            wanted = UNBOUNDED_AGENT_STEPS
         return wanted if ends_at is None else min(wanted, ends_at)
-    if fixed is None:
-        seconds = state.config.assignment.target_s
-        if state.config.stop.duration_s is not None:
-            left_s = state.config.stop.duration_s - state.elapsed_s(tx.now)
-            seconds = max(min(seconds, left_s), 0.0)
-        fixed = int(_speed(state, policy) * seconds)
-    pbt = state.pbt(policy.population)
-    marks = [
-        policy.agent_steps + steps_to_next(state, policy),
-        policy.agent_steps
-        + next_mark(
-            policy,
-            ready_agent_steps=pbt.ready_agent_steps,
-            warm_up_agent_steps=pbt.warm_up_agent_steps,
-        ),
-    ]
-    if state.config.stop.agent_steps_per_policy is not None:
-        marks.append(state.config.stop.agent_steps_per_policy)
-    ahead = [mark - policy.agent_steps for mark in marks if mark > policy.agent_steps]
-    floor = int(
-        MIN_EPISODES_PER_ENVIRONMENT
-        * policy.episode_length
-        * state.config.environment.num_envs
-        * _decisions_per_step(state, policy)
-    )
-    wanted = max(min([fixed, *ahead]), floor, 1)
+    doublings = min(policy.endless_assignments, MAX_DOUBLINGS)
+    stop = state.config.stop
+    wanted = min([_target(state, policy), *_marks(state, policy)]) << doublings
+    speed = _speed(state, policy)
+    if stop.duration_s is not None and speed > 0.0:
+        left_s = max(stop.duration_s - state.elapsed_s(tx.now), 0.0)
+        wanted = min(wanted, int(speed * left_s))
+    if stop.agent_steps_per_policy is not None and stop.agent_steps_per_policy > policy.agent_steps:
+        wanted = min(wanted, stop.agent_steps_per_policy - policy.agent_steps)
     # A schedule is followed to the step, however few matches that leaves.
-    return wanted if ends_at is None else min(wanted, ends_at)
+    return max(wanted if ends_at is None else min(wanted, ends_at), 1)
+
+
+def expected_length(state: ControllerState, policy: PolicyRow) -> float:
+    """Return the expected calls of ``step`` in an episode; 0: not known.
+
+    It is the policy's own mean, else the mean of its population, else what was measured at launch.
+    """
+    known = [policy.episode_length] if policy.episode_length > 0.0 else _lengths(state, policy)
+    return sum(known) / len(known) if known else state.measured_length
+
+
+def _lengths(state: ControllerState, policy: PolicyRow) -> list[float]:
+    return [
+        row.episode_length
+        for row in state.tables.policies.values()
+        if row.population == policy.population and row.episode_length > 0.0
+    ]
+
+
+def _target(state: ControllerState, policy: PolicyRow) -> int:
+    """Agent steps in the time that an assignment should take."""
+    fixed = state.config.assignment.agent_steps
+    if fixed is not None:
+        return fixed
+    return int(_speed(state, policy) * state.config.assignment.target_s)
+
+
+def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
+    """Agent steps to the policy's next ghost and to its next decision of PBT."""
+    pbt = state.pbt(policy.population)
+    mark = next_mark(
+        policy,
+        ready_agent_steps=pbt.ready_agent_steps,
+        warm_up_agent_steps=pbt.warm_up_agent_steps,
+    )
+    return [ahead for ahead in (steps_to_next(state, policy), mark) if ahead > 0]
 
 
 def _speed(state: ControllerState, policy: PolicyRow) -> float:
@@ -79,10 +103,3 @@ def _speed(state: ControllerState, policy: PolicyRow) -> float:
         if row.population == policy.population and row.speed > 0.0
     ]
     return sum(speeds) / len(speeds) if speeds else 0.0
-
-
-def _decisions_per_step(state: ControllerState, policy: PolicyRow) -> float:
-    """Trainee decisions per step of one environment: all its agents at once, or one in turn."""
-    if state.setup.spec.api == "aec":
-        return 1.0
-    return float(len(state.setup.populations[policy.population].agents))

@@ -85,6 +85,17 @@ class DuePolicies:
             return None
         return tables.policies[best[-1]]
 
+    def is_free(self, row: PolicyRow, *, held_up: Set[PolicyId], limit: int | None) -> bool:
+        """Whether a policy that has a checkpoint may be trained now; arguments as in `next`."""
+        return (
+            row.state == "active"
+            and not row.pending
+            and row.checkpoint is not None
+            and row.policy not in self._leases
+            and row.policy not in held_up
+            and (limit is None or row.agent_steps < limit)
+        )
+
     def _take_policy(self, row: PolicyRow) -> None:
         self._starting.discard(row.policy)
         if row.state != "active":

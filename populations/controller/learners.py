@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from arena.types import AssignmentId, LearnerId, PlayerId
+from arena.types import AssignmentId, LearnerId, PlayerId, PolicyId, Seating
 from arena.wire.messages import Heartbeat, Hello
 
 QUEUED_PER_LEARNER = 1
 MAX_HEARTBEATS_PER_S = 100.0
+
+STALL_GAPS = 10.0
+"""Longest gaps between a learner's progress so far, without progress after which it is stuck. There
+is no other deadline: a learner that makes progress is never killed."""
 
 OUT_OF_MEMORY_GROWTH = 1.5
 OUT_OF_MEMORY_BYTES = 128 * 2**20
@@ -29,7 +33,8 @@ class Patience:
         heartbeat_s: Between a learner's heartbeats.
         liveness_s: Silence after which a learner is lost.
         start_s: From starting a process to its Hello.
-        stall_s: Without progress in a running assignment, after which it is stuck.
+        stall_s: Without progress in a running assignment, after which it is stuck, unless it has
+            made progress as slowly before.
         backoff_s: Before a slot is started again: doubles from the first to the second of these.
         max_failed_starts: Processes that ended without a Hello, over all slots, before the run
             fails.
@@ -61,7 +66,6 @@ class Held:
 
     assignment_id: AssignmentId
     attempt: int
-    deadline_s: float
     given_s: float
     started_s: float | None = None
     num_sent: int = 1
@@ -74,6 +78,19 @@ class Held:
     def waits_since_s(self, learner: Learner) -> float:
         """Since when its learner should be at it: it does one after the other."""
         return max(self.given_s, learner.progress_at_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedEpisodes:
+    """Episodes in flight of a team, on one learner.
+
+    Attributes:
+        checkpoints: Keys of the team's checkpoints after which they go on.
+        seatings: Who plays in them.
+    """
+
+    checkpoints: tuple[str, ...]
+    seatings: tuple[Seating, ...]
 
 
 @dataclass(slots=True)
@@ -91,6 +108,8 @@ class Learner:
         rss_bytes: Of its process.
         first_rss_bytes: The same by its first heartbeat; 0 before.
         rate: Agent steps per second over the last heartbeats.
+        longest_gap_s: Between two changes of the progress counter while it worked.
+        episodes: What it holds to go on with, by the policy that leads the team.
     """
 
     hello: Hello
@@ -103,6 +122,8 @@ class Learner:
     rss_bytes: int = 0
     first_rss_bytes: int = 0
     rate: float = 0.0
+    longest_gap_s: float = 0.0
+    episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
 
     @property
     def credit(self) -> int:
@@ -125,6 +146,8 @@ class Learner:
                 self.progress_at_s = now_s
         if heartbeat.progress != self.progress:
             elapsed_s = now_s - self.progress_at_s
+            if heartbeat.assignment_id is not None:
+                self.longest_gap_s = max(self.longest_gap_s, elapsed_s)
             gained = heartbeat.agent_steps - self.agent_steps
             if elapsed_s > 0 and gained > 0:
                 self.rate = 0.5 * self.rate + 0.5 * gained / elapsed_s
@@ -236,10 +259,9 @@ def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None
         return (
             f"did not start its work for {waited_s:.1f} s" if waited_s > patience.stall_s else None
         )
-    if now_s - learner.progress_at_s > patience.stall_s:
+    stall_s = max(patience.stall_s, STALL_GAPS * learner.longest_gap_s)
+    if now_s - learner.progress_at_s > stall_s:
         return f"no progress for {now_s - learner.progress_at_s:.1f} s"
-    if now_s - running.started_s > running.deadline_s:
-        return f"over its deadline of {running.deadline_s:.0f} s"
     return None
 
 

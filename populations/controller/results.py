@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from arena.checkpoints.manifest import Manifest
-from arena.types import AssignmentId, LearnerId, PolicyId, Tally
+from arena.types import AssignmentId, Digest, LearnerId, PolicyId, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
-from populations.controller import evolving, pausing
+from populations.controller import carrying, evolving, pausing
 from populations.controller.believing import problem, published_by
 from populations.controller.broken import blame_environment, clear_environment
 from populations.controller.commands import (
@@ -75,8 +75,10 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         )
     )
     tx.count(agent_steps=trained, matches=matches, assignments_finished=1)
+    carrying.forget_dropped(state, tx, event.learner, finished=finished)
     if isinstance(row.message, Train):
         if trained:
+            carrying.note(state, event.learner, message=row.message, finished=finished)
             tx.count(training_s=finished.duration_s, training_assignments=1)
         for trainee, published in published_by(row.message, finished):
             manifest = event.manifests[published.checkpoint.key]
@@ -94,7 +96,11 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
 
 
 def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> None:
-    """Note whose weights have played themselves, unless the policy has gone on to others."""
+    """Note whose weights have played themselves.
+
+    Weights of the policy's present generation count: where there are as many learners as policies
+    it has always trained on since.
+    """
     for pairing in message.pairings:
         policy_id = validated_policy(state, pairing)
         if policy_id is None:
@@ -102,10 +108,23 @@ def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> Non
         del state.failed_validations[policy_id]
         policy = state.tables.policies[policy_id]
         played = {p.weights.digest for p in pairing.seating.players if p.weights is not None}
-        checkpoints = (mate.checkpoint or "" for mate in team_of(state, policy))
-        current = [state.tables.checkpoints.get(key) for key in checkpoints]
-        if played == {row.weights_digest if row is not None else None for row in current}:
+        team = team_of(state, policy)
+        if len(played) == len(team) and all(
+            any(_is_of_generation(state, mate, digest) for digest in played) for mate in team
+        ):
             tx.put(replace(policy, validated_generation=policy.generation))
+
+
+def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
+    """Whether weights are what a policy goes on from, or were made in its present generation."""
+    current = state.tables.checkpoints.get(policy.checkpoint or "")
+    if current is not None and current.weights_digest == digest:
+        return True
+    made = state.league.checkpoints.get(digest)
+    return made is not None and (made.policy, made.generation) == (
+        policy.policy,
+        policy.generation,
+    )
 
 
 def _take_tallies(
@@ -206,6 +225,8 @@ def _advance_policy(
     policy = state.tables.policies[trainee.policy]
     speed = metrics.get("throughput/agent_steps_per_s", 0.0)
     length = metrics.get("episode/length_mean", 0.0)
+    is_trained = manifest.agent_steps > trainee.agent_steps
+    has_ended = metrics.get("episode/count", 1.0) > 0.0
     policy = replace(
         policy,
         agent_steps=manifest.agent_steps,
@@ -214,9 +235,10 @@ def _advance_policy(
         failures=0,
         speed=_smooth(policy.speed, speed),
         episode_length=_smooth(policy.episode_length, length),
+        endless_assignments=0 if has_ended else policy.endless_assignments + is_trained,
     )
     tx.put(policy)
-    if manifest.agent_steps > trainee.agent_steps:
+    if is_trained:
         tx.commands.append(
             WriteMetrics(
                 policy=policy.policy, agent_steps=policy.agent_steps, metrics=dict(metrics)

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.types import LearnerId
 from arena.wire.messages import Refuse, Stop, Train, Welcome
-from populations.controller import results
+from populations.controller import carrying, results
 from populations.controller.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.events import HeartbeatReceived, LearnerJoined
 from populations.controller.learners import Learner, forgive, overdue
@@ -129,6 +129,7 @@ def lose(
         return
     for held in learner.held:
         del state.holders[held.assignment_id]
+    carrying.forget_learner(state, tuple(learner.episodes))
     state.gone[learner_id] = None
     if len(state.gone) > MAX_GONE:
         del state.gone[next(iter(state.gone))]

@@ -92,6 +92,7 @@ class ControllerState:
         elapsed_before_s: Of the run before this epoch.
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
+        episode_holders: Which learner holds episodes in flight, by the policy that leads the team.
         played_matches: In evaluation; after a resume without those that somebody played alone.
         gone: Learners that left or were given up, the last ones; they may not come back.
         refused_at_s: When a learner that was refused was last noted in the events.
@@ -100,6 +101,7 @@ class ControllerState:
         failed_evaluations: Evaluations in a row that failed or took their learner with them.
         failed_validations: The same of policies that played alone, by policy.
         broken_environments: Assignments in a row that their environment broke.
+        measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
     """
 
     config: RunConfig
@@ -131,6 +133,7 @@ class ControllerState:
     elapsed_before_s: float = 0.0
     last_event_s: float = 0.0
     holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
+    episode_holders: dict[PolicyId, LearnerId] = field(default_factory=dict)
     played_matches: int = 0
     gone: dict[LearnerId, None] = field(default_factory=dict)
     refused_at_s: float = float("-inf")
@@ -139,6 +142,7 @@ class ControllerState:
     failed_evaluations: int = 0
     failed_validations: Counter[PolicyId] = field(default_factory=Counter)
     broken_environments: int = 0
+    measured_length: float = 0.0
     candidates: CandidateCache = field(default_factory=CandidateCache)
     due: DuePolicies = field(default_factory=DuePolicies)
     changed: ChangedMembers = field(default_factory=ChangedMembers)
@@ -258,6 +262,7 @@ def make_state(
     initial_weights: dict[str, WeightsRef] | None = None,
     outsiders: Mapping[str, tuple[Outsider, ...]] | None = None,
     immigrants: Mapping[str, WeightsRef] | None = None,
+    measured_length: float = 0.0,
 ) -> ControllerState:
     """The controller of a run, from its configuration and its journal's rows."""
     half_life = config.payoffs.half_life_matches
@@ -291,6 +296,7 @@ def make_state(
         },
         initial_weights=initial_weights or {},
         immigrants=immigrants or {},
+        measured_length=measured_length,
         played_matches=sum(row.matches for row in tables.records.values()) // len(setup.seats),
     )
 

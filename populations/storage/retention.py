@@ -89,6 +89,11 @@ class Retention:
                 case _:
                     pass
 
+    def pin(self, policy: PolicyId, keys: Iterable[str]) -> None:
+        """Keep checkpoints that episodes in flight of a policy are played with; those only."""
+        if self._keep is not None:
+            self._hold(("episodes", policy), tuple(sorted(set(keys))))
+
     def unneeded(self, tables: Tables, *, standing: Standing) -> list[str]:
         """The keys that `retained` would name, if every one is put as doomed each time.
 

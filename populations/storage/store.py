@@ -103,7 +103,7 @@ def named_keys(message: Train | Evaluate) -> Iterator[str]:
                 yield trainee.checkpoint.key
             if trainee.initial_weights is not None:
                 yield trainee.initial_weights.key
-        seatings: Iterable[Seating] = message.opponents
+        seatings: Iterable[Seating] = (*message.opponents, *message.carried)
     else:
         seatings = (pairing.seating for pairing in message.pairings)
     for seating in seatings:

@@ -42,6 +42,7 @@ class ScriptedEnv:
         self.time = [0] * self.num_envs
         self.returns = torch.zeros(self.num_envs, len(self.agents))
         self.halted = torch.zeros(self.num_envs, dtype=torch.bool)
+        self.resumed = torch.zeros(self.num_envs, dtype=torch.bool)
         return self._turn(
             torch.zeros(self.num_envs, len(self.agents)),
             torch.zeros(self.num_envs, dtype=torch.bool),
@@ -73,10 +74,15 @@ class ScriptedEnv:
                 for position, agent_name in enumerate(members):
                     if over[b]:
                         final[name][b, position] = self._observe(b, self.agents.index(agent_name))
+        self.halted &= ~self.resumed
+        self.resumed.zero_()
         return self._turn(reward, over, final)
 
     def halt(self, environments: torch.Tensor) -> None:
         self.halted |= environments
+
+    def resume(self, environments: torch.Tensor) -> None:
+        self.resumed |= environments
 
     def close(self) -> None:
         self.decisions.clear()

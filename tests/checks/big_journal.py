@@ -174,7 +174,6 @@ class BigLeague:
             trainees=(trainee,),
             opponents=tuple(seatings),
             agent_steps=STEPS,
-            deadline_s=60.0,
             seed=self.num_assignments,
             may_stop_early=False,
         )
@@ -233,7 +232,6 @@ class BigLeague:
             assignment_id=AssignmentId(self.num_assignments),
             attempt=1,
             pairings=tuple(pairings),
-            deadline_s=60.0,
             seed=self.num_assignments,
         )
         self._finish(message, tallies)

@@ -82,6 +82,9 @@ class RecordedEnv:
         """As the environments do it."""
         self._env.halt(environments)
 
+    def resume(self, environments: torch.Tensor) -> None:
+        self._env.resume(environments)
+
     def close(self) -> None:
         """As the environments do it."""
         self._env.close()

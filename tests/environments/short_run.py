@@ -215,7 +215,6 @@ def short_run(setup: LearnerSetup, carry_out: CarryOut) -> Trained:
             assignment_id=AssignmentId(next(ids)),
             attempt=1,
             pairings=(Pairing(seating=frozen, num_matches=1),),
-            deadline_s=TIMEOUT_S,
             seed=3,
         )
     )
@@ -258,7 +257,6 @@ def _train(
         ),
         opponents=seatings,
         agent_steps=agent_steps,
-        deadline_s=TIMEOUT_S,
         seed=7,
         may_stop_early=False,
     )

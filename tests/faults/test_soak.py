@@ -49,9 +49,7 @@ def finished(number: int, *, attempt: int = 1, tally: Tally = TALLY) -> Finished
 
 
 def row(number: int, *, attempt: int = 1) -> AssignmentRow:
-    message = Evaluate(
-        assignment_id=AssignmentId(number), attempt=attempt, pairings=(), deadline_s=1.0, seed=1
-    )
+    message = Evaluate(assignment_id=AssignmentId(number), attempt=attempt, pairings=(), seed=1)
     return AssignmentRow(
         assignment_id=AssignmentId(number),
         attempt=attempt,

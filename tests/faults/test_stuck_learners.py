@@ -145,7 +145,7 @@ def of_rate(rate: float, *, is_working: bool = True) -> Learner:
         slots=1,
         populations=(),
     )
-    lease = Held(assignment_id=AssignmentId(1), attempt=1, deadline_s=600.0, given_s=0.0)
+    lease = Held(assignment_id=AssignmentId(1), attempt=1, given_s=0.0)
     held = [lease] if is_working else []
     return Learner(hello=hello, slot=None, last_heard_s=0.0, rate=rate, held=held)
 

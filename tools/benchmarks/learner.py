@@ -86,6 +86,9 @@ class _CountingEnv:
     def halt(self, environments: torch.Tensor) -> None:
         self._env.halt(environments)
 
+    def resume(self, environments: torch.Tensor) -> None:
+        self._env.resume(environments)
+
     def close(self) -> None:
         self._env.close()
 

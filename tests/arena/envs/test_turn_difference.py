@@ -54,6 +54,9 @@ class Tampered:
     def halt(self, environments: torch.Tensor) -> None:
         self._env.halt(environments)
 
+    def resume(self, environments: torch.Tensor) -> None:
+        self._env.resume(environments)
+
     def close(self) -> None:
         self._env.close()
 

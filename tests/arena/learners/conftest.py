@@ -114,7 +114,6 @@ def train(
         trainees=trainees or (trainee(checkpoint, policy=policy, **changes),),
         opponents=seatings,
         agent_steps=agent_steps,
-        deadline_s=60.0,
         seed=seed,
         may_stop_early=may_stop_early,
     )
@@ -128,7 +127,6 @@ def evaluate(*pairings: tuple[Player, Player, int], seed: int = 3) -> Evaluate:
             Pairing(seating=Seating(players=(home, away)), num_matches=num_matches)
             for home, away, num_matches in pairings
         ),
-        deadline_s=60.0,
         seed=seed,
     )
 

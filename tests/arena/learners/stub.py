@@ -47,7 +47,6 @@ def assignment(what: int, *, number: int = 1, attempt: int = 1) -> Evaluate:
         assignment_id=AssignmentId(number),
         attempt=attempt,
         pairings=(),
-        deadline_s=60.0,
         seed=what,
     )
 

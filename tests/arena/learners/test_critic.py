@@ -57,7 +57,6 @@ def _against_random(home: list[Player], *, num_matches: int) -> Evaluate:
         assignment_id=AssignmentId(2),
         attempt=1,
         pairings=(Pairing(seating=Seating(players=(*home, *away)), num_matches=num_matches),),
-        deadline_s=60.0,
         seed=4,
     )
 

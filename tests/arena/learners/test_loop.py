@@ -114,7 +114,7 @@ def test_hello_says_who_it_is(controller: Controller, learner: InlineLearner) ->
     assert hello.environment_digest == setup().spec.digest
     assert hello.config_digest == setup().digest
     assert (hello.learner, hello.populations) == (controller.learner, ("player",))
-    assert (hello.device, hello.slots, hello.protocol) == ("cpu", 1, 1)
+    assert (hello.device, hello.slots, hello.protocol) == ("cpu", 1, 2)
 
 
 def test_an_assignment_from_hello_to_acknowledge_to_goodbye(

@@ -204,7 +204,6 @@ def train_once(
             ),
             opponents=(Seating(players=(me, me)),),
             agent_steps=200,
-            deadline_s=60.0,
             seed=4,
             may_stop_early=False,
         )

@@ -45,7 +45,7 @@ FINISHED = Finished(
     metrics={},
     duration_s=1.0,
 )
-NEXT = Evaluate(assignment_id=AssignmentId(13), attempt=1, pairings=(), deadline_s=60.0, seed=5)
+NEXT = Evaluate(assignment_id=AssignmentId(13), attempt=1, pairings=(), seed=5)
 THIRD = replace(NEXT, assignment_id=AssignmentId(14))
 
 

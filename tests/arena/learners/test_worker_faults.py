@@ -18,11 +18,14 @@ POLICY = PolicyId("player/p000")
 RANDOM = Player(player=PlayerId("bot:random"))
 
 
-@pytest.mark.parametrize(("may_stop_early", "num_rollouts"), [(True, 1), (False, 0)])
-def test_told_to_stop(bench: Bench, may_stop_early: bool, num_rollouts: int) -> None:
+@pytest.mark.parametrize(
+    ("may_stop_early", "turns", "num_rollouts"), [(True, 8, 1), (True, 0, 0), (False, 8, 0)]
+)
+def test_told_to_stop(bench: Bench, may_stop_early: bool, turns: int, num_rollouts: int) -> None:
+    """A rollout is eight turns; one that was begun is thrown away."""
     worker = bench.worker()
     start = bench.start(worker)
-    bench.should_stop = lambda: bench.progress.turns > 0
+    bench.should_stop = lambda: bench.progress.turns > turns
     answer = worker.carry_out(
         bench.train(start, bench.mirror(), agent_steps=10_000, may_stop_early=may_stop_early)
     )

@@ -84,7 +84,6 @@ def train(*trainees: tuple[str, CheckpointRef | None], seatings: Any, agent_step
         ),
         opponents=tuple(Seating(players=players) for players in seatings),
         agent_steps=agent_steps,
-        deadline_s=60.0,
         seed=4,
         may_stop_early=False,
     )
@@ -98,7 +97,6 @@ def evaluate(*pairings: tuple[Player, Player, int]) -> Evaluate:
             Pairing(seating=Seating(players=(home, away)), num_matches=number)
             for home, away, number in pairings
         ),
-        deadline_s=60.0,
         seed=4,
     )
 

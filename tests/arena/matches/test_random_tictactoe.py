@@ -47,6 +47,9 @@ class TicTacToe:
     def halt(self, environments: torch.Tensor) -> None:
         self.halted |= environments
 
+    def resume(self, environments: torch.Tensor) -> None:
+        raise NotImplementedError("matches never resume")
+
     def close(self) -> None:
         pass
 

@@ -25,6 +25,7 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import (
+    PROTOCOL_VERSION,
     Acknowledge,
     Evaluate,
     Failed,
@@ -33,6 +34,7 @@ from arena.wire.messages import (
     Header,
     Heartbeat,
     Hello,
+    InFlight,
     Message,
     Pairing,
     Published,
@@ -62,7 +64,7 @@ HELLO = Hello(
     learner=LEARNER,
     pid=4711,
     host="host.example",
-    protocol=1,
+    protocol=PROTOCOL_VERSION,
     arena_version="0.1.0",
     environment_digest=DIGEST,
     config_digest=DIGEST,
@@ -89,8 +91,10 @@ TRAIN = Train(
         ),
     ),
     opponents=(SEATING,) * 8,
+    carried=(SEATING,),
     agent_steps=10000,
-    deadline_s=120.0,
+    episodes=3,
+    episode_length=42.5,
     seed=2**62 + 1,
     may_stop_early=True,
 )
@@ -110,6 +114,8 @@ FINISHED = Finished(
     ),
     metrics={"train/loss": -0.25},
     duration_s=3.5,
+    in_flight=(InFlight(entrants=(Entrant("player/p003#2"), Entrant(DIGEST)), num_envs=7),),
+    dropped=(PolicyId("player/p001"),),
 )
 EXAMPLES: tuple[Message, ...] = (
     HELLO,
@@ -131,7 +137,6 @@ EXAMPLES: tuple[Message, ...] = (
         assignment_id=AssignmentId(13),
         attempt=1,
         pairings=(Pairing(seating=SEATING, num_matches=64),),
-        deadline_s=60.0,
         seed=5,
     ),
     Acknowledge(assignment_id=AssignmentId(12), attempt=1),

@@ -24,7 +24,8 @@ from arena.wire.codec import (
 from arena.wire.messages import Goodbye, Header, Message, Train, Welcome
 from tests.arena.wire.examples import EXAMPLES, FINISHED, HEADER, TRAIN, instances
 
-GOLDEN = Path(__file__).parents[2] / "assets" / "wire_v1"
+GOLDEN = Path(__file__).parents[2] / "assets" / "wire_v2"
+OLDER = GOLDEN.with_name("wire_v1")
 NUMBER_OF = {kind: number for number, kind in KINDS.items()}
 
 
@@ -49,10 +50,17 @@ def test_there_is_an_example_of_every_message() -> None:
 
 
 @pytest.mark.parametrize("message", EXAMPLES, ids=name_of)
-def test_frames_are_those_of_version_1_for_ever(message: Message) -> None:
+def test_frames_are_those_of_version_2_for_ever(message: Message) -> None:
     golden = list(map(bytes.fromhex, (GOLDEN / f"{name_of(message)}.hex").read_text().split()))
     assert encode(HEADER, message) == golden
     assert decode(golden) == (HEADER, message)
+
+
+@pytest.mark.parametrize("path", sorted(OLDER.iterdir()), ids=lambda path: path.stem)
+def test_frames_of_version_1_are_refused_by_their_number(path: Path) -> None:
+    frames = list(map(bytes.fromhex, path.read_text().split()))
+    with pytest.raises(VersionMismatch, match="version 1, this side 2"):
+        decode(frames)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.__name__)
@@ -131,11 +139,11 @@ def test_the_number_of_frames_is_checked(num_frames: int) -> None:
         decode(frames)
 
 
-@pytest.mark.parametrize("version", [0, 2, 255])
+@pytest.mark.parametrize("version", [0, 1, 3, 255])
 def test_another_version_is_named_with_ours(version: int) -> None:
     frames = encode(HEADER, TRAIN)
     # Nothing but the version may be looked at: a later one may mean anything by the rest.
-    with pytest.raises(VersionMismatch, match=rf"version {version}, this side 1"):
+    with pytest.raises(VersionMismatch, match=rf"version {version}, this side 2"):
         decode([frames[0], bytes([version, 200]), b"", b"\xc1"])
 
 
@@ -169,10 +177,11 @@ def trainee(**changes: object) -> Callable[[dict[str, Any]], object]:
         (changed(seed=-1), "seed: must be an integer"),
         (changed(seed=2**63), "seed: must be an integer"),
         (changed(seed=None), "seed: must be an integer"),
-        (changed(deadline_s="60"), "deadline_s: must be a finite number"),
-        (changed(deadline_s=math.inf), "deadline_s: must be a finite number"),
-        (changed(deadline_s=math.nan), "deadline_s: must be a finite number"),
-        (changed(deadline_s=-1.0), "deadline_s: must not be negative"),
+        (changed(episode_length="60"), "episode_length: must be a finite number"),
+        (changed(episode_length=math.inf), "episode_length: must be a finite number"),
+        (changed(episode_length=math.nan), "episode_length: must be a finite number"),
+        (changed(episodes=-1), "episodes: must be an integer"),
+        (changed(carried=[{}]), "carried: must have the fields of Seating"),
         (changed(may_stop_early=1), "may_stop_early: must be true or false"),
         (changed(trainees={}), "trainees: must be a list"),
         (trainee(policy="../p001"), "policy: must be a policy"),

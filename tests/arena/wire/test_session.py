@@ -118,7 +118,7 @@ def test_another_version_is_told_both_numbers(controller: ControllerSession) -> 
     frames[1] = bytes([9, frames[1][1]])
     opened = controller.open(IDENTITY, frames, now_s=0.0)
     assert refusal(opened.answer) == (
-        "the learner speaks protocol version 9, the controller 1: upgrade arena-league where the "
+        "the learner speaks protocol version 9, the controller 2: upgrade arena-league where the "
         "controller runs"
     )
     assert opened.message is None
@@ -293,7 +293,7 @@ def test_a_learner_says_so_when_the_controller_speaks_another_version(
     learner: LearnerSession,
 ) -> None:
     frames = ControllerSession(run=RUN, epoch=1).seal(LEARNER, Welcome(heartbeat_s=1.0))
-    frames[1] = bytes([2, frames[1][1]])
-    upgrade = "version 1, the controller 2: upgrade arena-league where the learner runs"
+    frames[1] = bytes([3, frames[1][1]])
+    upgrade = "version 2, the controller 3: upgrade arena-league where the learner runs"
     with pytest.raises(VersionMismatch, match=upgrade):
         learner.open(frames)

@@ -91,7 +91,7 @@ def reasons(controller: ZmqControllerTransport) -> list[str]:
         ([os.urandom(100)], "a message has 4 frames, not 1"),
         ([b""] * 5000, "a message has 4 frames, not 5"),
         ([b"\x80"] * 4, "begins with b'ARENA', not 80"),
-        ([b"ARENA", b"\x07\x01", b"", b""], "protocol version 7, the controller 1"),
+        ([b"ARENA", b"\x07\x01", b"", b""], "protocol version 7, the controller 2"),
         ([*encode(HEADER, HELLO)[:3], b"\x91" * 1000 + b"\xc0"], "Hello: must be a map"),
         (encode(HEADER, HELLO), "a learner must speak for itself"),
     ],
@@ -129,8 +129,8 @@ def test_a_learner_of_an_older_release_hears_a_version_it_can_name(directory: Pa
         learner = ZmqLearnerTransport(f"ipc://{directory}/s", run=RUN, learner=LEARNER)
         wait_until(lambda: learner.send(HELLO, epoch=0), timeout_s=TIMEOUT_S)
         identity = later.recv_multipart()[0]
-        later.send_multipart([identity, b"ARENA", b"\x02\x11", b"?", b"?"])
-        with pytest.raises(VersionMismatch, match="version 1, the controller 2: upgrade"):
+        later.send_multipart([identity, b"ARENA", b"\x03\x11", b"?", b"?"])
+        with pytest.raises(VersionMismatch, match="version 2, the controller 3: upgrade"):
             learner.receive(TIMEOUT_S)
         learner.close(linger_s=0.0)
 

@@ -130,7 +130,6 @@ class SmallRun:
             trainees=(trainee,),
             opponents=(Seating(players=(Player(player=PlayerId(policy)), opponent)),),
             agent_steps=STEPS,
-            deadline_s=60.0,
             seed=2**70,
             may_stop_early=False,
         )
@@ -233,9 +232,7 @@ class SmallRun:
             attempt=1,
             kind="evaluate",
             status="finished",
-            message=Evaluate(
-                assignment_id=assignment_id, attempt=1, pairings=(pairing,), deadline_s=60.0, seed=1
-            ),
+            message=Evaluate(assignment_id=assignment_id, attempt=1, pairings=(pairing,), seed=1),
             matches=4,
             metrics={},
         )

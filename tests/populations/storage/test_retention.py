@@ -75,7 +75,6 @@ def evaluation(number: int, keys: list[str], status: str) -> AssignmentRow:
         assignment_id=AssignmentId(number),
         attempt=1,
         pairings=(Pairing(seating=Seating(players=players), num_matches=4),),
-        deadline_s=1.0,
         seed=1,
     )
     return AssignmentRow(

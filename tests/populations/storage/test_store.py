@@ -88,7 +88,6 @@ def training(*, trains: str, against: str) -> AssignmentRow:
         trainees=(trainee,),
         opponents=(seating(against),),
         agent_steps=1,
-        deadline_s=1.0,
         seed=1,
         may_stop_early=False,
     )
@@ -100,7 +99,6 @@ def evaluation(*keys: str) -> AssignmentRow:
         assignment_id=AssignmentId(2),
         attempt=1,
         pairings=(Pairing(seating=seating(*keys), num_matches=4),),
-        deadline_s=1.0,
         seed=1,
     )
     return AssignmentRow(

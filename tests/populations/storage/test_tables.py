@@ -81,6 +81,7 @@ TRAIN = build(
         )
     ),
     opponents=several(SEATING),
+    carried=several(SEATING),
     seed=st.integers(0, 2**128),
 )
 EVALUATE = build(Evaluate, pairings=several(build(Pairing, seating=SEATING)))
