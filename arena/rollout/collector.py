@@ -278,7 +278,7 @@ class Collector:
             population: self._decide(t, population, group=group, random=random)
             for population, group in turn.groups.items()
         }
-        halted, resumed = self._phases.waiting, self._phases.tick()
+        halted, resumed = self._halted, self._phases.tick()
         if resumed is not None:
             self._env.resume(resumed)
         turn = self._turn = self._env.step(actions)
@@ -295,6 +295,11 @@ class Collector:
         else:
             self._book.record(turn, halted=halted)
         self._progress.advance(sum(self.agent_steps.values()) - steps_before)
+
+    @property
+    def _halted(self) -> torch.Tensor | None:
+        """Environments that stand still; None: none does. bool [B]."""
+        return self._phases.waiting if self._remaining is None else self._remaining <= 0
 
     def _begin_next(self, over: torch.Tensor, *, length: float) -> None:
         """Prepare the next episodes of the environments whose episode is over (bool [B])."""

@@ -261,6 +261,44 @@ def test_halted_environments_stand_still(environment_id: str, make: Make) -> Non
     assert (turn.groups[name].agent_index >= 0).any(dim=1).all()
 
 
+@pytest.mark.parametrize(
+    "environment_id", ["classic/tictactoe-v3", "mpe2/simple_spread_v3", "openspiel:kuhn_poker"]
+)
+def test_resumed_environments_begin_their_episode_and_others_notice_nothing(
+    environment_id: str, make: Make
+) -> None:
+    made, plain = make(environment_id), make(environment_id)
+    names = list(made.populations)
+    one, two = (torch.Generator().manual_seed(1) for _ in range(2))
+    turn, expected = made.env.reset([1, 2, 3]), plain.env.reset([1, 2, 3])
+    begins = {
+        name: (group.agent_index[1].clone(), group.observation[1].clone())
+        for name, group in turn.groups.items()
+    }
+    made.env.halt(torch.tensor([False, True, False]))
+    others = torch.tensor([0, 2])
+    ended = 0
+    for step in range(80):
+        if step == 6:
+            made.env.resume(torch.tensor([False, True, False]))
+        turn = made.env.step(random_actions(made, turn, one))
+        expected = plain.env.step(random_actions(plain, expected, two))
+        assert torch.equal(turn.reward[others], expected.reward[others])
+        assert torch.equal(turn.episode_over[others], expected.episode_over[others])
+        asked = [bool((turn.groups[name].agent_index[1] >= 0).any()) for name in names]
+        assert any(asked) is (step >= 6)
+        if step == 6:
+            for name, (index, observation) in begins.items():
+                assert torch.equal(turn.groups[name].agent_index[1], index)
+                seen = index >= 0
+                assert torch.equal(turn.groups[name].observation[1][seen], observation[seen])
+        if step <= 6:
+            assert not turn.reward[1].any()
+            assert not turn.episode_over[1]
+        ended += int(turn.episode_over[1])
+    assert ended >= 2
+
+
 def test_tensors_are_the_buffers_themselves(make: Make) -> None:
     env = make("classic/tictactoe-v3").env
     before = env.reset([1, 2, 3])

@@ -167,6 +167,28 @@ def test_halted_games_ask_for_nothing_and_say_nothing_until_the_next_reset() -> 
     assert turn.groups["all"].agent_index.tolist() == [[0]] * 4
 
 
+def test_resumed_games_begin_an_episode_and_count_from_its_start() -> None:
+    env = make(TURNS, {"all": ("a_0", "b_0")})
+    env.reset(range(4))
+    second = torch.tensor([False, True, False, False])
+    env.halt(second)
+    quiet = torch.zeros(4, 1, dtype=torch.int64)
+    for _ in range(5):
+        env.step({"all": quiet})
+    env.resume(second)
+    turn = env.step({"all": quiet})
+    assert turn.groups["all"].agent_index[:, 0].tolist() == [0, 0, 0, 0]
+    assert turn.groups["all"].observation[:, 0, 0].tolist() == [2.0, 0.0, 2.0, 2.0]
+    assert not turn.reward[1].any()
+    over = torch.stack([env.step({"all": quiet}).episode_over for _ in range(4)])
+    assert over.tolist() == [
+        [False, False, False, False],
+        [True, False, True, True],
+        [False, False, False, False],
+        [False, True, False, False],
+    ]
+
+
 def test_an_illegal_action_is_refused_with_agent_and_environment() -> None:
     env = make(TURNS, {"all": ("a_0", "b_0")})
     env.reset(range(4))
