@@ -61,7 +61,7 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     floor = int(
         MIN_EPISODES_PER_ENVIRONMENT
         * policy.episode_length
-        * state.config.environment.num_envs
+        * state.setup.num_envs
         * _decisions_per_step(state, policy)
     )
     wanted = max(min([fixed, *ahead]), floor, 1)

@@ -73,9 +73,9 @@ def test_what_is_no_run_file_is_refused(tmp_path: Path, content: str | None, mes
 def test_a_newer_format_is_refused(tmp_path: Path, run_file: RunFile) -> None:
     run_file.save(tmp_path / "run.yaml")
     text = (tmp_path / "run.yaml").read_text()
-    newer = text.replace("format_version: 1", "format_version: 2\nunknown: 1")
+    newer = text.replace("format_version: 2", "format_version: 3\nunknown: 1")
     (tmp_path / "run.yaml").write_text(newer)
-    with pytest.raises(ConfigError, match="format version 2; this release reads 1: upgrade"):
+    with pytest.raises(ConfigError, match="format version 3; this release reads 2: upgrade"):
         RunFile.load(tmp_path / "run.yaml")
 
 
