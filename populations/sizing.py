@@ -47,6 +47,9 @@ DECISION_S = 1e-4
 ROLLOUT_DECISIONS = 32_768
 """The most decisions of a rollout: at `DECISION_S` one assignment's target of three seconds."""
 
+ROLLOUT_BYTES = 256 << 20
+"""The most that is seen in a rollout: of large pictures few environments show enough."""
+
 MEMORY_SHARE = 8
 """An eighth of the machine's memory is for the environments that learners step and what they see in
 a rollout; episodes of other policies that a learner holds, networks and optimizers have theirs."""
@@ -99,7 +102,10 @@ def choose_num_envs(pace: Pace, load: Load) -> int:
         in_time = ROUND_S / (pace.episode_length * step_s)
     else:
         in_time = load.agent_steps / (pace.episode_length * load.decisions)
-    in_rollout = ROLLOUT_DECISIONS / (load.rollout_length * load.decisions)
+    in_rollout = min(
+        ROLLOUT_DECISIONS / (load.rollout_length * load.decisions),
+        ROLLOUT_BYTES / load.rollout_bytes,
+    )
     fewest = max(FEW_ENVS, FEW_DECISIONS // load.decisions)
     wanted = max(fewest, min(NUM_ENVS, in_time, in_rollout))
     return _power_of_two(min(wanted, fit_in_memory(pace, load)))

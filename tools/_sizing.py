@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
+
+from ._output import log_console
 
 if TYPE_CHECKING:
     from arena.envs.inspect import Inspected
@@ -25,22 +27,25 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
     from populations.sizing import needs_pace, without_pace
 
     environment, is_needed = config.environment, needs_pace(config)
-    found = inspect_and_play(
-        environment.id,
-        kwargs=environment.kwargs,
-        launch_directory=launch_directory,
-        backend=environment.possible_backend,
-        possible_agents=environment.possible_agents,
-        reads_state=config.reads_state,
-        play=None if not is_needed else "counted" if config.deterministic else "timed",
-    )
+    screen = log_console()
+    watching = screen.status(f"playing {environment.id} at random, to choose sizes")
+    with watching if is_needed and screen.is_terminal else nullcontext():
+        found = inspect_and_play(
+            environment.id,
+            kwargs=environment.kwargs,
+            launch_directory=launch_directory,
+            backend=environment.possible_backend,
+            possible_agents=environment.possible_agents,
+            reads_state=config.reads_state,
+            play=None if not is_needed else "counted" if config.deterministic else "timed",
+        )
     if is_needed and found.pace is None:
         config = without_pace(config, why=found.why)
     return config, found
 
 
-def sizing_lines(asked: RunConfig, run_file: RunFile, *, why: str) -> Iterator[str]:
-    """Say which sizes were chosen, and what for.
+def sizing_line(asked: RunConfig, run_file: RunFile, *, why: str) -> str:
+    """Say which sizes were chosen, and what for; empty: none.
 
     Args:
         asked: The configuration as loaded.
@@ -49,7 +54,9 @@ def sizing_lines(asked: RunConfig, run_file: RunFile, *, why: str) -> Iterator[s
     """
     chosen, measured = run_file.config, run_file.environment_measured
     reason = why if measured is None else measured.reason
+    sizes = []
     if asked.environment.num_envs == "auto":
-        yield f"num_envs {chosen.environment.num_envs}: {reason}"
+        sizes.append(f"num_envs {chosen.environment.num_envs}")
     if asked.assignment.episodes is None and chosen.assignment.episodes is not None:
-        yield f"assignment.episodes {chosen.assignment.episodes}: {reason}"
+        sizes.append(f"assignment.episodes {chosen.assignment.episodes}")
+    return f"{', '.join(sizes)}: {reason}" if sizes else ""

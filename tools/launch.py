@@ -95,7 +95,7 @@ def _start(
         find_resets,
     )
     from ._replay import replaying
-    from ._sizing import inspect_for, sizing_lines
+    from ._sizing import inspect_for, sizing_line
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
@@ -120,7 +120,7 @@ def _start(
         init_from=origin.init_from,
         pace=found.pace,
     )
-    for line in sizing_lines(asked, run_file, why=found.why):
+    if line := sizing_line(asked, run_file, why=found.why):
         log_console().print(line, markup=False, soft_wrap=True)
     weights = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)

@@ -158,11 +158,16 @@ def _parallel_episode(env: Any, *, acting: RandomActing, seed: int) -> Iterator[
 
 def _episode_in_turns(env: Any, *, acting: RandomActing, seed: int) -> Iterator[bool]:  # noqa: ANN401
     env.reset(seed=seed)
+    patience, num_dead = 2 * len(acting.agents) + 1, 0
     while any(not _is_dead(env, agent) for agent in env.agents):
         agent = env.agent_selection
         if _is_dead(env, agent):
+            num_dead += 1
+            if num_dead > patience:
+                raise EnvironmentFault(f"only dead agents are on turn, the last is {agent!r}")
             env.step(None)
             continue
+        num_dead = 0
         observation, *_, info = env.last()
         env.step(acting.act(agent, observation, info))
         yield all(_is_dead(env, agent) for agent in env.agents)
