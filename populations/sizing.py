@@ -36,16 +36,19 @@ ROUND_S = 16.0
 """Seconds of a learner in which all environments may play an episode. Eight policies (the
 default) on two learners have 45 s each of a run of three minutes, less what starting and evaluation
 take: each ends episodes of all its environments, most of them twice. By the figures of one core,
-with `DECISION_S`: chess, 300 steps of 1 ms, 32 environments; Go on 9 x 9, 120 of 0.4 ms, 256;
-pursuit, 500 of 5 ms with eight agents, 4; 1,000 steps of 2 ms, 8; Simple Spread, 25 of 0.2 ms with
-three agents, 256. At random most games are shorter or longer than played well: it is a start."""
+with `CALL_S` and `DECISION_S`: chess, 300 steps of 1 ms, 32 environments; Go on 9 x 9, 120 of
+0.4 ms, 256; pursuit, 500 of 5 ms with eight agents, 4; 1,000 steps of 2 ms, 8; Simple Spread, 25 of
+0.2 ms with three agents, 256. At random most games are shorter or longer than played well: it is a
+start, and episodes that do not end in one assignment go on in the next."""
 
-DECISION_S = 1e-4
-"""What acting and learning cost a core for each decision, about, with a network of two layers of
-128: more than the step itself where many agents decide at once."""
+CALL_S, DECISION_S = 1e-3, 2e-5
+"""What acting and learning cost a core for each call of step, however few environments there are,
+and for each decision, about: calls of networks and optimizer steps, and their rows
+(`arena/learning/README.md`), with two layers of 128."""
 
 ROLLOUT_DECISIONS = 32_768
-"""The most decisions of a rollout: at `DECISION_S` one assignment's target of three seconds."""
+"""The most decisions of a rollout, as many as the default has with four agents at once: more are
+slower to learn from than they are good for, and take longer than an assignment where steps do."""
 
 ROLLOUT_BYTES = 256 << 20
 """The most that is seen in a rollout: of large pictures few environments show enough."""
@@ -98,8 +101,8 @@ def choose_num_envs(pace: Pace, load: Load) -> int:
     if pace.is_batched:
         return NUM_ENVS
     if load.agent_steps is None:
-        step_s = pace.step_s + load.decisions * DECISION_S
-        in_time = ROUND_S / (pace.episode_length * step_s)
+        call_s = ROUND_S / pace.episode_length
+        in_time = (call_s - CALL_S) / (pace.step_s + load.decisions * DECISION_S)
     else:
         in_time = load.agent_steps / (pace.episode_length * load.decisions)
     in_rollout = min(

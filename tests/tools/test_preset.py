@@ -101,9 +101,9 @@ def rollout(document: dict[str, Any]) -> tuple[object, int]:
 
 def test_batches_follow_speed_agents_and_memory() -> None:
     pair = ["player_0", "player_1"]
-    # 25 steps of 1.2 ms, learning included: 256 environments. 4096 decisions would be 8 calls.
+    # 25 steps of 1 ms: 256 environments. 4096 decisions would be 8 calls of step.
     assert rollout(settings(make_report(pair))) == ("auto", 16)
-    # 1,000 steps of 1.1 ms: 8 environments (14 by the time, a power of two), 512 calls at most 256.
+    # 1,000 steps of 1 ms: 8 environments (14.7 by the time). 4096 decisions would be 512 calls.
     assert rollout(settings(make_report(pair, api="aec", mean_length=1000.0))) == ("auto", 256)
     assert rollout(settings(make_report(pair, api="aec", twin="a:B"))) == (1024, 16)
     # 200 agents: 32,768 decisions in 32 calls are 5 environments, so 4; 4096 decisions 5 calls.
