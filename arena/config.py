@@ -67,7 +67,8 @@ class EnvironmentConfig(Model):
         id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name`` of a factory or
             of a batched game.
         kwargs: Passed to the environment's factory.
-        num_envs: Environments that a learner steps as one batch.
+        num_envs: Environments that a learner steps as one batch; ``auto`` is a number by the time
+            a run has its ``run.yaml``.
         backend: ``pettingzoo`` steps the environments one by one, ``batched`` all at once as a
             batched game, ``auto`` picks ``batched`` where there is one.
         sides: Agents (globs allowed) that share one score; default: each agent is a side.
@@ -89,7 +90,7 @@ class EnvironmentConfig(Model):
 
     id: str
     kwargs: dict[str, object] = {}
-    num_envs: int = Field(256, ge=1, le=65536)
+    num_envs: Literal["auto"] | Annotated[int, Field(ge=1, le=65536)] = "auto"
     backend: Literal["auto", "pettingzoo", "batched"] = "auto"
     sides: dict[str, list[str]] | None = None
     random_openings: RandomOpenings = RandomOpenings()
@@ -218,6 +219,18 @@ class LearnerSetup(Model):
     populations: dict[str, PopulationSetup]
     device: str = "auto"
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
+
+    @property
+    def num_envs(self) -> int:
+        """Environments that a learner steps as one batch.
+
+        Raises:
+            ConfigError: If nobody has chosen a number yet.
+        """
+        number = self.environment.num_envs
+        if number == "auto":
+            raise ConfigError("environment.num_envs must be a number for a learner, got 'auto'")
+        return number
 
     @property
     def agent_ids(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from arena.config import EnvironmentConfig, Model
+from arena.envs.pace import Pace
 from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import (
@@ -60,11 +61,10 @@ from populations.sections import (
     PopulationConfig,
     StopConfig,
 )
+from populations.sizing import resolve_sizes
 from populations.validation import Hints, validate_document
 
 PRESETS = "populations.presets"
-DETERMINISTIC_ROLLOUTS = 4
-"""Rollouts in an assignment of a deterministic run that does not fix its budget."""
 
 
 class RunConfig(Model):
@@ -167,8 +167,8 @@ class RunConfig(Model):
             )
         if self.assignment.episodes is not None and not self.deterministic:
             raise ConfigError(
-                "assignment.episodes must be null where deterministic is false (episodes go on from "
-                f"one assignment to the next there), got {self.assignment.episodes!r}"
+                "assignment.episodes must be null where deterministic is false (episodes go "
+                f"on from one assignment to the next there), got {self.assignment.episodes!r}"
             )
         if self.launcher == "inline" and self.learners not in (None, 1):
             raise ConfigError(f"learners must be 1 where launcher is inline, got {self.learners!r}")
@@ -191,6 +191,7 @@ HINTS: Hints = {
     "environment.outcome": (
         "return, {threshold: NUMBER, side: SIDE}, {info: KEY} or package.module:function"
     ),
+    "environment.num_envs": "auto or a number from 1 to 65536",
     "learners": "null, a count, or a count for each population",
 }
 
@@ -250,6 +251,7 @@ def resolve_config(
     *,
     launch_directory: str = "",
     num_cores: int | None = None,
+    pace: Pace | None = None,
 ) -> RunConfig:
     """Fill in what depends on the environment; resolving twice changes nothing.
 
@@ -258,6 +260,8 @@ def resolve_config(
         spec: The environment's facts.
         launch_directory: Where user code is looked for first.
         num_cores: Bounds the default of ``learners``; None: those this process may use.
+        pace: What random play of the environment has shown, where sizes are left to Arena; None:
+            nobody has played it, and they are what suits most environments.
 
     Raises:
         ConfigError: If configuration and environment do not fit.
@@ -292,7 +296,7 @@ def resolve_config(
             "populations": populations,
         }
     )
-    return resolved.model_copy(
+    resolved = resolved.model_copy(
         update={
             "populations": {
                 name: population.model_copy(
@@ -303,9 +307,9 @@ def resolve_config(
                 for name, population in populations.items()
             },
             "learners": _resolve_learners(resolved, num_cores=num_cores),
-            "assignment": _resolve_assignment(resolved),
         }
     )
+    return resolve_sizes(resolved, spec, pace=pace)
 
 
 def _assign_agents(
@@ -416,18 +420,6 @@ def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> Matchma
     if section.kind == "quality" and "latest_ratio" not in section.model_fields_set:
         return section.model_copy(update={"latest_ratio": QUALITY_LATEST_RATIO})
     return section
-
-
-def _resolve_assignment(config: RunConfig) -> AssignmentConfig:
-    assignment = config.assignment
-    if not config.deterministic or assignment.agent_steps is not None:
-        return assignment
-    rollout_length = max(
-        int(population.hyperparameters.get("rollout_length", 1))
-        for population in config.populations.values()
-    )
-    agent_steps = DETERMINISTIC_ROLLOUTS * rollout_length * config.environment.num_envs
-    return assignment.model_copy(update={"agent_steps": agent_steps})
 
 
 def _usable_cores() -> int:

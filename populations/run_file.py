@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from arena.config import LearnerSetup, Model, PopulationSetup
+from arena.envs.pace import Pace
 from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.matches.seating import make_seats
@@ -19,10 +20,13 @@ from populations.config import RunConfig, resolve_config, validate_config
 from populations.documents import read_document, write_document
 from populations.errors import ResumeRefused, StorageError
 from populations.overrides import apply_overrides
+from populations.sizing import explain, with_sizes_of
 from populations.types import Json
 from populations.validation import validate_document
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""Version 2 has ``environment_measured``, which may be null: a file of version 1 reads as such."""
 RUN_FILE = "run.yaml"
 RECORDED_PACKAGES = ("arena-league", "torch", "numpy", "pettingzoo", "gymnasium", "optuna", "pyzmq")
 MAY_CHANGE = (
@@ -51,6 +55,21 @@ class _Document(Model):
     versions: dict[str, str]
     config: dict[str, object]
     spec: dict[str, object]
+    environment_measured: dict[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPace(Pace):
+    """How the environment played at launch, and what followed from that.
+
+    Attributes:
+        reason: For the sizes that were chosen, in words.
+    """
+
+    reason: str
+
+
+_PACE = TypeAdapter(MeasuredPace | None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +85,7 @@ class RunFile:
         versions: Of the packages that matter, when the run was made.
         config: Resolved.
         spec: The environment's facts.
+        environment_measured: How it played when sizes were chosen; None: they were given.
     """
 
     run: str
@@ -76,6 +96,7 @@ class RunFile:
     versions: Mapping[str, str]
     config: RunConfig
     spec: EnvironmentSpec
+    environment_measured: MeasuredPace | None = None
 
     def save(self, path: Path) -> None:
         """Write the file; a reader finds the old one or the new one, whole.
@@ -93,6 +114,7 @@ class RunFile:
             "versions": dict(self.versions),
             "config": self.config.model_dump(mode="json"),
             "spec": _SPEC.dump_python(self.spec, mode="json"),
+            "environment_measured": _PACE.dump_python(self.environment_measured, mode="json"),
         }
         try:
             write_document(document, path)
@@ -123,9 +145,10 @@ class RunFile:
             )
         try:
             document = validate_document(_Document, content, hints={})
-            if document.format_version != FORMAT_VERSION:
+            if document.format_version not in READABLE_VERSIONS:
                 raise ConfigError(
-                    f"format_version must be {FORMAT_VERSION}, got {document.format_version}"
+                    f"format_version must be one of {READABLE_VERSIONS}, got "
+                    f"{document.format_version}"
                 )
             return cls(
                 run=document.run,
@@ -136,6 +159,7 @@ class RunFile:
                 versions=document.versions,
                 config=validate_config(document.config),
                 spec=_SPEC.validate_python(document.spec),
+                environment_measured=_PACE.validate_python(document.environment_measured),
             )
         except (ConfigError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from error
@@ -157,6 +181,7 @@ def new_run_file(
     name: str,
     launch_directory: str,
     init_from: str | None = None,
+    pace: Pace | None = None,
 ) -> RunFile:
     """Make the file of a new run, with a new id.
 
@@ -166,10 +191,15 @@ def new_run_file(
         name: The preset or file that the run was launched with.
         launch_directory: Where user code is looked for first.
         init_from: The player that the policies start from.
+        pace: What random play of the environment has shown; None: nobody has played it.
 
     Raises:
         ConfigError: If configuration and environment do not fit.
     """
+    resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
+    measured = None
+    if pace is not None:
+        measured = MeasuredPace(**asdict(pace), reason=explain(resolved, spec, pace=pace))
     return RunFile(
         run=str(uuid.uuid4()),
         name=name,
@@ -177,8 +207,9 @@ def new_run_file(
         launch_directory=launch_directory,
         init_from=init_from,
         versions=dict(_versions()) | dict(spec.versions),
-        config=resolve_config(config, spec, launch_directory=launch_directory),
+        config=resolved,
         spec=spec,
+        environment_measured=measured,
     )
 
 
@@ -241,6 +272,7 @@ def check_resume(
     before = old.config.model_dump(mode="json")
     if config is None:
         config = validate_config(apply_overrides(before, overrides))
+    config = with_sizes_of(config, old.config)
     new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
     changes = tuple(_differences(before, new.model_dump(mode="json"), path=()))
     for change in changes:

@@ -124,7 +124,7 @@ def _trial_setup(
         config, report.spec, name=report.spec.id, launch_directory=str(Path.cwd())
     )
     setup = learner_setup(run_file, root=Path.cwd())
-    num_envs = min(setup.environment.num_envs, TRIAL_ENVS)
+    num_envs = min(setup.num_envs, TRIAL_ENVS)
     environment = setup.environment.model_copy(update={"num_envs": num_envs})
     hyperparameters: dict[str, Hyperparameters] = {
         name: {

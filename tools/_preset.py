@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,17 +17,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.envs.check import EnvironmentReport
+    from arena.envs.pace import Pace
     from arena.envs.spec import AgentSpec
     from arena.learners.trial import Trial
 
 DECISIONS = 4096
 """Of a rollout, about: enough for the mean of a gradient, few enough for many updates."""
 
-MAX_ROLLOUT_BYTES = 256 << 20
-MANY_SIDES = 8
-FAST, USUAL, SLOW = 10_000.0, 2_000.0, 500.0
-"""Environment steps per second of one core."""
+MIN_ROLLOUT, USUAL_ROLLOUT, MAX_ROLLOUT = 16, 32, 256
+"""Calls of step; the usual ones are the default's."""
 
+TWIN_ENVS = 1024
+"""Of a batched game, whose steps cost hardly more with more games."""
+
+MANY_SIDES = 8
 MINUTES = 10
 NUMBERED = re.compile(r"[-_]?\d+$")
 
@@ -36,9 +40,14 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """How many environments step at once, for how long."""
+    """How many environments step at once, for how long.
 
-    num_envs: int
+    Attributes:
+        num_envs: As written.
+        rollout_length: For as many environments as that comes to here.
+    """
+
+    num_envs: str
     rollout_length: int
 
 
@@ -57,7 +66,7 @@ def preset_text(
     """
     from populations.resolution import group_agents
 
-    spec, batch = report.spec, _batch(report)
+    spec, batch = report.spec, _batch(report, environment.get("num_envs"))
     lines: list[Line] = [("environment:", "")]
     lines += _environment(report, environment, batch=batch)
     lines += [("", ""), ("populations:", "agents with equal spaces share policies")]
@@ -89,7 +98,7 @@ def _environment(
     speed = f"{measured.env_steps_per_s:,.0f} environment steps/s of one core"
     if report.twin is not None:
         speed += "; its native twin, which trains in its place, is faster"
-    yield f"  num_envs: {given.get('num_envs') or batch.num_envs}", speed
+    yield f"  num_envs: {batch.num_envs}", speed
     sides, why = (given["sides"], "") if given.get("sides") else suggested_sides(report)
     if sides is not None:
         yield f"  sides: {_yaml(sides)}", why
@@ -208,27 +217,56 @@ def _decisions_per_episode(report: EnvironmentReport) -> float | None:
     return length / len(report.spec.agents) if in_turns else length
 
 
-def _batch(report: EnvironmentReport) -> _Batch:
-    from arena.envs.spaces import ObservationLayout
+def _batch(report: EnvironmentReport, given: object) -> _Batch:
+    """Sizes of rollouts.
 
-    spec, speed = report.spec, report.measured.env_steps_per_s
-    at_once = len(spec.agents) if spec.api == "parallel" else 1
-    num_envs = 256 if speed > FAST else 128 if speed > USUAL else 64 if speed > SLOW else 16
-    if report.twin is not None:
-        num_envs = 1024
-    while num_envs > 4 and num_envs * at_once > DECISIONS:
-        num_envs //= 2
-    steps = max(16, min(256, DECISIONS // (num_envs * at_once)))
-    rollout_length = 2 ** round(math.log2(steps))
+    Args:
+        report: Of the environment.
+        given: ``num_envs`` as the user has set it; None: not.
+    """
+    from arena.envs.spaces import ObservationLayout
+    from populations.sizing import ROLLOUT_BYTES, Load, choose_num_envs
+
+    spec = report.spec
+    in_turns = spec.api == "aec"
+    at_once = 1 if in_turns else len(spec.agents)
     layouts = [
         ObservationLayout.from_json(facts.observation) for facts in spec.agent_specs.values()
     ]
-    row_bytes = sum(layout.size * layout.dtype.itemsize for layout in layouts)
-    while num_envs > 4 and num_envs * (rollout_length + 2) * row_bytes > MAX_ROLLOUT_BYTES:
-        num_envs //= 2
-    while rollout_length > 8 and num_envs * (rollout_length + 2) * row_bytes > MAX_ROLLOUT_BYTES:
+    rows = [layout.size * layout.dtype.itemsize for layout in layouts]
+    row_bytes = max(rows) if in_turns else sum(rows)
+    written = given or (TWIN_ENVS if report.twin is not None else "auto")
+    if isinstance(written, int):
+        num_envs = written
+    else:
+        load = Load(
+            decisions=at_once,
+            rollout_length=USUAL_ROLLOUT,
+            rollout_bytes=USUAL_ROLLOUT * row_bytes,
+            num_learners=1,
+            agent_steps=None,
+        )
+        num_envs = choose_num_envs(_pace(report), load)
+    steps = max(MIN_ROLLOUT, min(MAX_ROLLOUT, DECISIONS // (num_envs * at_once)))
+    rollout_length = 2 ** round(math.log2(steps))
+    while rollout_length > 8 and num_envs * rollout_length * row_bytes > ROLLOUT_BYTES:
         rollout_length //= 2
-    return _Batch(num_envs=num_envs, rollout_length=rollout_length)
+    return _Batch(num_envs=str(written), rollout_length=rollout_length)
+
+
+def _pace(report: EnvironmentReport) -> Pace:
+    """How it played here; what memory allows is seen at launch."""
+    from arena.envs.pace import Pace
+
+    measured = report.measured
+    return Pace(
+        episode_length=measured.mean_length or max(measured.calls, 1),
+        is_lower_bound=measured.mean_length is None,
+        step_s=1.0 / max(measured.env_steps_per_s, 1e-3),
+        env_bytes=0,
+        is_batched=report.twin is not None,
+        machine_bytes=sys.maxsize,
+    )
 
 
 def _budgets(trial: Trial | None) -> Iterator[Line]:

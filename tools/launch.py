@@ -81,7 +81,6 @@ def _start(
     json_: bool,
 ) -> None:
     """Check everything that can be checked, and only then create anything."""
-    from arena.envs.inspect import inspect_environment
     from arena.errors import ConfigError
     from populations.config import load_config
     from populations.controller.run import clear_run, create_run, has_run, make_run_directory
@@ -96,6 +95,7 @@ def _start(
         find_resets,
     )
     from ._replay import replaying
+    from ._sizing import inspect_for, sizing_line
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
@@ -108,19 +108,20 @@ def _start(
     if target.exists() and not has_run(target) and any(target.iterdir()):
         raise ConfigError(f"{target} is neither empty nor a run directory")
     launch_directory = str(Path.cwd())
-    spec = inspect_environment(
-        config.environment.id,
-        kwargs=config.environment.kwargs,
-        launch_directory=launch_directory,
-        backend=config.environment.possible_backend,
-        possible_agents=config.environment.possible_agents,
-        reads_state=config.reads_state,
-    )
+    asked = config
+    config, found = inspect_for(config, launch_directory=launch_directory)
     if origin.replay is not None:
-        config = replaying(config, spec, origin.replay, launch_directory=launch_directory)
+        config = replaying(config, found.spec, origin.replay, launch_directory=launch_directory)
     run_file = new_run_file(
-        config, spec, name=source, launch_directory=launch_directory, init_from=origin.init_from
+        config,
+        found.spec,
+        name=source,
+        launch_directory=launch_directory,
+        init_from=origin.init_from,
+        pace=found.pace,
     )
+    if line := sizing_line(asked, run_file, why=found.why):
+        log_console().print(line, markup=False, soft_wrap=True)
     weights = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
     make_run_directory(target)

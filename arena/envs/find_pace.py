@@ -69,7 +69,7 @@ def find_pace(
         deterministic: Whether the number of steps bounds the play, not the clock.
 
     Raises:
-        EnvironmentFault: If it breaks before the first step is done.
+        EnvironmentFault: If it breaks before an episode has ended.
     """
     is_own_game = names_code(spec.id) and (
         find_game(spec.id, launch_directory=launch_directory) is not None
@@ -112,9 +112,11 @@ def _played(steps: Iterator[bool], *, deterministic: bool) -> tuple[float, bool,
             if enough:
                 break
     except Exception as error:
-        # A user's code may raise anything; what was played until then still counts.
-        if not num_steps:
-            raise EnvironmentFault(f"random play raised {type(error).__name__}: {error}") from error
+        # A user's code may raise anything; episodes that were played until then still count.
+        if not num_episodes:
+            raise EnvironmentFault(
+                f"step {num_steps + 1} of random play raised {type(error).__name__}: {error}"
+            ) from error
     return num_steps / max(num_episodes, 1), not num_episodes, spent_s / num_steps
 
 
@@ -156,11 +158,16 @@ def _parallel_episode(env: Any, *, acting: RandomActing, seed: int) -> Iterator[
 
 def _episode_in_turns(env: Any, *, acting: RandomActing, seed: int) -> Iterator[bool]:  # noqa: ANN401
     env.reset(seed=seed)
+    patience, num_dead = 2 * len(acting.agents) + 1, 0
     while any(not _is_dead(env, agent) for agent in env.agents):
         agent = env.agent_selection
         if _is_dead(env, agent):
+            num_dead += 1
+            if num_dead > patience:
+                raise EnvironmentFault(f"only dead agents are on turn, the last is {agent!r}")
             env.step(None)
             continue
+        num_dead = 0
         observation, *_, info = env.last()
         env.step(acting.act(agent, observation, info))
         yield all(_is_dead(env, agent) for agent in env.agents)
@@ -217,10 +224,11 @@ def _steps_of_game(spec: EnvironmentSpec, *, launch_directory: str) -> Iterator[
 
 def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic: bool) -> int:
     """By how much the process grows with another environment; 0: not to be seen."""
-    process, kept, grown = psutil.Process(), [], [0]
+    process = psutil.Process()
+    kept: list[Any] = []
     gc.collect()
     before = process.memory_info().rss
-    began = time.perf_counter()
+    grown, began = [0], time.perf_counter()
     for seed in range(1 + MAX_OBJECTS):
         env = make_environment(
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
@@ -232,7 +240,9 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
         if is_late or grown[-1] > MAX_OBJECTS_BYTES:
             break
     for env in kept:
-        env.close()
+        # Closing is not what is measured.
+        with contextlib.suppress(Exception):
+            env.close()
     # The first one brings what all share, if there are more.
     first = min(1, len(kept) - 1)
     return max(0, (grown[-1] - grown[first]) // (len(kept) - first))

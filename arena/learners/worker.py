@@ -140,7 +140,7 @@ class Worker:
             spec=setup.spec,
             sides=setup.sides,
             populations={name: value.agents for name, value in setup.populations.items()},
-            num_envs=setup.environment.num_envs,
+            num_envs=setup.num_envs,
             launch_directory=setup.launch_directory,
             device=self.device,
             agent_ids=setup.agent_ids,

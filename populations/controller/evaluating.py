@@ -66,7 +66,7 @@ def pairings_about(
         weights: How much each rating matters. float64 [N].
     """
     weights = np.where([player.kind == "bot" for player in known.players], 0.0, weights)
-    in_all = at_most(state, max(MIN_MATCHES, state.config.environment.num_envs))
+    in_all = at_most(state, max(MIN_MATCHES, state.setup.num_envs))
     seats_per_pair = _num_seatings(state)
     num_pairs = min(max(in_all // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
     chosen = choose_pairs(

@@ -204,6 +204,7 @@ class OpenRun:
             # A copy of a run may have come without it.
             (run_dir / "logs").mkdir(exist_ok=True)
             (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
+        measured = self.run_file.environment_measured
         self.state = make_state(
             self.run_file.config,
             self.setup,
@@ -212,6 +213,7 @@ class OpenRun:
             initial_weights=imported_weights(run_dir),
             immigrants=imported_immigrants(run_dir, self.run_file.config),
             outsiders=imported_outsiders(run_dir, self.run_file.config),
+            measured_length=0.0 if measured is None else measured.episode_length,
         )
         with storage_errors(run_dir):
             failpoint("open.sinks")

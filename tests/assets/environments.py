@@ -6,7 +6,10 @@ Found by id: ``environments:ScriptedTurns`` with this directory as the launch di
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -466,3 +469,52 @@ def names_no_side(
 ) -> dict[str, float]:
     """An outcome that is wrong."""
     return {"a": 1.0}
+
+
+class Long(ParallelEnv):  # type: ignore[misc]
+    """Two agents for ``length`` steps.
+
+    Args:
+        length: Of an episode.
+        megabytes: That each environment holds.
+        fault: What goes wrong in the first step: it ``raises``, ``dies`` or ``hangs``.
+        started: File that the step makes which hangs.
+    """
+
+    metadata = {"name": "long", "render_modes": []}  # noqa: RUF012
+    render_mode = None
+
+    def __init__(
+        self, *, length: int = 1000, megabytes: int = 0, fault: str = "", started: str = ""
+    ) -> None:
+        self.possible_agents: list[Any] = ["a", "b"]
+        self._length, self._fault, self._started = length, fault, started
+        self._held = np.ones(megabytes << 20, dtype=np.uint8)
+        self._space, self._actions = spaces.Box(0.0, 1.0, (1,)), spaces.Discrete(2)
+
+    def observation_space(self, agent: str) -> Any:
+        return self._space
+
+    def action_space(self, agent: str) -> Any:
+        return self._actions
+
+    def reset(self, seed: int | None = None, options: object = None) -> Any:
+        self.agents, self._at = list(self.possible_agents), 0
+        return self._seen(), {agent: {} for agent in self.agents}
+
+    def step(self, actions: Mapping[str, int]) -> Any:
+        if self._fault == "raises":
+            raise RuntimeError("no more")
+        if self._fault == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self._fault == "hangs":
+            Path(self._started).touch()
+            signal.pause()
+        self._at += 1
+        acted, seen, is_over = list(self.agents), self._seen(), self._at == self._length
+        self.agents = [] if is_over else acted
+        ends, goes_on = dict.fromkeys(acted, is_over), dict.fromkeys(acted, False)
+        return seen, dict.fromkeys(acted, 0.0), ends, goes_on, {agent: {} for agent in acted}
+
+    def _seen(self) -> dict[str, Array]:
+        return {agent: np.zeros(1, dtype=np.float32) for agent in self.agents}

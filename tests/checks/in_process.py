@@ -104,7 +104,7 @@ class MirrorLearner:
             policy=PolicyId(f"{self._population}/p000"),
             algorithm=self._make_algorithm(_start_values(run_file, self._population)),
         )
-        self._env = self._make_env(self._setup.environment.num_envs)
+        self._env = self._make_env(self._setup.num_envs)
         self.evaluation_env = self._make_env(EVALUATION_ENVS)
         """For matches that training does not see."""
         self.seats = self._setup.seats

@@ -95,7 +95,7 @@ def test_a_corrupt_configuration_is_refused_with_its_place(
         ("seed", "KEY=VALUE"),
         ("seed=[1", "seed"),
         ("seed=*x", "seed"),
-        ("environment.num_envs=many", "environment.num_envs:"),
+        ("environment.num_envs=many", "environment.num_envs must be auto or a number"),
     ],
 )
 def test_so_is_an_override(

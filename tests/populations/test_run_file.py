@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from arena.envs.pace import Pace
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
 from populations.config import RunConfig, load_config, validate_config
@@ -25,6 +27,12 @@ SPEC = EnvironmentSpec(
         for agent in ("player_0", "player_1")
     },
     versions={"pettingzoo": "1.27.0"},
+)
+
+SEEN = AgentSpec(
+    observation={"kind": "Box", "shape": [2], "dtype": "float32", "low": 0.0, "high": 1.0},
+    action={"kind": "Discrete", "n": 7, "start": 0},
+    mask=None,
 )
 
 
@@ -73,10 +81,60 @@ def test_what_is_no_run_file_is_refused(tmp_path: Path, content: str | None, mes
 def test_a_newer_format_is_refused(tmp_path: Path, run_file: RunFile) -> None:
     run_file.save(tmp_path / "run.yaml")
     text = (tmp_path / "run.yaml").read_text()
-    newer = text.replace("format_version: 1", "format_version: 2\nunknown: 1")
+    newer = text.replace("format_version: 2", "format_version: 3\nunknown: 1")
     (tmp_path / "run.yaml").write_text(newer)
-    with pytest.raises(ConfigError, match="format version 2; this release reads 1: upgrade"):
+    with pytest.raises(ConfigError, match="format version 3; this release reads 2: upgrade"):
         RunFile.load(tmp_path / "run.yaml")
+
+
+def test_a_file_of_the_first_format_goes_on_unchanged(tmp_path: Path, run_file: RunFile) -> None:
+    path = tmp_path / "run.yaml"
+    run_file.save(path)
+    text = path.read_text().replace("format_version: 2", "format_version: 1")
+    older = re.sub(r"(?m)^environment_measured: null\n|^ +episodes: null\n", "", text)
+    assert older.count("\n") == text.count("\n") - 2
+    path.write_text(older)
+    loaded = RunFile.load(path)
+    assert loaded == run_file
+    assert loaded.config.environment.num_envs == 2048
+    assert check_resume(loaded, config=None) == (run_file.config, ())
+    # What is left to Arena today is what the run was made with.
+    auto = load_config("connect_four", ["learners=2", "environment.num_envs=auto"])
+    assert check_resume(loaded, config=auto) == (run_file.config, ())
+
+
+def test_how_the_environment_played_is_kept(tmp_path: Path) -> None:
+    pace = Pace(
+        episode_length=21.5,
+        is_lower_bound=False,
+        step_s=2e-4,
+        env_bytes=0,
+        is_batched=True,
+        machine_bytes=1 << 34,
+    )
+    spec = replace(SPEC, agent_specs=dict.fromkeys(SPEC.agents, SEEN))
+    made = new_run_file(
+        validate_config({"environment": {"id": SPEC.id}, "learners": 2, "deterministic": True}),
+        spec,
+        name="x",
+        launch_directory="",
+        pace=pace,
+    )
+    made.save(tmp_path / "run.yaml")
+    loaded = RunFile.load(tmp_path / "run.yaml")
+    assert loaded == made
+    assert loaded.environment_measured is not None
+    assert loaded.environment_measured.episode_length == 21.5
+    # 16,384 / (256 x 21.5) = 2.98.
+    assert (loaded.config.environment.num_envs, loaded.config.assignment.episodes) == (256, 3)
+    assert learner_setup(loaded, root=tmp_path).num_envs == 256
+
+
+def test_a_learner_is_told_a_number(tmp_path: Path, run_file: RunFile) -> None:
+    environment = run_file.config.environment.model_copy(update={"num_envs": "auto"})
+    unsized = with_config(run_file, run_file.config.model_copy(update={"environment": environment}))
+    with pytest.raises(ConfigError, match=r"environment\.num_envs must be a number for a learner"):
+        _ = learner_setup(unsized, root=tmp_path).num_envs
 
 
 def test_a_directory_that_is_not_there_is_a_storage_error(

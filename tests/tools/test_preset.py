@@ -94,20 +94,29 @@ def settings(report: EnvironmentReport, **arguments: Any) -> dict[str, Any]:
     return dict(document)
 
 
-def rollout(document: dict[str, Any]) -> tuple[int, int]:
+def rollout(document: dict[str, Any]) -> tuple[object, int]:
     (population,) = document["populations"].values()
     return document["environment"]["num_envs"], population["hyperparameters"]["rollout_length"]
 
 
 def test_batches_follow_speed_agents_and_memory() -> None:
     pair = ["player_0", "player_1"]
-    assert rollout(settings(make_report(pair))) == (64, 32)
-    assert rollout(settings(make_report(pair, api="aec"))) == (64, 64)
+    # 25 steps of 1 ms: 256 environments. 4096 decisions would be 8 calls of step.
+    assert rollout(settings(make_report(pair))) == ("auto", 16)
+    # 1,000 steps of 1 ms: 8 environments (14.7 by the time). 4096 decisions would be 512 calls.
+    assert rollout(settings(make_report(pair, api="aec", mean_length=1000.0))) == ("auto", 256)
     assert rollout(settings(make_report(pair, api="aec", twin="a:B"))) == (1024, 16)
+    # 200 agents: 32,768 decisions in 32 calls are 5 environments, so 4; 4096 decisions 5 calls.
     many = [f"walker_{number}" for number in range(200)]
-    assert rollout(settings(make_report(many))) == (16, 16)
-    # A picture has 403 kB: 8 environments, 2 agents and 34 steps of them are 219 MB.
-    assert rollout(settings(make_report(pair, space=PICTURE))) == (8, 32)
+    assert rollout(settings(make_report(many))) == ("auto", 16)
+    # A picture has 403 kB: 8 environments, 2 agents and 32 steps of them are 206 MB.
+    assert rollout(settings(make_report(pair, space=PICTURE))) == ("auto", 32)
+
+
+def test_a_rollout_fits_the_number_of_environments_that_was_set() -> None:
+    report = make_report(["player_0", "player_1"])
+    # 4096 decisions, 2 in each step of 16 environments.
+    assert rollout(settings(report, given={"num_envs": 16})) == (16, 128)
 
 
 def test_what_the_user_has_set_stays() -> None:

@@ -17,7 +17,7 @@ from arena.core import Algorithm
 from arena.envs.actions import ActionLayout
 from arena.envs.agent_ids import observation_layout
 from arena.envs.base import BatchedEnv
-from arena.envs.inspect import inspect_environment
+from arena.envs.inspect import inspect_and_play
 from arena.envs.make import make_batched_env
 from arena.envs.spaces import ObservationLayout
 from arena.learners.worker import resolve_device
@@ -30,6 +30,7 @@ from arena.types import Hyperparameters
 from populations.config import RunConfig, load_config, validate_config
 from populations.overrides import apply_overrides
 from populations.run_file import learner_setup, new_run_file, with_config
+from populations.sizing import needs_pace
 
 from .loop import LoopSettings
 
@@ -80,7 +81,7 @@ class Subject:
     @property
     def num_envs(self) -> int:
         """B."""
-        return self.setup.environment.num_envs
+        return self.setup.num_envs
 
     @property
     def agents_of(self) -> dict[str, tuple[str, ...]]:
@@ -228,14 +229,17 @@ def load_subject(
         else load_config(source, overrides)
     )
     directory = str(Path.cwd()) if launch_directory is None else launch_directory
-    spec = inspect_environment(
+    found = inspect_and_play(
         config.environment.id,
         kwargs=config.environment.kwargs,
         launch_directory=directory,
         possible_agents=config.environment.possible_agents,
+        play="timed" if needs_pace(config) else None,
     )
     name = "default" if source is None else source
-    run_file = new_run_file(config, spec, name=name, launch_directory=directory)
+    run_file = new_run_file(
+        config, found.spec, name=name, launch_directory=directory, pace=found.pace
+    )
     if policies is not None:
         sizes = {f"populations.{name}.size": policies for name in run_file.config.populations}
         run_file = with_config(run_file, with_changes(run_file.config, sizes))

@@ -87,7 +87,7 @@ class UnmanagedLearner:
             spec=self._setup.spec,
             sides=self._setup.sides,
             populations=self._agents,
-            num_envs=self._setup.environment.num_envs,
+            num_envs=self._setup.num_envs,
             launch_directory=self._setup.launch_directory,
             device=self._device,
             agent_ids=self._setup.agent_ids,
