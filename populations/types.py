@@ -102,7 +102,6 @@ class PolicyRow:
         speed: agent_steps per learner second, smoothed; 0 while unknown. A figure for budgets,
             ignored in deterministic mode.
         episode_length: Mean calls of ``step`` per episode, smoothed; 0 while unknown.
-        endless_assignments: Training assignments in a row in which none of its episodes ended.
     """
 
     policy: PolicyId
@@ -126,7 +125,6 @@ class PolicyRow:
     halvings: int = 0
     speed: float = 0.0
     episode_length: float = 0.0
-    endless_assignments: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

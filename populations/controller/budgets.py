@@ -44,7 +44,7 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
         if state.config.assignment.episodes is not None:
             wanted = UNBOUNDED_AGENT_STEPS
         return wanted if ends_at is None else min(wanted, ends_at)
-    doublings = min(policy.endless_assignments, MAX_DOUBLINGS)
+    doublings = min(state.endless_assignments[policy.policy], MAX_DOUBLINGS)
     stop = state.config.stop
     wanted = min([_target(state, policy), *_marks(state, policy)]) << doublings
     speed = _speed(state, policy)

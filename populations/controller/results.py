@@ -226,7 +226,10 @@ def _advance_policy(
     speed = metrics.get("throughput/agent_steps_per_s", 0.0)
     length = metrics.get("episode/length_mean", 0.0)
     is_trained = manifest.agent_steps > trainee.agent_steps
-    has_ended = metrics.get("episode/count", 1.0) > 0.0
+    if metrics.get("episode/count", 1.0) > 0.0:
+        state.endless_assignments.pop(policy.policy, None)
+    elif is_trained:
+        state.endless_assignments[policy.policy] += 1
     policy = replace(
         policy,
         agent_steps=manifest.agent_steps,
@@ -235,7 +238,6 @@ def _advance_policy(
         failures=0,
         speed=_smooth(policy.speed, speed),
         episode_length=_smooth(policy.episode_length, length),
-        endless_assignments=0 if has_ended else policy.endless_assignments + is_trained,
     )
     tx.put(policy)
     if is_trained:

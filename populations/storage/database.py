@@ -21,7 +21,7 @@ BACKUP = "journal.backup.db"
 APPLICATION_ID = 0x4152454E
 """``AREN``: says in the file's header that it is a journal."""
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 2
 
 TEMPORARY_FILE = re.compile(r"\.tmp-[0-9a-f]{32}.*")
 """A copy that is being made, and SQLite's files beside it."""

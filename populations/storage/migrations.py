@@ -53,17 +53,7 @@ class Migration:
     steps: tuple[str | Callable[[sqlite3.Connection], None], ...]
 
 
-MIGRATIONS: tuple[Migration, ...] = (
-    # Assignments have no deadline any more; policies count assignments that ended no episode.
-    Migration(
-        from_version=2,
-        to_version=3,
-        steps=(
-            "ALTER TABLE policies ADD COLUMN endless_assignments INTEGER NOT NULL DEFAULT 0",
-            "UPDATE assignments SET message = json_remove(message, '$.deadline_s')",
-        ),
-    ),
-)
+MIGRATIONS: tuple[Migration, ...] = ()
 """In order. Version 2 is that of the first release."""
 
 

@@ -23,6 +23,9 @@ Annotation = Any
 Plain = Any
 """Parsed JSON going in, a typed value coming out."""
 
+REMOVED_FIELDS = frozenset({"deadline_s"})
+"""Fields that older releases wrote and that mean nothing any more."""
+
 Decode = Callable[[Plain], Plain]
 
 _UNIONS: tuple[object, ...] = (Union, types.UnionType)
@@ -153,7 +156,13 @@ def _dataclass(kind: type[Any]) -> Decode:
         if not isinstance(value, dict):
             raise ValueError(f"expected a {kind.__name__}, got {value!r:.100}")
         try:
-            return kind(**{name: decoders[name](entry) for name, entry in value.items()})
+            return kind(
+                **{
+                    name: decoders[name](entry)
+                    for name, entry in value.items()
+                    if name not in REMOVED_FIELDS
+                }
+            )
         except KeyError as error:
             raise ValueError(f"a {kind.__name__} has no {error}") from error
 
