@@ -245,7 +245,7 @@ def _reasons(pace: Pace, load: Load, *, num_envs: int) -> Iterator[str]:
         yield f"episodes of about {pace.episode_length:,.0f} steps{speed}"
     if pace.is_batched:
         yield "all at once as a batched game"
-    elif pace.env_bytes:
+    elif pace.env_bytes >= 0.05e6:
         yield f"{pace.env_bytes / 1e6:,.1f} MB each"
     if (
         not pace.is_batched
