@@ -74,9 +74,10 @@ def test_episodes_longer_than_assignments_end(long: Bench) -> None:
     answer = begin(long, worker)
     tallies: list[Tally] = []
     for _ in range(2 * LENGTH // 8 + 2):
-        assert [(held.num_envs, held.entrants) for held in answer.in_flight] == [
-            (NUM_ENVS, (f"{POLICY}#0", f"{POLICY}#0"))
-        ]
+        (in_flight,) = answer.in_flight
+        assert in_flight.entrants == (f"{POLICY}#0", f"{POLICY}#0")
+        # Once all ended in one step, some wait so that they spread.
+        assert in_flight.num_envs == NUM_ENVS or tallies
         message = next_train(long, answer, carried=(long.mirror(),))
         answer = long.finished(worker.carry_out(message))
         tallies += answer.tallies
@@ -189,6 +190,7 @@ def test_who_never_decides_ends_its_assignment_with_a_fault(long: Bench) -> None
     def env() -> Any:
         made = make()
         made.length = lambda seed, episode: 2
+        made.reward = lambda seed, episode, step, agent: 0.0
         decide = made._deciding
         made._deciding = lambda b, population: [0 if i == 0 else -1 for i in decide(b, population)]
         return made
@@ -205,7 +207,7 @@ def test_who_never_decides_ends_its_assignment_with_a_fault(long: Bench) -> None
 def test_a_stop_ends_a_rollout_of_slow_environments(long: Bench) -> None:
     worker = long.worker()
     start = long.start(worker)
-    asked = []
+    asked: list[None] = []
 
     def should_stop() -> bool:
         asked.append(None)
