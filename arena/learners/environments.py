@@ -56,17 +56,32 @@ class HeldEpisodes:
         return (
             bool(message.carried)
             and self.checkpoints == tuple(ref.digest for ref in starts if ref is not None)
-            and self.in_flight.keys() == set(message.carried)
+            and self.in_flight.keys() == set(map(weights_of, message.carried))
         )
 
     @property
-    def in_flight(self) -> dict[Seating, int]:
-        """Environments whose episode has not ended, by seating."""
-        counts: dict[Seating, int] = {}
+    def in_flight(self) -> dict[tuple[str, ...], int]:
+        """Environments whose episode has not ended, by the weights that play (`weights_of`)."""
+        counts: dict[tuple[str, ...], int] = {}
         for block, num_envs in self.collector.in_flight().items():
-            seating = self.seatings[block]
-            counts[seating] = counts.get(seating, 0) + num_envs
+            weights = weights_of(self.seatings[block])
+            counts[weights] = counts.get(weights, 0) + num_envs
         return counts
+
+    def seating_of(self, weights: tuple[str, ...]) -> Seating:
+        """Return a seating in which these weights play."""
+        return next(seating for seating in self.seatings if weights_of(seating) == weights)
+
+
+def weights_of(seating: Seating) -> tuple[str, ...]:
+    """Return what plays in each seat: a digest of weights, a bot, or a policy that learns.
+
+    Players of equal weights are the same opponents, whatever they are called.
+    """
+    return tuple(
+        player.player if player.weights is None else player.weights.digest
+        for player in seating.players
+    )
 
 
 class Environments:

@@ -13,7 +13,7 @@ import torch
 
 from arena.config import LearnerSetup
 from arena.core import Actor
-from arena.learners.environments import Environments, HeldEpisodes, Team, actors_in
+from arena.learners.environments import Environments, HeldEpisodes, Team, actors_in, weights_of
 from arena.learners.faults import AssignmentFault, naming_policy
 from arena.learners.players import Players, frozen_entrant
 from arena.learners.silence import Silence
@@ -183,8 +183,8 @@ class _Training:
         held.checkpoints = checkpoints
         environments.hold(self._team, held)
         return tuple(
-            InFlight(entrants=self._entrants(seating), num_envs=num_envs)
-            for seating, num_envs in held.in_flight.items()
+            InFlight(entrants=self._entrants(held.seating_of(weights)), num_envs=num_envs)
+            for weights, num_envs in held.in_flight.items()
         )
 
     @property
@@ -207,8 +207,12 @@ class _Training:
             held = None
         env = environments.begin() if held is None else held.env
         new = seatings_that_fit(message.opponents, num_envs=env.num_envs, seed=message.seed)
-        in_flight = {} if held is None else held.in_flight
-        seatings = (*new, *(seating for seating in in_flight if seating not in new))
+        begun = {weights_of(seating): index for index, seating in reversed([*enumerate(new)])}
+        seatings = list(new)
+        for weights in () if held is None else held.in_flight:
+            if weights not in begun and held is not None:
+                begun[weights] = len(seatings)
+                seatings.append(held.seating_of(weights))
         known = {} if held is None else held.actors
         blocks = [self._block(s, setup=setup, players=players, known=known) for s in seatings]
         actors = actors_in(blocks, seats=setup.seats)
@@ -217,12 +221,12 @@ class _Training:
                 blocks,
                 num_new=len(new),
                 becomes={
-                    block: seatings.index(held.seatings[block])
+                    block: begun[weights_of(held.seatings[block])]
                     for block in held.collector.in_flight()
                 },
                 generator=self._generator,
             )
-            held.seatings, held.actors = seatings, actors
+            held.seatings, held.actors = tuple(seatings), actors
             return held
         collector = Collector(
             env,
@@ -244,7 +248,7 @@ class _Training:
             if policy not in collector.agent_steps:
                 raise ValueError(f"trainee {policy} has no seat in any seating")
         return HeldEpisodes(
-            env=env, collector=collector, seatings=seatings, actors=actors, checkpoints=()
+            env=env, collector=collector, seatings=tuple(seatings), actors=actors, checkpoints=()
         )
 
     def _rollout(

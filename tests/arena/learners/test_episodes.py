@@ -154,6 +154,20 @@ def test_opponents_stay_until_the_end_though_their_files_are_gone(long: Bench) -
     assert entrants[f"{POLICY}#0", f"{POLICY}#0"] > 0  # type: ignore[index]
 
 
+def test_players_of_equal_weights_are_one_opponent(long: Bench) -> None:
+    worker = long.worker()
+    frozen = long.start(worker, policy=OTHER, seed=6)
+    twins = [long.frozen(frozen, f"player/p{index:03d}@000000000000") for index in (1, 2)]
+    seatings = [Seating(players=(twin, long.me())) for twin in twins]
+    answer = begin(long, worker, *seatings)
+    (in_flight,) = answer.in_flight
+    assert in_flight.num_envs == NUM_ENVS
+    after = worker.carry_out(
+        next_train(long, answer, carried=(seatings[1],), agent_steps=NUM_ENVS * LENGTH // 2 - STEPS)
+    )
+    assert sum(tally.matches for tally in long.finished(after).tallies) == NUM_ENVS
+
+
 def test_evaluation_in_between_disturbs_nothing(long: Bench) -> None:
     worker = long.worker()
     answer = begin(long, worker)
