@@ -48,6 +48,10 @@ class RunningNormalizer(nn.Module):
         """What normalizing divides by. float32 [F]."""
         return (self.variance + EPSILON).sqrt()
 
+    def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and deviation of every column of a row, copied. float32 [F] each."""
+        return self.mean.clone(), self.deviation
+
     def normalize(self, values: torch.Tensor) -> torch.Tensor:
         """Subtract the mean, divide by the deviation, clip. [N, F] to [N, F]."""
         normalized = (values - self.mean) / self.deviation
