@@ -264,10 +264,11 @@ class Ppo(PlayingNetwork):
         if self._settings.advantages == "vtrace":
             rollout = self._valued_anew(rollout, normalized, judged)
         returns = self._network.return_normalizer
+        # By the statistics that it was predicted with: as the network itself gave it.
+        predicted = returns.normalize(rollout.value)
         if self._settings.normalize_returns:
             returns.update(rollout.return_.unsqueeze(1))
         deviation, mean = torch.std_mean(rollout.advantage, correction=0)
-        value_clip = self._hyperparameters.value_clip
         magnet = None
         if self._magnet is not None:
             magnet, _ = self._predict(self._magnet.network, normalized, judged, rollout.sequences)
@@ -278,7 +279,7 @@ class Ppo(PlayingNetwork):
             log_prob=rollout.log_prob,
             advantage=(rollout.advantage - mean) / (deviation + ADVANTAGE_EPSILON),
             target=returns.normalize(rollout.return_),
-            value=None if value_clip is None else returns.normalize(rollout.value),
+            value=None if self._hyperparameters.value_clip is None else predicted,
             magnet=magnet,
             critic_input=judged,
         )

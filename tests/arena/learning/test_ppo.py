@@ -11,6 +11,7 @@ from arena.config import NetworkConfig
 from arena.core import Algorithm
 from arena.errors import CheckpointCorrupt, NonFiniteError
 from arena.learning.hyperparameters import PpoHyperparameters
+from arena.learning.losses import explained_variance
 from arena.learning.ppo import Ppo
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.buffer import Rollout
@@ -179,6 +180,22 @@ def test_values_learn_returns_of_any_scale() -> None:
     error = (ppo.value(rollout.observation) - expected).square().mean().sqrt()
     # The returns' deviation is 2000.
     assert float(error) < 400.0
+
+
+def test_a_clipped_value_learns_from_the_first_rollout() -> None:
+    ppo = make(
+        PpoHyperparameters(learning_rate=1e-2, num_epochs=8, entropy_coef=0.0, value_clip=0.2),
+        network=NETWORK.model_copy(update={"normalize_observations": False}),
+    )
+    generator = torch.Generator().manual_seed(0)
+    rollout = make_rollout(ppo, num_decisions=1024)
+    # Far from what a network without statistics predicts.
+    return_ = 3.0 * rollout.observation[:, 0] - 30.0
+    first = replace(rollout, return_=return_, advantage=torch.zeros(1024))
+    ppo.update(first, generator=generator)
+    test = make_rollout(ppo, num_decisions=1024, seed=1).observation
+    target = 3.0 * test[:, 0] - 30.0
+    assert explained_variance(ppo.value(test), target) > 0.8
 
 
 def test_same_seed_same_weights() -> None:
