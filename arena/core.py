@@ -146,7 +146,7 @@ class Algorithm(Protocol):
         ...
 
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
-        """Learn from one rollout and return flat, finite metrics; what was not measured is left out.
+        """Learn from one rollout and return flat, finite metrics of what was measured.
 
         Raises:
             NonFiniteError: After three updates in a row that had to be skipped.
