@@ -10,7 +10,7 @@ from itertools import combinations
 from types import MappingProxyType
 
 from arena.errors import ConfigError
-from arena.types import Player, Seat, Seating
+from arena.types import Player, Seat, Seating, Tally
 
 HOME, AWAY = "home", "away"
 
@@ -78,6 +78,15 @@ def seat_teams(seats: Sequence[Seat]) -> tuple[str, ...]:
         return tuple(seat.side for seat in seats)
     num_away = len(seats) // 2
     return (HOME,) * (len(seats) - num_away) + (AWAY,) * num_away
+
+
+def num_episodes(tally: Tally, *, seats: Sequence[Seat]) -> int:
+    """Episodes that ``length_sum`` is of: a match is one, but two where plays are compared.
+
+    In cooperation home and away play the same seeded episode one after the other.
+    """
+    is_one_side = len({seat.side for seat in seats}) == 1
+    return tally.matches * (2 if is_one_side and tally.pairs else 1)
 
 
 def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
