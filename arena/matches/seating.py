@@ -5,7 +5,8 @@ Torch-free: the controller decides who sits where, the learner carries it out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
 
@@ -102,6 +103,27 @@ def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
         if teams[first] != teams[second]
         and not (is_one_side and seats[first].population != seats[second].population)
     )
+
+
+def result_weights(
+    pairs: Iterable[tuple[int, int]], *, entrants: Sequence[Hashable]
+) -> dict[tuple[int, int], float]:
+    """How much of a result the comparison of two seats is worth, for ratings.
+
+    Comparisons of one match hang together: of n sides each meets n - 1 others, and of a team each
+    member has the team's result. A match is one result for whoever plays it, however many seats it
+    has and meets; counted more often, intervals would be too narrow.
+
+    Args:
+        pairs: Seats that are compared.
+        entrants: Who is rated, by seat.
+
+    Returns:
+        By pair; without those in which an entrant meets itself.
+    """
+    met = [(i, j) for i, j in pairs if entrants[i] != entrants[j]]
+    times = Counter(entrants[seat] for pair in met for seat in pair)
+    return {(i, j): 1.0 / max(times[entrants[i]], times[entrants[j]]) for i, j in met}
 
 
 def _check_partition(
