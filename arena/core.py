@@ -103,7 +103,7 @@ class Algorithm(Protocol):
 
     @property
     def rollout_length(self) -> int:
-        """Calls of ``step`` in one rollout."""
+        """Calls of ``step`` in one rollout; of N > 2 agents who take turns, N / 2 times as many."""
         ...
 
     @property

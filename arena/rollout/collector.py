@@ -6,6 +6,7 @@ population, F features of a flattened observation, H numbers of a state.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -14,7 +15,7 @@ import torch
 
 from arena.config import RandomOpenings
 from arena.envs.actions import ActionLayout
-from arena.envs.base import BatchedEnv, Group
+from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.critic import CriticInput
 from arena.matches.actors import RandomActor
 from arena.matches.match import Progress
@@ -107,7 +108,8 @@ class Collector:
         device = generator.device
         self._random = {name: RandomActor(layout) for name, layout in actions.items()}
         learning = _learning_in(blocks, seats=seats)
-        self._num_steps = max(player.algorithm.rollout_length for player in learning)
+        self._turn = env.reset(seeds)
+        self._stretch = _stretch(self._turn, num_agents=len(env.agents))
         self._critics = {
             name: CriticRows(critic, agents=env.agents, populations=populations, device=device)
             for name, critic in critics.items()
@@ -116,7 +118,6 @@ class Collector:
         self._open = OpenEpisodes(num_envs=env.num_envs, num_agents=len(env.agents), device=device)
         self._block_of_env = equal_blocks(len(blocks), num_envs=env.num_envs, device=device)
         self._seat(blocks, num_new=len(blocks), memory=None)
-        self._turn = env.reset(seeds)
         self._openings = Openings(
             openings, num_envs=env.num_envs, num_agents=len(env.agents), device=device
         )
@@ -185,7 +186,8 @@ class Collector:
         """Give each environment the players of its block, and count from 0."""
         env, device = self._env, self._generator.device
         learning = _learning_in(blocks, seats=self._seats)
-        self._num_steps = max(player.algorithm.rollout_length for player in learning)
+        longest = max(player.algorithm.rollout_length for player in learning)
+        self._num_steps = math.ceil(self._stretch * longest)
         self._num_blocks, self._num_new = len(blocks), num_new
         self._next_block = equal_blocks(num_new, num_envs=env.num_envs, device=device)
         self._is_moving = not torch.equal(self._block_of_env, self._next_block)
@@ -248,7 +250,11 @@ class Collector:
     def collect(
         self, should_stop: Callable[[], bool] = lambda: False
     ) -> tuple[tuple[Learning, Rollout], ...]:
-        """Play one rollout: the longest ``rollout_length`` of those who learn.
+        """Play one rollout: the longest ``rollout_length`` of those who learn, in calls of ``step``.
+
+        Where more than two agents take turns it has half their number as many calls, so that each
+        decides as often as in a game of two: an agent's last decision is not trained on, and what
+        it did is judged by few of its later decisions, if a rollout has few of them.
 
         Args:
             should_stop: Asked before every step; the rollout is thrown away if it says so.
@@ -361,6 +367,15 @@ class Collector:
             population, group, owner=owner, action=action, generator=self._generator
         )
         return action
+
+
+def _stretch(first: Turn, *, num_agents: int) -> float:
+    """By how much a rollout has more calls because agents take turns."""
+    groups = first.groups.values()
+    num_slots = max(group.agent_index.shape[1] for group in groups)
+    deciding = sum((group.agent_index >= 0).sum(dim=1) for group in groups)
+    in_turns = num_slots == 1 and int(torch.as_tensor(deciding).max()) <= 1
+    return max(1.0, num_agents / 2.0) if in_turns else 1.0
 
 
 def _learning_in(
