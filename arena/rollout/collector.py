@@ -250,7 +250,7 @@ class Collector:
     def collect(
         self, should_stop: Callable[[], bool] = lambda: False
     ) -> tuple[tuple[Learning, Rollout], ...]:
-        """Play one rollout: the longest ``rollout_length`` of those who learn, in calls of ``step``.
+        """Play one rollout: the longest ``rollout_length`` of those who learn.
 
         Where more than two agents take turns it has half their number as many calls, so that each
         decides as often as in a game of two: an agent's last decision is not trained on, and what
