@@ -200,6 +200,28 @@ def test_a_clipped_value_learns_from_the_first_rollout() -> None:
     assert explained > 0.8
 
 
+def test_values_follow_returns_that_grow_tenfold() -> None:
+    ppo = make(
+        PpoHyperparameters(learning_rate=1e-2, entropy_coef=0.0, num_epochs=2, num_minibatches=2)
+    )
+    generator = torch.Generator().manual_seed(0)
+    errors = {}
+    for k in range(120):
+        scale = 1.0 if k < 40 else 10.0
+        rollout = make_rollout(ppo, num_decisions=256, seed=k)
+        return_ = scale * (rollout.observation[:, 0] + 5.0)
+        errors[k] = float((ppo.value(rollout.observation) - return_).square().mean().sqrt()) / scale
+        ppo.update(
+            replace(rollout, return_=return_, advantage=return_ - rollout.value),
+            generator=generator,
+        )
+    weights = ppo.weights()
+    # The returns have a deviation of 2, and then of 20.
+    assert weights["return_normalizer.variance"].sqrt().item() == pytest.approx(20.0, rel=0.1)
+    assert weights["return_normalizer.mean"].item() == pytest.approx(60.0, rel=0.1)
+    assert max(errors[39], errors[119]) < 0.4
+
+
 def test_same_seed_same_weights() -> None:
     first, second, other = make(), make(), make(seed=2)
     for ppo in (first, second, other):
