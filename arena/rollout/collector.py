@@ -6,7 +6,6 @@ population, F features of a flattened observation, H numbers of a state.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -24,6 +23,7 @@ from arena.matches.seated import NOBODY, SeatedPlayers, decide, equal_blocks
 from arena.matches.seating import HOME, seat_teams
 from arena.matches.tally import OpenEpisodes, TallyBook
 from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.rollout.calls import rollout_calls
 from arena.rollout.critic_rows import CriticRows
 from arena.rollout.openings import Openings, random_decisions
 from arena.rollout.phases import Phases
@@ -109,7 +109,7 @@ class Collector:
         self._random = {name: RandomActor(layout) for name, layout in actions.items()}
         learning = _learning_in(blocks, seats=seats)
         self._turn = env.reset(seeds)
-        self._stretch = _stretch(self._turn, num_agents=len(env.agents))
+        self._agents_in_turn = _agents_in_turn(self._turn, num_agents=len(env.agents))
         self._critics = {
             name: CriticRows(critic, agents=env.agents, populations=populations, device=device)
             for name, critic in critics.items()
@@ -187,7 +187,7 @@ class Collector:
         env, device = self._env, self._generator.device
         learning = _learning_in(blocks, seats=self._seats)
         longest = max(player.algorithm.rollout_length for player in learning)
-        self._num_steps = math.ceil(self._stretch * longest)
+        self._num_steps = rollout_calls(longest, agents_in_turn=self._agents_in_turn)
         self._num_blocks, self._num_new = len(blocks), num_new
         self._next_block = equal_blocks(num_new, num_envs=env.num_envs, device=device)
         self._is_moving = not torch.equal(self._block_of_env, self._next_block)
@@ -252,9 +252,7 @@ class Collector:
     ) -> tuple[tuple[Learning, Rollout], ...]:
         """Play one rollout: the longest ``rollout_length`` of those who learn.
 
-        Where more than two agents take turns it has half their number as many calls, so that each
-        decides as often as in a game of two: an agent's last decision is not trained on, and what
-        it did is judged by few of its later decisions, if a rollout has few of them.
+        Where many take turns it is longer (`arena.rollout.calls`).
 
         Args:
             should_stop: Asked before every step; the rollout is thrown away if it says so.
@@ -369,13 +367,12 @@ class Collector:
         return action
 
 
-def _stretch(first: Turn, *, num_agents: int) -> float:
-    """By how much a rollout has more calls because agents take turns."""
+def _agents_in_turn(first: Turn, *, num_agents: int) -> int:
+    """How many agents take turns, by the first turn; 1: they decide at once."""
     groups = first.groups.values()
     num_slots = max(group.agent_index.shape[1] for group in groups)
-    deciding = sum((group.agent_index >= 0).sum(dim=1) for group in groups)
-    in_turns = num_slots == 1 and int(torch.as_tensor(deciding).max()) <= 1
-    return max(1.0, num_agents / 2.0) if in_turns else 1.0
+    deciding = torch.stack([(group.agent_index >= 0).sum(dim=1) for group in groups]).sum(dim=0)
+    return num_agents if num_slots == 1 and int(deciding.max()) <= 1 else 1
 
 
 def _learning_in(
