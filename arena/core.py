@@ -103,7 +103,7 @@ class Algorithm(Protocol):
 
     @property
     def rollout_length(self) -> int:
-        """Calls of ``step`` in one rollout."""
+        """Calls of ``step`` in one rollout; of N > 2 agents who take turns, N / 2 times as many."""
         ...
 
     @property
@@ -146,7 +146,7 @@ class Algorithm(Protocol):
         ...
 
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
-        """Learn from one rollout and return flat, finite metrics.
+        """Learn from one rollout and return flat, finite metrics of what was measured.
 
         Raises:
             NonFiniteError: After three updates in a row that had to be skipped.

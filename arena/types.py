@@ -133,7 +133,8 @@ class Tally:
             training (there is nobody to compare with).
         return_sum: Per seat, the sum over matches of the mean undiscounted return of its agents.
         return_sum_of_squares: Per seat, the same for squares.
-        length_sum: Calls of ``step`` in these matches.
+        length_sum: Calls of ``step`` in these matches; in cooperation a match of two players has
+            two episodes.
     """
 
     entrants: tuple[Entrant, ...]

@@ -15,6 +15,7 @@ from arena.envs.pace import Pace
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
+from arena.rollout.calls import rollout_calls
 
 if TYPE_CHECKING:
     from populations.config import RunConfig
@@ -153,7 +154,7 @@ def resolve_sizes(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None
         num_envs = NUM_ENVS
     agent_steps = assignment.agent_steps
     if config.deterministic and episodes is None and agent_steps is None:
-        agent_steps = DETERMINISTIC_ROLLOUTS * _rollout_length(config) * num_envs
+        agent_steps = DETERMINISTIC_ROLLOUTS * _rollout_length(config, spec) * num_envs
     return config.model_copy(
         update={
             "environment": environment.model_copy(update={"num_envs": num_envs}),
@@ -181,7 +182,7 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
         config: Resolved but for its sizes.
         spec: The environment's facts.
     """
-    learners, rollout_length = config.learners, _rollout_length(config)
+    learners, rollout_length = config.learners, _rollout_length(config, spec)
     wanted = config.assignment.agent_steps or DETERMINISTIC_AGENT_STEPS
     layouts = {
         agent: ObservationLayout.from_json(facts.observation)
@@ -200,11 +201,13 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
     )
 
 
-def _rollout_length(config: RunConfig) -> int:
-    return max(
+def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:
+    """Calls of step in a rollout, the longest of all populations."""
+    longest = max(
         int(population.hyperparameters.get("rollout_length", 1))
         for population in config.populations.values()
     )
+    return rollout_calls(longest, agents_in_turn=len(spec.agents) if spec.api == "aec" else 1)
 
 
 def without_pace(config: RunConfig, *, why: str) -> RunConfig:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +12,8 @@ from ._tables import print_table
 
 if TYPE_CHECKING:
     from arena.matches.tournament import PairResult, TournamentResult
+    from arena.types import Tally
+    from populations.core import Result
 
     from ._game import Game
     from ._players import ResolvedPlayer
@@ -118,22 +120,9 @@ def ratings_of(result: TournamentResult, *, players: Sequence[str]) -> list[dict
     so that players who can only have different seats are compared through those they met.
     """
     from arena.types import RANDOM_BOT
-    from populations.core import Result
     from populations.ratings.bradley_terry import BradleyTerry
 
-    results = [
-        Result(
-            first=str(tally.entrants[pair.first]),
-            second=str(tally.entrants[pair.second]),
-            seats=(pair.first, pair.second),
-            wins=pair.wins,
-            draws=pair.draws,
-            losses=pair.losses,
-        )
-        for tally in result.tallies
-        for pair in tally.pairs
-        if tally.entrants[pair.first] != tally.entrants[pair.second]
-    ]
+    results = [played for tally in result.tallies for played in _results(tally)]
     anchors = {str(RANDOM_BOT)} & set(players)
     fit = BradleyTerry().fit(results, entrants=players, anchors=anchors)
     lines: list[dict[str, object]] = []
@@ -148,6 +137,27 @@ def ratings_of(result: TournamentResult, *, players: Sequence[str]) -> list[dict
             }
         )
     return lines
+
+
+def _results(tally: Tally) -> Iterator[Result[str]]:
+    """What ratings learn from a tally: one result for each player and match."""
+    from arena.matches.seating import result_weights
+    from populations.core import Result
+
+    weights = result_weights(
+        [(pair.first, pair.second) for pair in tally.pairs], entrants=tally.entrants
+    )
+    for pair in tally.pairs:
+        weight = weights.get((pair.first, pair.second))
+        if weight is not None:
+            yield Result(
+                first=str(tally.entrants[pair.first]),
+                second=str(tally.entrants[pair.second]),
+                seats=(pair.first, pair.second),
+                wins=weight * pair.wins,
+                draws=weight * pair.draws,
+                losses=weight * pair.losses,
+            )
 
 
 def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, object]]) -> None:

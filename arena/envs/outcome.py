@@ -22,8 +22,9 @@ Score = Callable[[Returns, Infos], tuple[float, ...]]
 """From returns and last infos by agent to a score in [0, 1] per side, in the order of the sides; in
 cooperation to the number by which plays are compared, NaN where that is the return."""
 
-RELATIVE_TOLERANCE = 1e-9
-"""Returns closer than this are equal: they are sums of rewards, and rounding decides no match."""
+TOLERANCE = 1e-6
+"""What is closer than this, relative to the larger of both and of 1, is equal: returns are sums of
+float32 rewards, and rounding decides no match."""
 
 
 def make_outcome(
@@ -68,7 +69,7 @@ def side_return(returns: Returns, agents: tuple[str, ...]) -> float:
 
 
 def _beats(mine: float, other: float) -> float:
-    if math.isclose(mine, other, rel_tol=RELATIVE_TOLERANCE, abs_tol=RELATIVE_TOLERANCE):
+    if math.isclose(mine, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         return 0.5
     return 1.0 if mine > other else 0.0
 

@@ -36,7 +36,7 @@ import numpy.typing as npt
 import onnxruntime
 
 _SCHEMA = 1
-_EQUAL = 1e-9  # returns are sums of rewards: rounding decides no game
+_EQUAL = 1e-6  # relative; returns are sums of rewards: rounding decides no game
 _PARAMETERS = ("logits", "mean", "log_std")
 
 
@@ -557,26 +557,35 @@ def _play_at_once(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, f
         ended = {agent for ends in (terminations, truncations) for agent in ends if ends[agent]}
 
 
-def score_of(card: Mapping[str, Any], returns: Mapping[str, float], agents: Sequence[str]) -> float:
-    """Result of a game for the champion's agents.
+def results_of(
+    card: Mapping[str, Any], returns: Mapping[str, float], agents: Sequence[str]
+) -> list[float]:
+    """Results of a game for the champion's agents, against each other side.
 
     The card's rule where it is a threshold on a return, else the higher mean return wins.
 
     Returns:
-        1.0 won, 0.5 drawn, 0.0 lost; NaN if nobody plays against them.
+        1.0 won, 0.5 drawn, 0.0 lost, one for each other side; none if nobody plays against them.
     """
     sides = card["environment"]["sides"]
-    mine = {agent for side in sides.values() if set(side) & set(agents) for agent in side}
-    others = [value for agent, value in returns.items() if agent not in mine]
-    if not others:
-        return float("nan")
+    mine = [agent for side in sides.values() if set(side) & set(agents) for agent in side]
+    others = [side for side in sides.values() if not set(side) & set(agents)]
     outcome = card["environment"]["outcome"]
     if isinstance(outcome, Mapping) and "threshold" in outcome:
         side = sides[outcome["side"]]
-        reached = float(np.mean([returns[agent] for agent in side])) >= outcome["threshold"]
-        return float(reached == bool(set(side) & set(agents)))
-    difference = float(np.mean([returns[agent] for agent in sorted(mine)]) - np.mean(others))
-    return 0.5 if abs(difference) < _EQUAL else float(difference > 0.0)
+        reached = _mean(returns, side) >= outcome["threshold"]
+        return [float(reached == bool(set(side) & set(agents)))] * len(others)
+    return [_result(_mean(returns, mine), _mean(returns, side)) for side in others]
+
+
+def _result(mine: float, other: float) -> float:
+    if math.isclose(mine, other, rel_tol=_EQUAL, abs_tol=_EQUAL):
+        return 0.5
+    return float(mine > other)
+
+
+def _mean(returns: Mapping[str, float], agents: Sequence[str]) -> float:
+    return float(np.mean([returns[agent] for agent in agents]))
 
 
 def play_record(
@@ -584,7 +593,8 @@ def play_record(
 ) -> dict[str, Any]:
     """Play ``games`` games in each seat against uniformly random moves, and count.
 
-    Wins, draws and losses are None in cooperation: there nobody plays against anybody.
+    With more than two sides each game has a result against every other side. Wins, draws and losses
+    are None in cooperation: there nobody plays against anybody.
     """
     card = champion.card
     environment = card["environment"]
@@ -594,21 +604,21 @@ def play_record(
     seats = []
     for seat in card["seats"]:
         agents = seat["agents"]
-        scores, own_returns = [], []
+        scores: list[float] = []
+        own_returns = []
         for _ in range(games):
             game_seed = int(rng.integers(2**31))
             returns = play_game(
                 champion, env, agents=agents, seed=game_seed, rng=rng, sample=sample
             )
-            scores.append(score_of(card, returns, agents))
-            own_returns.append(float(np.mean([returns[agent] for agent in agents])))
+            scores += results_of(card, returns, agents)
+            own_returns.append(_mean(returns, agents))
         results = {"wins": 1.0, "draws": 0.5, "losses": 0.0}
-        is_scored = not np.isnan(scores[0])
         seats.append(
             {
                 "seat": seat["name"],
                 "matches": games,
-                **{key: scores.count(s) if is_scored else None for key, s in results.items()},
+                **{key: scores.count(s) if scores else None for key, s in results.items()},
                 "mean_return": float(np.mean(own_returns)),
             }
         )

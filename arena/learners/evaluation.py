@@ -12,9 +12,10 @@ from arena.learners.environments import Environments
 from arena.learners.faults import AssignmentFault
 from arena.learners.players import Players, frozen_entrant
 from arena.matches.match import Block, Progress, Share, Stopped, play_matches, share_envs
+from arena.matches.seating import num_episodes
 from arena.matches.seeds import environment_seeds, seed_everything
 from arena.matches.tally import merge_tallies
-from arena.types import Seating, Tally
+from arena.types import Seat, Seating, Tally
 from arena.wire.messages import Evaluate, Finished
 
 
@@ -69,7 +70,7 @@ def evaluate(
         attempt=message.attempt,
         checkpoints=(),
         tallies=merged,
-        metrics=_metrics(merged, duration_s=duration_s),
+        metrics=_metrics(merged, seats=setup.seats, duration_s=duration_s),
         duration_s=duration_s,
     )
 
@@ -86,10 +87,14 @@ def _block(seating: Seating, *, share: Share, setup: LearnerSetup, players: Play
     )
 
 
-def _metrics(tallies: tuple[Tally, ...], *, duration_s: float) -> dict[str, float]:
+def _metrics(
+    tallies: tuple[Tally, ...], *, seats: tuple[Seat, ...], duration_s: float
+) -> dict[str, float]:
     matches = sum(tally.matches for tally in tallies)
     metrics = {"episode/count": float(matches), "time/play_s": duration_s}
     if matches:
-        metrics["episode/length_mean"] = sum(tally.length_sum for tally in tallies) / matches
+        length = sum(tally.length_sum for tally in tallies)
+        episodes = sum(num_episodes(tally, seats=seats) for tally in tallies)
+        metrics["episode/length_mean"] = length / episodes
         metrics["throughput/matches_per_s"] = matches / duration_s
     return metrics

@@ -27,7 +27,7 @@ from arena.wire.messages import Finished, InFlight, Train, Trainee
 
 logger = logging.getLogger(__name__)
 
-LAST_NOT_MEAN = frozenset({"optimizer/learning_rate"})
+LAST_NOT_MEAN = frozenset({"optimizer/learning_rate", "optimizer/updates"})
 """Metrics of which the last value says more than the mean."""
 
 

@@ -26,8 +26,8 @@ class Batch:
         log_prob: Of the policy that played. float32 [M].
         advantage: Mean 0 and deviation 1 over the rollout. float32 [M].
         target: Normalized return. float32 [M].
-        value: Normalized, as predicted while playing; None where values are not clipped.
-            float32 [M].
+        value: What the network gave while playing, normalized by the statistics of then; None where
+            values are not clipped. float32 [M].
         magnet: Parameters of the magnet's distribution; None without one. float32 [M, P].
         packed: How the rows are unrolled, where the policy has a memory.
         critic_input: What a centralized critic reads, normalized; None without one. [M, G].

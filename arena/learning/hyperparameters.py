@@ -50,7 +50,7 @@ class PpoHyperparameters(Model):
     """Equal parts of each pass, one optimizer step each."""
 
     rollout_length: int = Field(32, ge=1, le=65536)
-    """Calls of ``step`` in one rollout."""
+    """Calls of ``step`` in one rollout; of N > 2 agents who take turns, N / 2 times as many."""
 
     adam_beta1: float = Field(0.9, ge=0.0, lt=1.0)
     """Decay of Adam's mean of gradients."""

@@ -52,14 +52,14 @@ def clip_fraction(ratio: torch.Tensor, *, clip_coef: float) -> torch.Tensor:
     return ((ratio - 1.0).abs() > clip_coef).float().mean()
 
 
-def explained_variance(value: torch.Tensor, target: torch.Tensor) -> float:
+def explained_variance(value: torch.Tensor, target: torch.Tensor) -> float | None:
     """1 - Var(target - value) / Var(target): 1 is perfect, 0 as good as a constant.
 
     Returns:
-        0 where it is undefined: no variance in the targets, or nothing finite.
+        None where it is undefined: no variance in the targets, or nothing finite.
     """
     target_variance = float(target.double().var(correction=0)) if len(target) else 0.0
     if not 0.0 < target_variance < float("inf"):
-        return 0.0
+        return None
     explained = 1.0 - float((target.double() - value.double()).var(correction=0)) / target_variance
-    return explained if abs(explained) < float("inf") else 0.0
+    return explained if abs(explained) < float("inf") else None

@@ -6,8 +6,21 @@ computing sample variances" (1979). Shapes: N rows, F features (F is 1 for retur
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
+
+RETURN_MEMORY = 20.0
+"""Rollouts that statistics of returns remember: what a policy gets grows as it learns, and changes
+with the weights of its reward, and a value network that is given old units learns slowly or not.
+
+CartPole, 90,000 steps, three seeds, mean return at the end: with statistics of a policy that
+fell at once, 178 to 360 if they never forget, 493 to 500 with 100 rollouts, 500 with 20; with fresh
+ones 450 to 500, and 500 with 20. Rescaling the value's last layer so that its predictions stay what
+they were (PopArt; van Hasselt et al., "Learning values across many orders of magnitude", 2016) did
+worse with 20 rollouts, 192 to 460 and 210 to 359: where returns grow, predictions that grow with
+them are the better guess."""
 
 EPSILON = 1e-8
 """Added to the variance, so that a constant feature becomes 0 and not NaN."""
@@ -20,7 +33,7 @@ CHUNK_ROWS = 512
 
 
 class RunningNormalizer(nn.Module):
-    """Statistics of everything it was updated with; changes in `update` and nowhere else.
+    """Statistics of what it was updated with; changes in `update` and nowhere else.
 
     Owned by the network it is part of. Frozen by construction: ``normalize`` never updates, so a
     ghost, a match or an evaluation moves nothing.
@@ -30,15 +43,17 @@ class RunningNormalizer(nn.Module):
     variance: torch.Tensor
     count: torch.Tensor
 
-    def __init__(self, size: int, *, clip: float | None = None) -> None:
+    def __init__(self, size: int, *, clip: float | None = None, memory: float = math.inf) -> None:
         """Start as the identity.
 
         Args:
             size: F.
             clip: Normalized values are cut to [-clip, clip]; None: not at all.
+            memory: After so many further batches, one weighs 1/e of what it did at first.
         """
         super().__init__()
         self._clip = clip
+        self._kept = math.exp(-1.0 / memory)
         self.register_buffer("mean", torch.zeros(size))
         self.register_buffer("variance", torch.ones(size))
         self.register_buffer("count", torch.zeros(1))
@@ -47,6 +62,10 @@ class RunningNormalizer(nn.Module):
     def deviation(self) -> torch.Tensor:
         """What normalizing divides by. float32 [F]."""
         return (self.variance + EPSILON).sqrt()
+
+    def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and deviation of every column of a row, copied. float32 [F] each."""
+        return self.mean.clone(), self.deviation
 
     def normalize(self, values: torch.Tensor) -> torch.Tensor:
         """Subtract the mean, divide by the deviation, clip. [N, F] to [N, F]."""
@@ -71,7 +90,7 @@ class RunningNormalizer(nn.Module):
         if num_rows == 0:
             return True
         batch_mean, batch_variance = _moments(values)
-        count = self.count.double()
+        count = self._kept * self.count.double()
         share = num_rows / (count + num_rows)
         delta = batch_mean - self.mean
         # With n the batch's share of all rows: m' = m + n d, v' = (1 - n) v + n vb + n (1 - n) d^2

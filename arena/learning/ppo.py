@@ -134,14 +134,16 @@ class Ppo(PlayingNetwork):
 
         Returns:
             Flat, finite metrics: those of `arena.learning.progress`, ``value/explained_variance``,
-            ``gradient/skipped``, ``optimizer/learning_rate`` and ``optimizer/updates``. A rollout
-            without decisions changes nothing.
+            ``gradient/skipped``, ``optimizer/learning_rate`` and ``optimizer/updates``; what is not
+            defined is left out. A rollout without decisions changes nothing and says nothing.
 
         Raises:
             NonFiniteError: After three updates in a row that had to be skipped, within one rollout
                 or over several. The weights are finite and as they were before the rollout or
                 after the last step that was carried out.
         """
+        if not len(rollout):
+            return {}
         live = self._live()
         saved = {name: tensor.clone() for name, tensor in live.items()}
         updates_before, skipped_before = self._learner_updates, self._skipped_in_a_row
@@ -158,10 +160,12 @@ class Ppo(PlayingNetwork):
             progress.add(None)
             self._skipped_in_a_row = skipped_before
             self._skip()
-        elif len(rollout):
+        else:
             self._follow(rollout)
-        return progress.means() | {
-            "value/explained_variance": losses.explained_variance(rollout.value, rollout.return_),
+        explained = losses.explained_variance(rollout.value, rollout.return_)
+        return {
+            **progress.means(),
+            **({} if explained is None else {"value/explained_variance": explained}),
             "gradient/skipped": float(progress.skipped),
             "optimizer/learning_rate": self._optimizer.learning_rate,
             "optimizer/updates": float(self._learner_updates),
@@ -237,8 +241,6 @@ class Ppo(PlayingNetwork):
     def _learn(self, rollout: Rollout, *, generator: torch.Generator) -> Progress:
         """All epochs over one rollout."""
         progress = Progress(self._metrics)
-        if len(rollout) == 0:
-            return progress
         batch = self._prepare(rollout)
         target_kl = self._hyperparameters.target_kl
         for _ in range(self._hyperparameters.num_epochs):
@@ -250,7 +252,7 @@ class Ppo(PlayingNetwork):
                 generator=generator,
             ):
                 progress.add(self._step(part))
-            if target_kl is not None and progress.means()["policy/kl"] > target_kl:
+            if target_kl is not None and progress.means().get("policy/kl", 0.0) > target_kl:
                 break
         return progress
 
@@ -264,10 +266,11 @@ class Ppo(PlayingNetwork):
         if self._settings.advantages == "vtrace":
             rollout = self._valued_anew(rollout, normalized, judged)
         returns = self._network.return_normalizer
+        # By the statistics that it was predicted with: as the network itself gave it.
+        predicted = returns.normalize(rollout.value)
         if self._settings.normalize_returns:
             returns.update(rollout.return_.unsqueeze(1))
         deviation, mean = torch.std_mean(rollout.advantage, correction=0)
-        value_clip = self._hyperparameters.value_clip
         magnet = None
         if self._magnet is not None:
             magnet, _ = self._predict(self._magnet.network, normalized, judged, rollout.sequences)
@@ -278,7 +281,7 @@ class Ppo(PlayingNetwork):
             log_prob=rollout.log_prob,
             advantage=(rollout.advantage - mean) / (deviation + ADVANTAGE_EPSILON),
             target=returns.normalize(rollout.return_),
-            value=None if value_clip is None else returns.normalize(rollout.value),
+            value=None if self._hyperparameters.value_clip is None else predicted,
             magnet=magnet,
             critic_input=judged,
         )

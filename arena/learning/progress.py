@@ -43,16 +43,18 @@ class Progress:
             self._epoch.append(metrics)
 
     def means(self) -> dict[str, float]:
-        """Means over all steps, but over the last epoch for DISTANCES; 0 without any step."""
+        """Means over all steps, but over the last epoch for DISTANCES; of no steps there are none.
+
+        A zero in their place would be published as if it had been measured.
+        """
         everything = self._column_means(self._earlier + self._epoch)
         last = self._column_means(self._epoch)
-        return everything | {name: last[name] for name in DISTANCES}
+        means = {name: mean for name, mean in everything.items() if name not in DISTANCES}
+        return means | {name: last[name] for name in DISTANCES if name in last}
 
     def _column_means(self, steps: Sequence[Sequence[float]]) -> dict[str, float]:
-        if not steps:
-            return dict.fromkeys(self._names, 0.0)
         columns = zip(*steps, strict=True)
         return {
             name: math.fsum(column) / len(steps)
-            for name, column in zip(self._names, columns, strict=True)
+            for name, column in zip(self._names, columns, strict=bool(steps))
         }

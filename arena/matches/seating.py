@@ -5,12 +5,13 @@ Torch-free: the controller decides who sits where, the learner carries it out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
 from types import MappingProxyType
 
 from arena.errors import ConfigError
-from arena.types import Player, Seat, Seating
+from arena.types import Player, Seat, Seating, Tally
 
 HOME, AWAY = "home", "away"
 
@@ -80,6 +81,15 @@ def seat_teams(seats: Sequence[Seat]) -> tuple[str, ...]:
     return (HOME,) * (len(seats) - num_away) + (AWAY,) * num_away
 
 
+def num_episodes(tally: Tally, *, seats: Sequence[Seat]) -> int:
+    """Episodes that ``length_sum`` is of: a match is one, but two where plays are compared.
+
+    In cooperation home and away play the same seeded episode one after the other.
+    """
+    is_one_side = len({seat.side for seat in seats}) == 1
+    return tally.matches * (2 if is_one_side and tally.pairs else 1)
+
+
 def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
     """Pairs of seats whose players are compared, the lower index first.
 
@@ -93,6 +103,27 @@ def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
         if teams[first] != teams[second]
         and not (is_one_side and seats[first].population != seats[second].population)
     )
+
+
+def result_weights(
+    pairs: Iterable[tuple[int, int]], *, entrants: Sequence[Hashable]
+) -> dict[tuple[int, int], float]:
+    """How much of a result the comparison of two seats is worth, for ratings.
+
+    Comparisons of one match hang together: of n sides each meets n - 1 others, and of a team each
+    member has the team's result. A match is one result for whoever plays it, however many seats it
+    has and meets; counted more often, intervals would be too narrow.
+
+    Args:
+        pairs: Seats that are compared.
+        entrants: Who is rated, by seat.
+
+    Returns:
+        By pair; without those in which an entrant meets itself.
+    """
+    met = [(i, j) for i, j in pairs if entrants[i] != entrants[j]]
+    times = Counter(entrants[seat] for pair in met for seat in pair)
+    return {(i, j): 1.0 / max(times[entrants[i]], times[entrants[j]]) for i, j in met}
 
 
 def _check_partition(

@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 
 from arena.envs.base import Turn
+from arena.envs.batched.scoring import equal
 from arena.matches.seating import rival_seats
 from arena.types import Entrant, PairScore, Seat, Tally
 
@@ -56,8 +57,8 @@ class TallySums:
         Args:
             row: Index of each match's tuple of entrants. int64 [N].
             seat_return: Mean undiscounted return of the seat's agents. float64 [N, Q].
-            seat_score: Of two seats on different sides the one with the higher score wins.
-                [N, Q].
+            seat_score: Of two seats on different sides the one with the higher score wins, if it is
+                higher by more than rounding. [N, Q].
             length: Calls of ``step``. int64 [N].
         """
         self._matches.index_add_(0, row, torch.ones_like(row))
@@ -66,7 +67,8 @@ class TallySums:
         self._squares.index_add_(0, row, seat_return.square())
         for column, (first, second) in enumerate(self._pairs):
             mine, theirs = seat_score[:, first], seat_score[:, second]
-            result = torch.stack((mine > theirs, mine == theirs, mine < theirs), dim=1)
+            even = equal(mine, theirs)
+            result = torch.stack((~even & (mine > theirs), even, ~even & (mine < theirs)), dim=1)
             self._results[:, column].index_add_(0, row, result.long())
 
     def tallies(self) -> tuple[Tally, ...]:

@@ -134,7 +134,9 @@ def play_tournament(
     Args:
         env: Steps the environments; reset here.
         contenders: Who takes part, with distinct names.
-        num_matches: Per ordered pair, at least 1.
+        num_matches: Per ordered pair, at least 1. Where it is no multiple of the sides (more than
+            two), which of them home has once more begins with the seed and goes on from pair to
+            pair.
         seats: The environment's seats.
         sides: Agents that share one score, by side.
         seed: Of the episodes, and of who is drawn from mixtures.
@@ -150,7 +152,7 @@ def play_tournament(
         raise ValueError(f"a tournament needs two or more distinct names, got {names}")
     if num_matches < 1:
         raise ValueError(f"num_matches must be at least 1, got {num_matches}")
-    pairings = _pairings(contenders, num_matches=num_matches, seats=seats)
+    pairings = _pairings(contenders, num_matches=num_matches, seats=seats, seed=seed)
     if not pairings:
         needed = ", ".join(dict.fromkeys(seat.population for seat in seats))
         raise ConfigError(f"no two of {', '.join(names)} can fill the seats of {needed}")
@@ -189,13 +191,18 @@ def _pairings(
     *,
     num_matches: int,
     seats: tuple[Seat, ...],
+    seed: int,
 ) -> list[_Pairing]:
     teams = seat_teams(seats)
     distinct = tuple(dict.fromkeys(teams))
     # With two teams the reverse pair is the other rotation.
     home_teams = distinct if len(distinct) > 2 else distinct[:1]
     pairings: list[_Pairing] = []
+    # One more match with one side than with another must not always be with the first sides. Both
+    # orders of a pair have the same sides once more, so that neither player has the better ones.
+    turn_of: dict[frozenset[str], int] = {}
     for home, away in permutations(contenders, 2):
+        turn = turn_of.setdefault(frozenset((home.name, away.name)), seed + len(turn_of))
         rotations = [
             _Pairing(home=home, away=away, teams=teams, home_team=team, num_matches=0)
             for team in home_teams
@@ -203,7 +210,7 @@ def _pairings(
         playable = [rotation for rotation in rotations if _can_fill(rotation, seats=seats)]
         for position, rotation in enumerate(playable):
             fewer, num_more = divmod(num_matches, len(playable))
-            count = fewer + (position < num_more)
+            count = fewer + ((position - turn * num_more) % len(playable) < num_more)
             if count:
                 pairings.append(replace(rotation, num_matches=count))
     return pairings

@@ -14,7 +14,7 @@ from torch import nn
 from arena.config import NetworkConfig
 from arena.envs.actions import ActionLayout
 from arena.envs.spaces import ObservationLayout
-from arena.learning.normalization import RunningNormalizer
+from arena.learning.normalization import RETURN_MEMORY, RunningNormalizer
 from arena.networks.cores import Core, make_core
 from arena.networks.distributions import make_distribution
 from arena.networks.encoders import make_encoder, make_linear, make_mlp
@@ -60,7 +60,7 @@ class ActorCritic(nn.Module):
         self.observation_normalizer = (
             make_observation_normalizer(observation) if network.normalize_observations else None
         )
-        self.return_normalizer = RunningNormalizer(1)
+        self.return_normalizer = RunningNormalizer(1, memory=RETURN_MEMORY)
         self.encoder, features = make_encoder(network, observation, generator=generator)
         self.trunk = make_mlp(features, network.hidden_sizes, generator=generator)
         width = network.hidden_sizes[-1] if network.hidden_sizes else features

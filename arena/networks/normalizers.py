@@ -20,14 +20,22 @@ class PartNormalizer(RunningNormalizer):
 
     Args:
         columns: Which. int64 [K].
+        row_size: F.
         clip: As in `RunningNormalizer`.
     """
 
     _columns: torch.Tensor
 
-    def __init__(self, columns: torch.Tensor, *, clip: float) -> None:
+    def __init__(self, columns: torch.Tensor, *, row_size: int, clip: float) -> None:
         super().__init__(len(columns), clip=clip)
+        self._row_size = row_size
         self.register_buffer("_columns", columns, persistent=False)
+
+    def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and deviation of every column: 0 and 1 where it stays as it is. float32 [F] each."""
+        mean = self.mean.new_zeros(self._row_size).index_copy(0, self._columns, self.mean)
+        ones = self.mean.new_ones(self._row_size)
+        return mean, ones.index_copy(0, self._columns, self.deviation)
 
     def normalize(self, values: torch.Tensor) -> torch.Tensor:
         """[N, F] of any dtype to float32 [N, F]."""
@@ -55,4 +63,4 @@ def make_observation_normalizer(observation: ObservationLayout) -> RunningNormal
         return None
     if len(columns) == observation.size and observation.dtype.kind == "f":
         return RunningNormalizer(observation.size, clip=OBSERVATION_CLIP)
-    return PartNormalizer(columns, clip=OBSERVATION_CLIP)
+    return PartNormalizer(columns, row_size=observation.size, clip=OBSERVATION_CLIP)

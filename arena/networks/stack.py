@@ -81,14 +81,12 @@ class PolicyStack:
         self._greedy = policies[0].greedy
         self._action = networks[0].action
         self._distribution = networks[0].distribution
-        self._normalizer = (
-            (
-                torch.stack([normalizer.mean for normalizer in normalizers])[:, None],
-                torch.stack([normalizer.deviation for normalizer in normalizers])[:, None],
-            )
-            if normalizers
-            else None
-        )
+        # Of whole rows: who decides (a one-hot, which no clip reaches) has mean 0 and deviation 1.
+        self._normalizer = None
+        if normalizers:
+            columns = [normalizer.by_column() for normalizer in normalizers]
+            mean, deviation = (torch.stack(part)[:, None] for part in zip(*columns, strict=True))
+            self._normalizer = mean, deviation
         trunks = zip(*(_linear_layers(network.trunk) for network in networks), strict=True)
         if len(policies) < MIN_ROUNDED:
             product_dtype = torch.float32

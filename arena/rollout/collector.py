@@ -14,7 +14,7 @@ import torch
 
 from arena.config import RandomOpenings
 from arena.envs.actions import ActionLayout
-from arena.envs.base import BatchedEnv, Group
+from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.critic import CriticInput
 from arena.matches.actors import RandomActor
 from arena.matches.match import Progress
@@ -23,6 +23,7 @@ from arena.matches.seated import NOBODY, SeatedPlayers, decide, equal_blocks
 from arena.matches.seating import HOME, seat_teams
 from arena.matches.tally import OpenEpisodes, TallyBook
 from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.rollout.calls import rollout_calls
 from arena.rollout.critic_rows import CriticRows
 from arena.rollout.openings import Openings, random_decisions
 from arena.rollout.phases import Phases
@@ -107,7 +108,8 @@ class Collector:
         device = generator.device
         self._random = {name: RandomActor(layout) for name, layout in actions.items()}
         learning = _learning_in(blocks, seats=seats)
-        self._num_steps = max(player.algorithm.rollout_length for player in learning)
+        self._turn = env.reset(seeds)
+        self._agents_in_turn = _agents_in_turn(self._turn, num_agents=len(env.agents))
         self._critics = {
             name: CriticRows(critic, agents=env.agents, populations=populations, device=device)
             for name, critic in critics.items()
@@ -116,7 +118,6 @@ class Collector:
         self._open = OpenEpisodes(num_envs=env.num_envs, num_agents=len(env.agents), device=device)
         self._block_of_env = equal_blocks(len(blocks), num_envs=env.num_envs, device=device)
         self._seat(blocks, num_new=len(blocks), memory=None)
-        self._turn = env.reset(seeds)
         self._openings = Openings(
             openings, num_envs=env.num_envs, num_agents=len(env.agents), device=device
         )
@@ -185,7 +186,8 @@ class Collector:
         """Give each environment the players of its block, and count from 0."""
         env, device = self._env, self._generator.device
         learning = _learning_in(blocks, seats=self._seats)
-        self._num_steps = max(player.algorithm.rollout_length for player in learning)
+        longest = max(player.algorithm.rollout_length for player in learning)
+        self._num_steps = rollout_calls(longest, agents_in_turn=self._agents_in_turn)
         self._num_blocks, self._num_new = len(blocks), num_new
         self._next_block = equal_blocks(num_new, num_envs=env.num_envs, device=device)
         self._is_moving = not torch.equal(self._block_of_env, self._next_block)
@@ -249,6 +251,8 @@ class Collector:
         self, should_stop: Callable[[], bool] = lambda: False
     ) -> tuple[tuple[Learning, Rollout], ...]:
         """Play one rollout: the longest ``rollout_length`` of those who learn.
+
+        Where many take turns it is longer (`arena.rollout.calls`).
 
         Args:
             should_stop: Asked before every step; the rollout is thrown away if it says so.
@@ -361,6 +365,14 @@ class Collector:
             population, group, owner=owner, action=action, generator=self._generator
         )
         return action
+
+
+def _agents_in_turn(first: Turn, *, num_agents: int) -> int:
+    """How many agents take turns, by the first turn; 1: they decide at once."""
+    groups = first.groups.values()
+    num_slots = max(group.agent_index.shape[1] for group in groups)
+    deciding = torch.stack([(group.agent_index >= 0).sum(dim=1) for group in groups]).sum(dim=0)
+    return num_agents if num_slots == 1 and int(deciding.max()) <= 1 else 1
 
 
 def _learning_in(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from arena.matches.seating import HOME, seat_teams
+from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
 from arena.types import Digest, Entrant, Seat, Tally, is_bot
 from populations.folded import PairKey, PairRow, RecordRow
 from populations.garbage import collector_paused
@@ -35,7 +35,8 @@ class League:
         is_cooperation: Whether it has one side.
         payoff: Results of training matches.
         records: Evaluation matches of each entrant, in order of first evaluation.
-        results: Wins, draws and losses in evaluation, by pair and seats.
+        results: Wins, draws and losses in evaluation, by pair and seats; a match is one result for
+            each who played it.
         checkpoints: The origin of each weights digest.
         last_evaluation_sequence: Of the last evaluation tally.
     """
@@ -46,6 +47,13 @@ class League:
         # Of n sides each meets n - 1 others in a match, which is one match still.
         num_sides = len({seat.side for seat in seats})
         self._pair_weight = 1.0 / max(num_sides - 1, 1)
+        # Of a team each member has the team's result; rows are kept as if that were one of its own.
+        self._share_of_row = {
+            pair: weight / self._pair_weight
+            for pair, weight in result_weights(
+                rival_seats(seats), entrants=range(len(seats))
+            ).items()
+        }
         self.payoff = Payoff(half_life_matches=half_life_matches, pair_weight=self._pair_weight)
         self.records: dict[Rated, RecordRow] = {}
         self.results: ResultTable[Rated] = ResultTable()
@@ -141,7 +149,9 @@ class League:
 
     def _put_pair(self, row: PairRow) -> None:
         self._evaluation_pairs[row.key] = row
-        self.results[self._result_key(row)] = (row.wins, row.draws, row.losses)
+        share = self._share_of_row[row.first_seat, row.second_seat]
+        counts = (share * row.wins, share * row.draws, share * row.losses)
+        self.results[self._result_key(row)] = counts
 
     def _result_key(self, row: PairRow) -> ResultKey:
         first = (self.seats[row.first_seat].population, row.first)

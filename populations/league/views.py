@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
 
+from arena.matches.seating import num_episodes
 from arena.types import Digest, is_bot
 from populations.league.cells import payoff_cells
 from populations.league.exploitability import read_exploitability
@@ -181,7 +182,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
             "matches": row.tally.matches,
             "pairs": [asdict(pair) for pair in row.tally.pairs],
             "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
-            "mean_length": row.tally.length_sum / row.tally.matches,
+            "mean_length": row.tally.length_sum / num_episodes(row.tally, seats=seats),
         }
         for row in run.reader.all_tallies()
         if population is None or population in {seat.population for seat in seats}

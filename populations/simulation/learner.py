@@ -236,7 +236,8 @@ class SimulatedLearner:
             pairs=tuple(pairs),
             return_sum=tuple(returns),
             return_sum_of_squares=tuple(returns),
-            length_sum=num_matches * self.episode_length,
+            # Two teams that are compared play an episode each.
+            length_sum=num_matches * self.episode_length * (2 if is_cooperation and pairs else 1),
         )
 
     def _team_skills(self, seated: Sequence[Weights]) -> list[Weights]:

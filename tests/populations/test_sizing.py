@@ -14,6 +14,7 @@ from populations.sizing import (
     choose_episodes,
     choose_num_envs,
     explain,
+    load_of,
     needs_pace,
     without_pace,
 )
@@ -118,6 +119,18 @@ def test_pictures_bound_what_a_rollout_holds() -> None:
     # 256 MiB / 27 MiB = 9.5.
     load = replace(load_with(), rollout_bytes=27 << 20)
     assert choose_num_envs(pace_of(25, step_s=1e-4), load) == 8
+
+
+@pytest.mark.parametrize(
+    ("num_agents", "api", "calls"), [(2, "aec", 32), (10, "aec", 160), (10, "parallel", 32)]
+)
+def test_where_many_take_turns_rollouts_are_longer(num_agents: int, api: str, calls: int) -> None:
+    spec = make_spec(num_agents, api=api)
+    config = validate_config({"environment": {"id": spec.id, "num_envs": 8}})
+    load = load_of(resolve_config(config, spec, num_cores=2, pace=None), spec)
+    assert load.rollout_length == calls
+    at_once = num_agents if api == "parallel" else 1
+    assert load.rollout_bytes == calls * at_once * 4 * KIB_OF_NUMBERS
 
 
 def test_a_batched_game_steps_all_at_once_at_any_length() -> None:

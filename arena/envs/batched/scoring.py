@@ -10,12 +10,7 @@ from collections.abc import Callable
 import torch
 
 from arena.config import Outcome, ThresholdOutcome
-from arena.envs.outcome import (
-    RELATIVE_TOLERANCE,
-    Sides,
-    make_outcome,
-    needs_infos,
-)
+from arena.envs.outcome import TOLERANCE, Sides, make_outcome, needs_infos
 from arena.errors import ConfigError
 
 BatchedScore = Callable[[torch.Tensor], torch.Tensor]
@@ -70,11 +65,16 @@ def make_batched_score(
     return by_function
 
 
+def equal(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Where two returns or scores are the same but for rounding. bool, of both broadcast."""
+    mine, others = mine.double(), others.double()
+    scale = torch.maximum(mine.abs(), others.abs()).clamp_(min=1.0)
+    return (mine - others).abs() <= TOLERANCE * scale
+
+
 def _pairwise(values: torch.Tensor) -> torch.Tensor:
     """Mean over the other sides of 1 (higher), 0.5 (equal) or 0 (lower). [N, sides]."""
     mine, others = values[:, :, None], values[:, None, :]
-    tolerance = torch.maximum(mine.abs(), others.abs()).clamp_(min=1.0) * RELATIVE_TOLERANCE
-    difference = mine - others
-    beats = torch.where(difference.abs() <= tolerance, 0.5, (difference > 0.0).double())
+    beats = torch.where(equal(mine, others), 0.5, (mine > others).double())
     # Against itself a side scores one half, which does not count.
     return ((beats.sum(dim=2) - 0.5) / (values.shape[1] - 1)).float()

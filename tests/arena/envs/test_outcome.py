@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.config import InfoOutcome, Outcome, ThresholdOutcome
+from arena.envs.batched.scoring import make_batched_score
 from arena.envs.outcome import Score, Sides, make_outcome, pairwise_scores
 from arena.errors import ConfigError, EnvironmentFault
 
@@ -28,8 +31,24 @@ def test_the_higher_return_wins(returns: tuple[float, float], scores: tuple[floa
     assert made("return", TWO)({"a": returns[0], "b": returns[1]}, {}) == scores
 
 
-def test_rounding_wins_nothing() -> None:
-    assert made("return", TWO)({"a": 0.1 + 0.2, "b": 0.3}, {}) == (0.5, 0.5)
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 123456.7])
+def test_rounding_wins_nothing(scale: float) -> None:
+    assert made("return", TWO)({"a": scale * (0.1 + 0.2), "b": scale * 0.3}, {}) == (0.5, 0.5)
+    # As environments give their rewards: float32, added up in float64.
+    first, second, both = (float(np.float32(scale * part)) for part in (0.1, 0.2, 0.3))
+    returns = {"a": first + second, "b": both}
+    assert made("return", TWO)(returns, {}) == (0.5, 0.5)
+    batched = make_batched_score(
+        "return", sides=TWO, agents=("a", "b"), launch_directory="", device=torch.device("cpu")
+    )
+    assert batched(torch.tensor([list(returns.values())], dtype=torch.float64)).tolist() == [
+        [0.5, 0.5]
+    ]
+
+
+def test_what_is_more_than_rounding_wins() -> None:
+    assert made("return", TWO)({"a": 1000.01, "b": 1000.0}, {}) == (1.0, 0.0)
+    assert made("return", TWO)({"a": 0.0, "b": 0.00001}, {}) == (0.0, 1.0)
 
 
 def test_a_side_has_the_mean_of_its_agents() -> None:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from arena.envs.outcome import make_outcome
 from arena.export.card import Card
-from arena.export.champion import Champion, main, play_game, score_of
+from arena.export.champion import Champion, main, play_game, results_of
 from arena.export.write import Written
 from tests.layouts import frozen_policy
 
@@ -241,11 +242,26 @@ def test_games_are_scored_by_the_cards_rule(
     outcome: object, agents: list[str], expected: float
 ) -> None:
     card = {"environment": {"sides": SIDES, "outcome": outcome}}
-    assert score_of(card, RETURNS, agents) == expected
+    assert results_of(card, RETURNS, agents) == [expected]
 
 
 def test_equal_returns_are_a_draw_and_cooperation_has_no_score() -> None:
     card: dict[str, Any] = {"environment": {"sides": SIDES, "outcome": "return"}}
-    assert score_of(card, dict.fromkeys(RETURNS, 1.0), ["agent_0"]) == 0.5
+    assert results_of(card, dict.fromkeys(RETURNS, 1.0), ["agent_0"]) == [0.5]
+    rounded = {"adversary_0": 0.1 + 0.2, "adversary_1": 0.3, "agent_0": 0.3 + 1e-8}
+    assert results_of(card, rounded, ["agent_0"]) == [0.5]
     card["environment"]["sides"] = {"team": list(RETURNS)}
-    assert math.isnan(score_of(card, RETURNS, list(RETURNS)))
+    assert results_of(card, RETURNS, list(RETURNS)) == []
+
+
+def test_with_more_sides_each_other_one_is_met_as_in_arena() -> None:
+    agents = ("a", "b", "c", "d")
+    sides = {agent: (agent,) for agent in agents}
+    card: dict[str, Any] = {"environment": {"sides": sides, "outcome": "return"}}
+    # Third of four; the mean of all others would be far below.
+    returns = {"a": 1.0, "b": 3.0, "c": 2.0, "d": -90.0}
+    arena = make_outcome("return", sides=sides, agents=agents, launch_directory="")(returns, {})
+    assert results_of(card, returns, ["a"]) == [0.0, 0.0, 1.0]
+    for agent, score in zip(agents, arena, strict=True):
+        results = results_of(card, returns, [agent])
+        assert sum(results) / len(results) == pytest.approx(score)

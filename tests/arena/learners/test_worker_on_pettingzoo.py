@@ -174,9 +174,13 @@ def test_simple_spread_in_cooperation(tmp_path: Path) -> None:
     assert tally.pairs == ()
     assert answer.metrics["episode/return_mean"] < 0
     home = frozen(tmp_path, answer.checkpoints[0].checkpoint, "agent/p000")
-    (compared,) = finished(worker.carry_out(evaluate((home, RANDOM, 3)))).tallies
+    evaluated = finished(worker.carry_out(evaluate((home, RANDOM, 3))))
+    (compared,) = evaluated.tallies
     (pair,) = compared.pairs
     assert (compared.matches, pair.wins + pair.draws + pair.losses) == (3, 3)
+    # Home and away play an episode of 25 steps each; their match is no longer than that.
+    assert answer.metrics["episode/length_mean"] == 25.0
+    assert evaluated.metrics["episode/length_mean"] == 25.0
     worker.close()
 
 

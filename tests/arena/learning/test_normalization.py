@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -97,3 +99,41 @@ def test_the_count_stays_where_float32_stops_being_exact() -> None:
     assert normalizer.count.item() == MAX_COUNT
     # Still learning: 4096 of 2**24 + 4095 rows have the value 2.
     assert normalizer.mean.item() == pytest.approx(2.0 * 4096 / (2**24 + 4095), rel=1e-5)
+
+
+def test_with_a_memory_old_batches_fade() -> None:
+    normalizer = RunningNormalizer(1, memory=20.0)
+    small = torch.tensor([[8.0], [12.0]])
+    for _ in range(500):
+        normalizer.update(small)
+    # Twenty batches' worth, however many there were.
+    assert float(normalizer.count) == pytest.approx(2 / (1 - math.exp(-1 / 20)), rel=1e-3)
+    assert float(normalizer.mean) == pytest.approx(10.0)
+    for _ in range(20):
+        normalizer.update(10.0 * small)
+    assert float(normalizer.mean) == pytest.approx(100.0 - 90.0 / math.e, rel=1e-3)
+    for _ in range(80):
+        normalizer.update(10.0 * small)
+    assert float(normalizer.mean) == pytest.approx(100.0, rel=0.01)
+    assert float(normalizer.deviation) == pytest.approx(20.0, rel=0.1)
+
+
+def test_a_small_batch_says_little_also_with_a_memory() -> None:
+    generator = torch.Generator().manual_seed(1)
+    normalizer = RunningNormalizer(1, memory=20.0)
+    for _ in range(100):
+        normalizer.update(torch.randn(1000, 1, generator=generator))
+    normalizer.update(torch.full((1, 1), 50.0))
+    assert abs(float(normalizer.mean)) < 0.05
+
+
+def test_statistics_of_millions_of_rows_fade_too() -> None:
+    """As in a checkpoint of a run that could not forget."""
+    normalizer = RunningNormalizer(1, memory=20.0)
+    normalizer.mean.fill_(8.0)
+    normalizer.variance.fill_(25.0)
+    normalizer.count.fill_(2.0**24)
+    batch = 100.0 + 20.0 * torch.randn(4096, 1, generator=torch.Generator().manual_seed(1))
+    for _ in range(200):
+        normalizer.update(batch)
+    assert float(normalizer.mean) == pytest.approx(100.0, rel=0.01)

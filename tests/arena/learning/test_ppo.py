@@ -11,6 +11,7 @@ from arena.config import NetworkConfig
 from arena.core import Algorithm
 from arena.errors import CheckpointCorrupt, NonFiniteError
 from arena.learning.hyperparameters import PpoHyperparameters
+from arena.learning.losses import explained_variance
 from arena.learning.ppo import Ppo
 from arena.networks.frozen import FrozenPolicy
 from arena.rollout.buffer import Rollout
@@ -181,6 +182,46 @@ def test_values_learn_returns_of_any_scale() -> None:
     assert float(error) < 400.0
 
 
+def test_a_clipped_value_learns_from_the_first_rollout() -> None:
+    ppo = make(
+        PpoHyperparameters(learning_rate=1e-2, num_epochs=8, entropy_coef=0.0, value_clip=0.2),
+        network=NETWORK.model_copy(update={"normalize_observations": False}),
+    )
+    generator = torch.Generator().manual_seed(0)
+    rollout = make_rollout(ppo, num_decisions=1024)
+    # Far from what a network without statistics predicts.
+    return_ = 3.0 * rollout.observation[:, 0] - 30.0
+    first = replace(rollout, return_=return_, advantage=torch.zeros(1024))
+    ppo.update(first, generator=generator)
+    test = make_rollout(ppo, num_decisions=1024, seed=1).observation
+    target = 3.0 * test[:, 0] - 30.0
+    explained = explained_variance(ppo.value(test), target)
+    assert explained is not None
+    assert explained > 0.8
+
+
+def test_values_follow_returns_that_grow_tenfold() -> None:
+    ppo = make(
+        PpoHyperparameters(learning_rate=1e-2, entropy_coef=0.0, num_epochs=2, num_minibatches=2)
+    )
+    generator = torch.Generator().manual_seed(0)
+    errors = {}
+    for k in range(120):
+        scale = 1.0 if k < 40 else 10.0
+        rollout = make_rollout(ppo, num_decisions=256, seed=k)
+        return_ = scale * (rollout.observation[:, 0] + 5.0)
+        errors[k] = float((ppo.value(rollout.observation) - return_).square().mean().sqrt()) / scale
+        ppo.update(
+            replace(rollout, return_=return_, advantage=return_ - rollout.value),
+            generator=generator,
+        )
+    weights = ppo.weights()
+    # The returns have a deviation of 2, and then of 20.
+    assert weights["return_normalizer.variance"].sqrt().item() == pytest.approx(20.0, rel=0.1)
+    assert weights["return_normalizer.mean"].item() == pytest.approx(60.0, rel=0.1)
+    assert max(errors[39], errors[119]) < 0.4
+
+
 def test_same_seed_same_weights() -> None:
     first, second, other = make(), make(), make(seed=2)
     for ppo in (first, second, other):
@@ -263,11 +304,11 @@ def test_few_decisions_never_make_an_empty_minibatch(num_decisions: int) -> None
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_an_empty_rollout_changes_nothing() -> None:
+def test_an_empty_rollout_changes_nothing_and_says_nothing() -> None:
     ppo = make()
     before = digest(ppo.weights())
     metrics = ppo.update(make_rollout(ppo, num_decisions=0), generator=torch.Generator())
-    assert set(metrics) == METRICS
+    assert metrics == {}
     assert (digest(ppo.weights()), ppo.learner_updates) == (before, 0)
 
 
@@ -307,6 +348,8 @@ def test_poisoned_rollouts_are_skipped_and_three_in_a_row_are_an_error(
         getattr(rollout, field)[0] = poison if field != "log_prob" else math.nan
         metrics = ppo.update(rollout, generator=torch.Generator())
         assert metrics["gradient/skipped"] == 1.0
+        # No step was done, so there is no loss, entropy or distance to speak of.
+        assert {name for name in metrics if name.startswith(("loss/", "policy/"))} == set()
         assert all(math.isfinite(value) for value in metrics.values())
     rollout = make_rollout(ppo, seed=2)
     getattr(rollout, field)[3] = math.nan

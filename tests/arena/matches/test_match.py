@@ -169,6 +169,28 @@ def test_in_cooperation_the_higher_return_on_the_same_seed_wins(scripted_env: An
     assert tally.length_sum == 2 * 6 * 3
 
 
+def test_in_cooperation_rounding_wins_nothing(scripted_env: Any) -> None:
+    sides = {"all": ("a", "b")}
+    seats = make_seats(agents=("a", "b"), sides=sides, populations={"player": ("a", "b")})
+    passes: list[int] = []
+
+    def reward(seed: int, episode: int, step: int, agent: int) -> float:
+        if (seed, episode, step, agent) == (0, 0, 0, 0):
+            passes.append(len(passes))
+        # Home gets .1 and then .2, away .3 at once: as float32 these sums differ.
+        return (0.0, 0.3, 0.0)[step] if len(passes) == 2 else (0.0, 0.1, 0.2)[step]
+
+    env = scripted_env(num_envs=3, num_sides=1, reward=reward)
+    (tally,) = play(
+        env,
+        block(Fixed(1), Fixed(2), "AB", num_envs=3, num_matches=2),
+        seats=seats,
+        sides=sides,
+    )
+    assert tally.return_sum[0] != tally.return_sum[1]
+    assert [(p.wins, p.draws, p.losses) for p in tally.pairs] == [(0, 6, 0)]
+
+
 def test_teams_of_two_populations_are_compared_by_the_mean_return_of_all(scripted_env: Any) -> None:
     sides = {"all": ("a", "b", "c")}
     populations = {"p": ("a", "c"), "q": ("b",)}

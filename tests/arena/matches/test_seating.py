@@ -9,12 +9,14 @@ from arena.matches.seating import (
     is_cooperation,
     make_seats,
     pair_seatings,
+    result_weights,
     rival_seats,
     seat_teams,
     seatings_for,
     team_seating,
 )
 from arena.types import Player, PlayerId, Seat, Seating
+from tests.checks.one_result import seats_of
 
 TRAINEE = Player(player=PlayerId("player/p000"))
 
@@ -220,3 +222,34 @@ def test_two_players_on_three_sides_have_every_seat_alone_and_with_themselves() 
     home, away = players("A", "B")
     seatings = ["".join(names(s)) for s in pair_seatings(home, away, seats=seats)]
     assert seatings == ["ABB", "BAB", "BBA", "BAA", "ABA", "AAB"]
+
+
+@pytest.mark.parametrize(
+    ("num_sides", "populations", "entrants", "expected"),
+    [
+        # Two sides of one: a match is a match.
+        (2, 1, "AB", {(0, 1): 1.0}),
+        # Two populations on each side: whoever is rated alone has its team's result twice,
+        (2, 2, "ABCD", dict.fromkeys([(0, 2), (0, 3), (1, 2), (1, 3)], 0.5)),
+        # and whoever has all seats of a team four times.
+        (2, 2, "AABB", dict.fromkeys([(0, 2), (0, 3), (1, 2), (1, 3)], 0.25)),
+        # Of four sides each meets three others, or the same one three times.
+        (4, 1, "ABCD", {(i, j): 1 / 3 for i in range(4) for j in range(i + 1, 4)}),
+        (4, 1, "BABB", {(0, 1): 1 / 3, (1, 2): 1 / 3, (1, 3): 1 / 3}),
+        (4, 1, "AABB", dict.fromkeys([(0, 2), (0, 3), (1, 2), (1, 3)], 0.25)),
+        # Cooperation of two populations: the same comparison, once for each.
+        (1, 2, "ABCD", {(0, 2): 1.0, (1, 3): 1.0}),
+        (1, 2, "AABB", {(0, 2): 0.5, (1, 3): 0.5}),
+        (1, 2, "ABAC", {(1, 3): 1.0}),
+        (2, 1, "AA", {}),
+    ],
+)
+def test_a_match_is_one_result_for_whoever_plays_it(
+    num_sides: int, populations: int, entrants: str, expected: dict[tuple[int, int], float]
+) -> None:
+    seats = seats_of((num_sides, populations))
+    weights = result_weights(rival_seats(seats), entrants=entrants)
+    assert weights == pytest.approx(expected)
+    for entrant in set(entrants):
+        own = [w for pair, w in weights.items() if entrant in {entrants[seat] for seat in pair}]
+        assert sum(own) == pytest.approx(1.0 if own else 0.0)

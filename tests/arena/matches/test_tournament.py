@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 from arena.errors import ConfigError
 from arena.matches.seating import make_seats
 from arena.matches.tournament import Contender, TournamentResult, play_tournament
+from arena.types import Entrant
 
 
 class Strength:
@@ -114,6 +117,39 @@ def test_with_three_sides_home_has_each_seat_in_turn(scripted_env: Any) -> None:
         (6, 12, 0, 1.0),
         (6, 0, 12, 0.0),
     ]
+
+
+@pytest.mark.parametrize("num_matches", [1, 2, 4, 7])
+def test_matches_left_over_are_spread_over_all_sides(scripted_env: Any, num_matches: int) -> None:
+    agents = ("a", "b", "c")
+    env = payoff_env(scripted_env, agents, num_envs=8)
+    names = ("v", "w", "x")
+    result = tournament(
+        env,
+        [contender("v", 1), contender("w", 2), contender("x", 2)],
+        num_matches=num_matches,
+        sides={agent: (agent,) for agent in agents},
+    )
+    alone: Counter[tuple[str, int]] = Counter()
+    for tally in result.tallies:
+        for index, entrant in enumerate(tally.entrants):
+            if tally.entrants.count(entrant) == 1:
+                alone[str(entrant), index] += tally.matches
+    of_side = [sum(alone[name, index] for name in names) for index in range(len(agents))]
+    # Six ordered pairs.
+    assert of_side == [2 * num_matches] * 3
+    assert all(pair.matches == num_matches for pair in result.pairs)
+    # Against each other both players have the same sides.
+    for home, away in combinations(names, 2):
+        sides = [
+            sorted(
+                (tally.entrants.index(Entrant(one)), tally.matches)
+                for tally in result.tallies
+                if set(tally.entrants) == {home, away} and tally.entrants.count(Entrant(one)) == 1
+            )
+            for one in (home, away)
+        ]
+        assert sides[0] == sides[1]
 
 
 def test_cooperation_compares_two_plays_of_the_same_episodes(scripted_env: Any) -> None:

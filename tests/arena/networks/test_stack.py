@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given
@@ -11,6 +12,7 @@ from scipy import stats
 from arena.config import NetworkConfig
 from arena.envs.actions import ActionLayout
 from arena.envs.spaces import ObservationLayout
+from arena.envs.who_decides import with_agent_id
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack, stack_key
@@ -109,6 +111,60 @@ def test_logits_are_those_of_each_policy(
             expected = one_by_one(policies, observation, legal, player)
             found = stack.logits(observation, legal, player=player)
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-3)
+
+
+def box(*shape: int, dtype: str = "float32") -> ObservationLayout:
+    low, high = ("-inf", "inf") if dtype == "float32" else (0, 255)
+    return ObservationLayout.from_json(
+        {"kind": "Box", "shape": list(shape), "dtype": dtype, "low": low, "high": high}
+    )
+
+
+DISCRETE_OBSERVATION = ObservationLayout.from_json({"kind": "Discrete", "n": 4, "start": 0})
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        box(6),
+        box(6, dtype="uint8"),
+        DISCRETE_OBSERVATION,
+        with_agent_id(box(6), num_agents=3),
+        # One number to normalize would broadcast over the row.
+        with_agent_id(box(1), num_agents=3),
+        with_agent_id(box(6, dtype="uint8"), num_agents=2),
+        with_agent_id(DISCRETE_OBSERVATION, num_agents=2),
+        # Nothing but who decides.
+        with_agent_id(box(0), num_agents=3),
+    ],
+    ids=["box", "bytes", "discrete", "id", "one+id", "bytes+id", "discrete+id", "only id"],
+)
+def test_any_row_is_normalized_in_the_stack_as_alone(layout: ObservationLayout) -> None:
+    generator = torch.Generator().manual_seed(3)
+
+    def rows(count: int) -> torch.Tensor:
+        drawn = 5.0 + 30.0 * torch.rand(count, layout.size, generator=generator)
+        for leaf in layout.leaves:
+            if leaf.kind == "Discrete":
+                chosen = torch.randint(leaf.size, (count,), generator=generator)
+                drawn[:, leaf.place] = torch.nn.functional.one_hot(chosen, leaf.size).float()
+        return drawn.to(torch.uint8) if layout.dtype == np.uint8 else drawn
+
+    policies = []
+    for seed in range(3):
+        network = make_actor_critic(
+            NetworkConfig(hidden_sizes=(16,)), observation=layout, action=DISCRETE, seed=seed
+        )
+        network.head.weight.data.mul_(100.0)
+        if network.observation_normalizer is not None:
+            network.observation_normalizer.update(rows(50))
+        policies.append(FrozenPolicy(network))
+    observation, player = rows(12), torch.arange(12) % 3
+    found = PolicyStack(policies).logits(observation, player=player)
+    alone = torch.cat(
+        [policies[k].logits(observation[i : i + 1]) for i, k in enumerate(player.tolist())]
+    )
+    torch.testing.assert_close(found, alone, rtol=1e-4, atol=1e-4)
 
 
 def test_bfloat16_rounds_logits_and_changes_no_choice_that_is_clear() -> None:

@@ -174,6 +174,39 @@ def test_in_mirror_play_every_decision_trains_exactly_once(
     assert (progress.turns, progress.agent_steps) == (4 * 7, len(decided))
 
 
+@pytest.mark.parametrize(
+    ("num_agents", "in_turns", "calls"), [(2, True, 7), (6, True, 21), (5, True, 18), (6, False, 7)]
+)
+def test_where_many_take_turns_a_rollout_is_longer(
+    scripted_env: Any, num_agents: int, in_turns: bool, calls: int
+) -> None:
+    agents = tuple("abcdef"[:num_agents])
+    env = scripted_env(
+        num_envs=2,
+        agents=agents,
+        populations={"player": agents},
+        in_turns=in_turns,
+        num_sides=num_agents,
+        length=lambda seed, episode: 30 if calls > 7 else 10,
+    )
+    me = learning()
+    sides = {agent: (agent,) for agent in agents}
+    seats = make_seats(agents=agents, sides=sides, populations={"player": agents})
+    progress = CountingProgress()
+    collector = make_collector(
+        env, (me,) * num_agents, seats=seats, sides=agents, progress=progress
+    )
+    rollouts = [rollout for _ in range(6) for _, rollout in collector.collect()]
+    assert progress.turns == 6 * calls
+    assert progress.agent_steps == 6 * calls * 2 * (1 if in_turns else num_agents)
+    # Little is lost where a rollout ends, and what comes next is seen for some decisions.
+    assert sum(map(len, rollouts)) / progress.agent_steps > 0.7
+    for rollout in rollouts:
+        each = Counter((seed, agent) for seed, _, _, agent in rollout.observation.tolist())
+        assert min(each.values()) >= 2
+        assert len(each) == 2 * num_agents
+
+
 def test_what_is_stored_belongs_together(scripted_env: Any) -> None:
     env = scripted_env(num_envs=3, length=lambda seed, episode: 3 + seed)
     me = learning()

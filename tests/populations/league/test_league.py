@@ -107,6 +107,33 @@ def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
             assert (found.matches, found.mean_return) == (6.0, 1.0)
 
 
+def test_a_member_of_a_team_has_one_result_of_a_match() -> None:
+    seats = tuple(
+        Seat(name=f"{side}/{name}", side=side, population=name, agents=(f"{name}_{side}",))
+        for side in "xy"
+        for name in ("p", "q")
+    )
+    entrants = tuple(Entrant(letter * 64) for letter in "bcde")
+    pairs = [(0, 2), (0, 3), (1, 2), (1, 3)]
+    tally = Tally(
+        entrants=entrants,
+        matches=6,
+        pairs=tuple(PairScore(first=i, second=j, wins=3, draws=2, losses=1) for i, j in pairs),
+        return_sum=(0.0,) * 4,
+        return_sum_of_squares=(0.0,) * 4,
+        length_sum=0,
+    )
+    league = fold([replace(row("evaluate", BOT, BOT, 1, 0, 0), tally=tally)], seats)
+    assert all(outcome == (1.5, 1.0, 0.5) for outcome in league.results.values())
+    for seat, entrant in zip(seats, entrants, strict=True):
+        own = [
+            sum(outcome)
+            for key, outcome in league.results.items()
+            if (seat.population, entrant) in key[:2]
+        ]
+        assert sum(own) == 6.0
+
+
 def test_a_team_against_itself_is_no_result_but_against_another_it_is() -> None:
     seats = tuple(
         Seat(name=f"{team}/{name}", side="all", population=name, agents=(name,))
