@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import torch
 
-from arena.core import Actor, RememberingActor, state_size
+from arena.core import Actor, ActorInGames, RememberingActor, state_size
 from arena.envs.base import Group
 from arena.matches.memory import Memory
 from arena.networks.frozen import FrozenPolicy
@@ -109,6 +109,7 @@ class SeatedPlayers(Generic[PlayerT]):
             before=memory,
         )
         self._agents = agents
+        self._seat_of = {agent: seat for seat in seats for agent in seat.agents}
         self._product_dtypes = product_dtypes
         self._deciders = self._deciders_of(len(blocks))
 
@@ -197,6 +198,10 @@ class SeatedPlayers(Generic[PlayerT]):
                 agents=self._agents,
                 generator=generator,
             )
+        for index, in_games in deciders.in_games:
+            self._decide_in(
+                in_games, group, where=owner == index, action=action, generator=generator
+            )
         for index, remembering in deciders.remembering:
             decide_from(
                 remembering,
@@ -208,6 +213,30 @@ class SeatedPlayers(Generic[PlayerT]):
                 generator=generator,
             )
 
+    def _decide_in(
+        self,
+        actor: ActorInGames,
+        group: Group,
+        *,
+        where: torch.Tensor,
+        action: torch.Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        """As `decide`, for an actor that is told in which games it decides."""
+        episodes = self.memory.episodes
+        for agent, rows in _by_agent(group, where=where, agents=self._agents):
+            games = rows.index.cpu() // where.shape[1]
+            chosen = actor.act_in(
+                rows.observation,
+                rows.action_mask,
+                seat=self._seat_of[agent],
+                agent=agent,
+                games=games,
+                episodes=episodes[games],
+                generator=generator,
+            )
+            rows.put(action, chosen)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Deciders:
@@ -217,11 +246,13 @@ class _Deciders:
         stacks: Frozen policies of one architecture, and of each player its index among them or
             NOBODY; the last entry, which the owner NOBODY finds, is NOBODY. int64 [players + 1].
         alone: The other actors and their indices.
+        in_games: Those that are told in which games they decide.
         remembering: Those with a memory.
     """
 
     stacks: tuple[tuple[PolicyStack, torch.Tensor], ...]
     alone: tuple[tuple[int, Actor], ...]
+    in_games: tuple[tuple[int, ActorInGames], ...]
     remembering: tuple[tuple[int, RememberingActor], ...]
 
 
@@ -235,6 +266,7 @@ def _deciders(
     """Those of some players that are actors."""
     alike: dict[Hashable, dict[int, FrozenPolicy]] = {}
     alone: list[tuple[int, Actor]] = []
+    in_games: list[tuple[int, ActorInGames]] = []
     remembering: list[tuple[int, RememberingActor]] = []
     for index in indices:
         player = players[index]
@@ -242,6 +274,8 @@ def _deciders(
             remembering.append((index, player))
         elif type(player) is FrozenPolicy:
             alike.setdefault(stack_key(player), {})[index] = player
+        elif isinstance(player, ActorInGames):
+            in_games.append((index, player))
         elif isinstance(player, Actor):
             alone.append((index, player))
     alone += [
@@ -254,7 +288,12 @@ def _deciders(
             member[list(policies)] = torch.arange(len(policies))
             stack = PolicyStack(list(policies.values()), product_dtype=product_dtype)
             stacks.append((stack, member.to(device)))
-    return _Deciders(stacks=tuple(stacks), alone=tuple(alone), remembering=tuple(remembering))
+    return _Deciders(
+        stacks=tuple(stacks),
+        alone=tuple(alone),
+        in_games=tuple(in_games),
+        remembering=tuple(remembering),
+    )
 
 
 class Rows:
