@@ -3,6 +3,7 @@
     BatchedEnv   B environments stepped as one            arena.envs.base
     Actor        chooses actions for rows of observations  bots, ghosts, exported champions
     RememberingActor    the same, with a memory            ghosts with a GRU or LSTM
+    ActorInGames    the same, told in which games it decides    users' bots
     Algorithm    how a policy learns                       arena.learning.ppo
     RememberingAlgorithm    the same, with a memory        arena.learning.ppo
     CentralizedAlgorithm    the same, with values that see more than the policy
@@ -30,6 +31,7 @@ import torch
 
 if TYPE_CHECKING:
     from arena.rollout.buffer import Rollout
+    from arena.types import Seat
 
 
 @runtime_checkable
@@ -89,6 +91,39 @@ class RememberingActor(Protocol):
 
         Returns:
             The actions, and what is remembered after them, float32 [N, H].
+        """
+        ...
+
+
+@runtime_checkable
+class ActorInGames(Protocol):
+    """An actor that is told in which games of the batch it decides, and where one begins."""
+
+    def act_in(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        seat: Seat,
+        agent: str,
+        games: torch.Tensor,
+        episodes: torch.Tensor,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        """Choose one action per row, as `Actor.act`.
+
+        Args:
+            observation: [N, F].
+            action_mask: bool [N, n], or None.
+            seat: The seat that the agent belongs to.
+            agent: Whose decisions these are.
+            games: The environment of each row, by its index in the batch. On the CPU. int64 [N].
+            episodes: Of each row, a number that no other episode has in this process. On the CPU.
+                int64 [N].
+            generator: The only source of randomness.
+
+        Returns:
+            int64 [N].
         """
         ...
 

@@ -6,6 +6,7 @@ import importlib
 import sys
 
 from arena.errors import ConfigError
+from arena.users_code import raised
 
 
 def resolve(reference: str, *, launch_directory: str | None) -> object:
@@ -34,9 +35,7 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error
     except Exception as error:
         # A user's module may raise anything, and it is the user who can mend it.
-        raise ConfigError(
-            f"{reference}: importing {module_name} raised {type(error).__name__}: {error}"
-        ) from error
+        raise ConfigError(raised(f"{reference}: importing {module_name}", error)) from error
     for part in name.split("."):
         try:
             found = getattr(found, part)

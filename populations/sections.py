@@ -7,7 +7,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
 
+from arena.bot_ids import canonical_bot
 from arena.config import Model, NetworkConfig
+from arena.errors import ConfigError
+from arena.types import RANDOM_BOT, is_bot
 from populations.reward_weights import with_dotted_weights
 
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -26,10 +29,12 @@ DEFAULT_SEARCH_SPACE: dict[str, SearchRange] = {
 }
 
 
-def _check_bot(bot: str) -> None:
-    name = bot.removeprefix("bot:")
-    if name == bot or (name != "random" and not IMPORT_PATH.fullmatch(name)):
-        raise ValueError(f"each must be bot:random or bot:package.module:Class, not {bot!r}")
+def _canonical(bot: str) -> str:
+    """A bot's one spelling: the same bot has one name in tallies and ratings."""
+    try:
+        return canonical_bot(bot)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
 
 
 def _without_nulls(values: object) -> object:
@@ -118,13 +123,13 @@ class MatchmakingConfig(Model):
     @field_validator("bots")
     @classmethod
     def _known_bots(cls, bots: dict[str, float]) -> dict[str, float]:
-        for bot in bots:
-            if bot.startswith("bot:"):
-                _check_bot(bot)
+        named = {_canonical(bot) if is_bot(bot) else bot: share for bot, share in bots.items()}
+        if len(named) < len(bots):
+            raise ValueError(f"each must be there once, got {', '.join(bots)}")
         # 0.1 * 3 + 0.7 is a bit more than 1.
         if sum(bots.values()) > 1.0 + 1e-9:
             raise ValueError("their shares must sum to at most 1")
-        return bots
+        return named
 
     @model_validator(mode="after")
     def _options_for_own(self) -> Self:
@@ -323,11 +328,10 @@ class EvaluationConfig(Model):
     @field_validator("bots")
     @classmethod
     def _known_bots(cls, bots: tuple[str, ...]) -> tuple[str, ...]:
-        for bot in bots:
-            _check_bot(bot)
-        if "bot:random" not in bots:
+        named = tuple(dict.fromkeys(_canonical(bot) for bot in bots))
+        if RANDOM_BOT not in named:
             raise ValueError("bot:random must be among them: it is the zero of the rating scale")
-        return bots
+        return named
 
 
 class AssignmentConfig(Model):

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from arena.config import LearnerSetup
     from arena.envs.check import EnvironmentReport
     from arena.envs.findings import Finding
+    from arena.envs.measure import Measured
+    from arena.envs.time_limit import TimeLimit
     from arena.learners.trial import Trial
     from arena.types import Hyperparameters
 
 TRIAL_ENVS = 16
 TRIAL_ROLLOUT = 16
 TRIAL_MATCHES = 16
+TRAINING = "training for a moment"
 MAX_AGENTS = 8
 """Of which each has a line of its own."""
 
@@ -65,13 +68,16 @@ class Checked:
         return {**document, **measured}
 
 
-def check_and_try(given: Mapping[str, object], *, seconds: float, agent_steps: int) -> Checked:
+def check_and_try(
+    given: Mapping[str, object], *, seconds: float, agent_steps: int, limit: TimeLimit
+) -> Checked:
     """Look at an environment and, if nothing is wrong with it, train in it for a moment.
 
     Args:
         given: The section ``environment`` of a configuration.
         seconds: How long its speed is measured.
         agent_steps: Of the trial; 0: none.
+        limit: How long all of it may take.
 
     Raises:
         ConfigError: If there is no such environment, or Arena cannot train in it.
@@ -88,6 +94,7 @@ def check_and_try(given: Mapping[str, object], *, seconds: float, agent_steps: i
         launch_directory=str(Path.cwd()),
         possible_agents=environment.possible_agents,
         seconds=seconds,
+        limit=limit,
     )
     if report.problems:
         return Checked(report=report, trial=None, preset="")
@@ -95,12 +102,16 @@ def check_and_try(given: Mapping[str, object], *, seconds: float, agent_steps: i
     setup, hyperparameters = _trial_setup(untried, report)
     if not agent_steps:
         return Checked(report=report, trial=None, preset=untried)
-    trial = train_briefly(
-        setup,
-        hyperparameters=hyperparameters,
-        agent_steps=agent_steps,
-        matches=TRIAL_MATCHES if report.measured.episodes else 0,
-    )
+    trial = None
+    with limit.stage(TRAINING):
+        trial = train_briefly(
+            setup,
+            hyperparameters=hyperparameters,
+            agent_steps=agent_steps,
+            matches=TRIAL_MATCHES if report.measured.episodes else 0,
+        )
+    if trial is None:
+        return Checked(report=report, trial=None, preset=untried)
     if trial.problem:
         return Checked(report=report, trial=trial, preset="")
     preset = preset_text(report, environment=given, trial=trial)
@@ -145,6 +156,8 @@ def print_checked(checked: Checked) -> None:
     for finding in checked.problems:
         out.print(f"  problem: {finding.problem}", markup=False, soft_wrap=True)
         out.print(f"     mend: {finding.mend}", markup=False, soft_wrap=True)
+    for what, when in checked.report.cut_off.items():
+        out.print(f"  cut off {when}: {what}", markup=False, soft_wrap=True)
     for note in checked.report.notes:
         out.print(f"  note: {note}", markup=False, soft_wrap=True)
     if checked.preset:
@@ -161,6 +174,18 @@ def _report_lines(checked: Checked) -> Iterator[str]:
     yield f"  turn order: {report.turn_order}"
     if report.never_asked:
         yield f"  never asked at random: {', '.join(report.never_asked)}"
+    if measured.calls:
+        yield from _measured_lines(measured)
+        yield f"  deterministic by seed: {'yes' if report.deterministic else 'no'}"
+    yield f"  observations alias: {'no' if report.aliased is None else 'yes'}"
+    for name, passed in report.contract.items():
+        yield f"  PettingZoo's {name}: {'passed' if passed else 'not passed'}"
+    yield from _trial_lines(checked.trial)
+    if report.twin is not None:
+        yield f"  native twin: {report.twin}; arena envs check {spec.id} --against {report.twin}"
+
+
+def _measured_lines(measured: Measured) -> Iterator[str]:
     length = "-" if measured.mean_length is None else f"{measured.mean_length:.1f}"
     yield f"  episodes {measured.episodes}, mean length {length} calls of step"
     if measured.reward_low is not None:
@@ -176,13 +201,6 @@ def _report_lines(checked: Checked) -> Iterator[str]:
         f"  {measured.env_steps_per_s:,.0f} environment steps/s, "
         f"{measured.agent_steps_per_s:,.0f} agent steps/s on one core"
     )
-    yield f"  deterministic by seed: {'yes' if report.deterministic else 'no'}"
-    yield f"  observations alias: {'no' if report.aliased is None else 'yes'}"
-    for name, passed in report.contract.items():
-        yield f"  PettingZoo's {name}: {'passed' if passed else 'not passed'}"
-    yield from _trial_lines(checked.trial)
-    if report.twin is not None:
-        yield f"  native twin: {report.twin}; arena envs check {spec.id} --against {report.twin}"
 
 
 def _agent_lines(report: EnvironmentReport) -> Iterator[str]:

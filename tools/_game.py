@@ -147,16 +147,18 @@ class Game:
 
     def make_bots(self, bot: str) -> dict[str, Actor]:
         """A bot for every population."""
-        from arena.config import NetworkConfig
+        from arena.envs.actions import ActionLayout
         from arena.matches.actors import make_bot
 
         bots = {}
         for name, agents in self.populations.items():
-            observation, actions = self.layouts(agents, network=NetworkConfig())
+            facts = self.spec.agent_specs[agents[0]]
             bots[name] = make_bot(
                 bot,
-                layout=observation,
-                actions=actions,
+                facts=facts,
+                actions=ActionLayout.from_json(
+                    facts.action, continuous=self.environment.continuous_actions
+                ),
                 launch_directory=self.launch_directory,
             )
         return bots

@@ -26,10 +26,11 @@ def resolve_players(
     from arena.envs.registry import canonical_id
     from arena.errors import ConfigError
 
-    for name in names:
-        if names.count(name) > 1:
-            raise ConfigError(f"every PLAYER must be given once, {name!r} is given twice")
     players = [resolve_player(name) for name in names]
+    known = [player.name for player in players]
+    for name in known:
+        if known.count(name) > 1:
+            raise ConfigError(f"every PLAYER must be given once, {name!r} is given twice")
     games = {player.name: player.game for player in players if player.game is not None}
     if not games:
         if environment is None:

@@ -28,7 +28,7 @@ _NUM_LISTED = 8
 _FORMS = (
     "a PLAYER is a run directory (its champion), RUN:player/p003 (latest checkpoint), "
     "RUN:player/p003@000000120000 (a ghost), a directory that arena export wrote, bot:random or "
-    "bot:package.module:Class"
+    "bot:package.module:Class(depth=3)"
 )
 
 
@@ -141,11 +141,12 @@ def resolve_player(name: str) -> ResolvedPlayer:
         ConfigError: If there is none of that name; says what there is.
         CheckpointError: If its weights are missing or damaged.
     """
+    from arena.bot_ids import canonical_bot
     from arena.errors import ConfigError
     from arena.types import is_bot
 
     if is_bot(name):
-        return ResolvedPlayer(name=name, game=None, policies={})
+        return ResolvedPlayer(name=canonical_bot(name), game=None, policies={})
     path = Path(name)
     if path.is_dir():
         exports = _exports(path)

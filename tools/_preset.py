@@ -10,10 +10,12 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+from arena.envs.roles import kinds_of
 
 if TYPE_CHECKING:
     from arena.envs.check import EnvironmentReport
@@ -32,8 +34,8 @@ TWIN_ENVS = 1024
 
 MANY_SIDES = 8
 MINUTES = 10
-NUMBERED = re.compile(r"[-_]?\d+$")
-
+MAX_NAME = 28
+"""Letters of a population's name, before a number."""
 Line = tuple[str, str]
 """A line of YAML and its comment."""
 
@@ -64,13 +66,12 @@ def preset_text(
         environment: Keys of the section that the user has set; they stay.
         trial: How fast it trains; None: not tried, and budgets are defaults.
     """
-    from populations.resolution import group_agents
-
     spec, batch = report.spec, _batch(report, environment.get("num_envs"))
     lines: list[Line] = [("environment:", "")]
     lines += _environment(report, environment, batch=batch)
-    lines += [("", ""), ("populations:", "agents with equal spaces share policies")]
-    for name, agents in group_agents(spec).items():
+    populations, why = suggested_populations(report)
+    lines += [("", ""), ("populations:", why)]
+    for name, agents in populations.items():
         facts = spec.agent_specs[agents[0]]
         lines += _population(name, agents, facts, report=report, batch=batch)
     lines += [("", ""), *_budgets(trial)]
@@ -112,6 +113,41 @@ def _environment(
         )
 
 
+def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[str, ...]], str]:
+    """Who seems to share policies, and why: agents with equal spaces, unless their roles differ."""
+    from arena.envs.roles import role_map
+    from populations.resolution import group_agents
+
+    groups = group_agents(report.spec)
+    role_of = role_map(report.measured.roles)
+    found: dict[str, tuple[str, ...]] = {}
+    reasons = []
+    for name, agents in groups.items():
+        roles = list(dict.fromkeys(role_of[agent] for agent in agents if agent in role_of))
+        if len(roles) < 2:
+            found[name] = agents
+            continue
+        reasons += [role.why for role in roles if role.why]
+        for role in roles:
+            members = tuple(agent for agent in agents if role_of.get(agent) is role)
+            found[_population_name(members, taken=({*groups} - {name}) | {*found})] = members
+    if not reasons:
+        return found, "agents with equal spaces share policies"
+    return found, (
+        f"a guess: roles differ where spaces are equal ({'; '.join(reasons)}); one population for "
+        "all of equal spaces would share policies"
+    )
+
+
+def _population_name(agents: Sequence[str], *, taken: Collection[str]) -> str:
+    """A name for agents of one role: theirs without numbers."""
+    stem = re.sub(r"[^a-z0-9_]", "_", next(iter(kinds_of(agents))).lower())
+    name = stem if re.match(r"[a-z]", stem) else f"role_{stem}"
+    name = name[:MAX_NAME]
+    numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
+    return next(n for n in (name, *numbered) if n not in taken)
+
+
 def suggested_sides(report: EnvironmentReport) -> tuple[Mapping[str, list[str]] | None, str]:
     """Who seems to win together, and why; None: each agent by itself."""
     agents, measured = report.spec.agents, report.measured
@@ -120,11 +156,13 @@ def suggested_sides(report: EnvironmentReport) -> tuple[Mapping[str, list[str]] 
     rewarded = measured.rewarded_share > 0.0
     if rewarded and len(measured.same_rewards) == 1:
         return {"team": ["*"]}, "a guess: all agents always received the same reward"
-    kinds = _kinds(agents)
+    kinds = kinds_of(agents)
     if 1 < len(kinds) < len(agents):
         together = [set(group) for group in measured.same_rewards]
         if rewarded and all(any(set(k) <= t for t in together) for k in kinds.values()):
             return _globbed(kinds, agents), "a guess: these always received the same rewards"
+        if len(measured.roles) > 1:
+            return _globbed(kinds, agents), "a guess: their roles differ; who wins together?"
         if len(agents) > MANY_SIDES:
             return _globbed(kinds, agents), "a guess, from their names; who wins together?"
     if len(agents) > MANY_SIDES:
@@ -135,14 +173,6 @@ def suggested_sides(report: EnvironmentReport) -> tuple[Mapping[str, list[str]] 
     return None, "each agent by itself; who wins together is written {team: [agents]}"
 
 
-def _kinds(agents: Sequence[str]) -> dict[str, list[str]]:
-    """Agents by their names without numbers."""
-    kinds: dict[str, list[str]] = {}
-    for agent in agents:
-        kinds.setdefault(NUMBERED.sub("", agent) or agent, []).append(agent)
-    return kinds
-
-
 def _globbed(groups: Mapping[str, Sequence[str]], agents: Sequence[str]) -> dict[str, list[str]]:
     return {name: _patterns(group, agents) for name, group in groups.items()}
 
@@ -151,7 +181,7 @@ def _patterns(group: Sequence[str], agents: Sequence[str]) -> list[str]:
     """A glob for a group, where one stands for just its agents; else all names."""
     if len(group) == len(agents) > 1:
         return ["*"]
-    stem = NUMBERED.sub("", group[0])
+    (stem, *_) = kinds_of(group)
     glob = f"{stem}_*"
     if len(group) > 1 and [a for a in agents if fnmatchcase(a, glob)] == list(group):
         return [glob]

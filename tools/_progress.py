@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ._output import log_console, plain
 
 _SHOW_EVERY = 32
+
+GRACE_S = 5.0
+"""After the end of its time a command has so long to end by itself."""
+
+FAILED = 3
 
 
 def shown(text: str) -> str:
@@ -66,3 +74,50 @@ def play_progress(what: str) -> Iterator[PlayProgress]:
         progress = PlayProgress(lambda text: status.update(shown(text)))
         progress.begin(what)
         yield progress
+
+
+@contextmanager
+def stage_progress(limit_s: float) -> Iterator[Callable[[str], None]]:
+    """What is done now, on standard error: a line that disappears, with the time, or plain lines.
+
+    Args:
+        limit_s: How long all of it may take.
+
+    Yields:
+        To be told what is done from now on.
+    """
+    screen = log_console()
+    if not screen.is_terminal:
+        yield lambda what: screen.print(what, markup=False, soft_wrap=True)
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        TextColumn(f"of at most {limit_s:g} s"),
+    )
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda what: bar.update(task, description=shown(what))
+
+
+@contextmanager
+def hard_limit(limit_s: float) -> Iterator[None]:
+    """End the process where code that is no Python keeps it long after its time."""
+
+    def end() -> None:
+        sys.stderr.write(
+            f"arena: not done after {limit_s:g} s: a call into the environment does not return\n"
+        )
+        sys.stderr.flush()
+        os._exit(FAILED)
+
+    timer = threading.Timer(limit_s + GRACE_S, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -96,6 +96,9 @@ def check(
         int,
         typer.Option(min=0, metavar="STEPS", help="Agent steps of a trial of training; 0: none."),
     ] = 4096,
+    time_limit: Annotated[
+        float, typer.Option(min=1.0, metavar="S", help="Seconds that all of it may take.")
+    ] = 120.0,
     write: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write a configuration for arena launch."),
@@ -104,14 +107,17 @@ def check(
 ) -> None:
     """Say what does not work in an environment and how it is mended, how fast it is, and try it.
 
-    Runs PettingZoo's own tests, plays random episodes, and trains one policy for a moment. With
-    --against: whether two environments are the same game, to the last number.
+    Plays random episodes, runs PettingZoo's own tests, and trains one policy for a moment. All that
+    is wrong is listed at once; what takes too long is cut off, and said to be. With --against:
+    whether two environments are the same game, to the last number.
     """
     import torch
 
+    from arena.envs.time_limit import TimeLimit
     from arena.errors import ConfigError
 
     from ._check import check_and_try, print_checked
+    from ._progress import hard_limit, stage_progress
 
     # Batches are small: what is measured is one core, and more threads would wait for each other.
     torch.set_num_threads(1)
@@ -123,7 +129,9 @@ def check(
     if write is not None and write.exists():
         raise ConfigError(f"--write {write}: there is a file of this name")
     given = _environment_keys(environment, overrides or [])
-    checked = check_and_try(given, seconds=seconds, agent_steps=train)
+    with stage_progress(time_limit) as tell, hard_limit(time_limit):
+        limit = TimeLimit(time_limit, tell=tell)
+        checked = check_and_try(given, seconds=seconds, agent_steps=train, limit=limit)
     if as_json:
         print_json(checked.document())
     else:

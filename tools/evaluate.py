@@ -36,8 +36,8 @@ def evaluate(
     """Let every ordered pair of players meet, and rate them.
 
     A PLAYER is a run directory (its champion), RUN:player/p003, RUN:player/p003@000000120000, a
-    directory that arena export wrote, bot:random or bot:package.module:Class. Players of one
-    population among several sit in its seats only.
+    directory that arena export wrote, bot:random or bot:package.module:Class(depth=3). Players of
+    one population among several sit in its seats only.
     """
     from arena.errors import ConfigError
 
@@ -47,10 +47,11 @@ def evaluate(
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
     game, resolved = resolve_players(players, environment=environment)
     result = _play(game, resolved, num_matches=matches, greedy=greedy, seed=seed)
-    ratings = ratings_of(result, players=players)
+    names = [player.name for player in resolved]
+    ratings = ratings_of(result, players=names)
     document: dict[str, object] = {
         "environment": game.spec.id,
-        "players": players,
+        "players": names,
         "matches": matches,
         "greedy": greedy,
         "seed": seed,

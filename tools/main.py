@@ -16,7 +16,7 @@ from typing import Annotated, TextIO
 import typer
 
 from . import bench, envs, evaluate, export, launch, league, learner, rate, simulate, verify
-from ._output import exit_code, one_line
+from ._output import exit_code, one_line, plain
 from ._signals import AtOnce, leave_on_signals
 
 app = typer.Typer(
@@ -85,10 +85,12 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _report(error: Exception) -> int:
     from arena.errors import ArenaError
+    from arena.users_code import split_lines
 
     with contextlib.suppress(OSError):  # nobody reads it
         if isinstance(error, ArenaError):
-            sys.stderr.write(f"arena: {one_line(str(error))}\n")
+            said, lines = split_lines(str(error))
+            sys.stderr.write(f"arena: {one_line(said)}{plain(lines, keep=chr(10))}\n")
         else:
             traceback.print_exception(error)
         sys.stderr.flush()

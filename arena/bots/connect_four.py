@@ -7,6 +7,7 @@ one column's top to the next one's bottom. Shapes: N rows, 7 columns.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Tactical:
 
     def act(
         self,
-        observation: npt.NDArray[Any],
+        observation: Mapping[str, npt.NDArray[Any]],
         action_mask: npt.NDArray[np.bool_] | None,
         *,
         agent: str,
@@ -52,7 +53,8 @@ class Tactical:
         """Choose a column per row.
 
         Args:
-            observation: Own stones, then the opponent's; 0 or 1, the top row first. [N, 6, 7, 2].
+            observation: As the environment gives it. Its part ``observation`` has own stones, then
+                the opponent's; 0 or 1, the top row first. [N, 6, 7, 2].
             action_mask: True for columns that have room; None: seen from the stones. bool [N, 7].
             agent: Makes no difference.
             rng: Breaks ties.
@@ -60,7 +62,7 @@ class Tactical:
         Returns:
             int64 [N].
         """
-        own, other = bitboards(observation)
+        own, other = bitboards(observation["observation"])
         next_cells = playable(own | other)
         room = in_columns(next_cells)
         legal = room if action_mask is None else np.asarray(action_mask, dtype=np.bool_)

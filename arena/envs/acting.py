@@ -46,6 +46,11 @@ class RandomActing:
         legal = None if mask is None else layout.flatten_mask(mask)
         if legal is not None and not layout.allows(legal[None])[0]:
             raise EnvironmentFault(f"agent {agent!r}: an action mask must allow an action")
+        return self.draw(agent, legal)
+
+    def draw(self, agent: str, legal: npt.NDArray[np.bool_] | None) -> Any:  # noqa: ANN401
+        """Draw one of the actions that are legal (bool [n]; None: all are)."""
+        layout = self._layouts[agent]
         choices = self._choices(layout, legal)
         if layout.is_discrete:
             return layout.actions(np.array(choices, dtype=np.int64))[0]

@@ -13,6 +13,7 @@ from arena.envs.base import Turn
 from arena.envs.buffers import NO_DECISION, Buffers
 from arena.envs.chance import episode_seed
 from arena.errors import ArenaError, EnvironmentFault
+from arena.users_code import own_lines
 
 logger = logging.getLogger(__name__)
 
@@ -255,7 +256,7 @@ class PettingZooBatch:
         else:
             fault = EnvironmentFault(
                 f"environment {self._id} raised {type(error).__name__} in {doing}, "
-                f"{stepper.on_turn}: {error}"
+                f"{stepper.on_turn}: {error}{own_lines(error)}"
             )
         fault.__cause__ = error
         return fault

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,23 +12,41 @@ from arena.config import EnvironmentConfig
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.find import find_game, names_code
 from arena.envs.batched.twins import TWINS
-from arena.envs.contracts import run_contract
+from arena.envs.contracts import Contract, run_contract
 from arena.envs.findings import MEND_SEED, Finding, finding_of
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import make_batched_env
 from arena.envs.measure import Measured, first_difference_by_seed, measure
 from arena.envs.openspiel import is_openspiel
-from arena.envs.own_form import look
+from arena.envs.own_form import first_difference, look
+from arena.envs.own_watch import Look
 from arena.envs.random_play import action_layouts, populations_of
 from arena.envs.registry import make_environment
 from arena.envs.spec import EnvironmentSpec
+from arena.envs.time_limit import TimeLimit
 from arena.errors import EnvironmentFault
+from arena.users_code import split_lines
 
 NUM_ENVS = 16
+"""Of the batch; fewer of what is slow."""
+
+MIN_ENVS = 2
+MAX_OUTSIDE = 4
+"""Agents with observations outside of their spaces that are noted."""
+
 MAX_STEPS = 200
 """Of each run that is compared with another, and of PettingZoo's tests; fewer of what is slow."""
 
 MIN_STEPS = 20
+INSPECTING_S = 60.0
+"""For making an environment and looking at its spaces, at most."""
+
+LOOKING = 5.0
+"""How many times as long as its speed is measured one environment is looked at, at most."""
+
+LARGE_REWARD = 10.0
+"""Rewards that are larger in size are noted."""
+
 PATIENCE = 10.0
 """How many times as long random play may last where no episode ends."""
 
@@ -46,6 +65,7 @@ class EnvironmentReport:
         contract: PettingZoo's tests and whether they passed; empty where there is none to test.
         problems: What must be mended; empty if the environment works.
         notes: What is worth knowing.
+        cut_off: What was not done to its end for want of time, and when and where it ended.
         twin: The batched game that trains in its place, as ``package.module:Class``. What was
             checked is the environment itself.
     """
@@ -59,6 +79,7 @@ class EnvironmentReport:
     contract: dict[str, bool] = field(default_factory=dict)
     problems: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    cut_off: dict[str, str] = field(default_factory=dict)
     twin: str | None = None
 
 
@@ -69,8 +90,11 @@ def check_environment(
     launch_directory: str,
     possible_agents: Sequence[str] | None = None,
     seconds: float = 2.0,
+    limit: TimeLimit | None = None,
 ) -> EnvironmentReport:
     """Play random legal episodes and look for what would spoil training.
+
+    All that is wrong is found at once, as far as it can be: play goes on after a fault.
 
     Args:
         environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name`` of
@@ -79,32 +103,90 @@ def check_environment(
         launch_directory: First on ``sys.path``.
         possible_agents: ``environment.possible_agents``.
         seconds: How long the speed is measured; the rest takes a few more.
+        limit: How long all of it may take; None: as long as it takes.
 
     Raises:
         ConfigError: If there is no such environment, or Arena cannot train its agents.
-        EnvironmentFault: If it cannot even be reset.
+        EnvironmentFault: If it cannot even be reset. The text says how it is mended.
     """
-    spec = inspect_environment(
+    limit = TimeLimit() if limit is None else limit
+    spec = _inspected(
         environment_id,
         kwargs=kwargs,
         launch_directory=launch_directory,
         possible_agents=possible_agents,
+        limit=limit,
     )
-    report = EnvironmentReport(spec=spec, twin=TWINS.get(spec.id))
+    report = EnvironmentReport(spec=spec, twin=TWINS.get(spec.id), cut_off=limit.cut_off)
     if spec.api == "parallel":
         report.turn_order = "all at once"
     subject = _Subject(spec, launch_directory=launch_directory, possible_agents=possible_agents)
-    notes = _look(subject, report) if subject.is_pettingzoo() else []
-    try:
-        _measure(subject, report, seconds=seconds)
-        report.notes += notes
-    except EnvironmentFault as fault:
-        # What was told of one environment already is told better there.
-        if not report.problems:
-            report.problems.append(finding_of(fault))
-    if subject.is_pettingzoo() and not report.problems:
-        _contract(subject, report)
+    if not subject.is_pettingzoo():
+        _play_batch(subject, report, seconds=seconds, limit=limit)
+        return report
+    seen = Look()
+    with limit.stage("playing one environment by itself", share=0.25):
+        num_decisions = MAX_STEPS * _deciding_at_once(spec)
+        look(
+            subject.single,
+            spec=spec,
+            num_decisions=num_decisions,
+            seconds=LOOKING * seconds,
+            seen=seen,
+        )
+    _note_look(seen, report)
+    if not seen.calls and not report.problems and report.cut_off:
+        report.problems.append(_stuck(report))
+        return report
+    if report.problems:
+        # The batch would end at the first of them.
+        with limit.stage("comparing two runs with one seed", share=0.5):
+            difference = first_difference(
+                subject.single, spec=spec, num_calls=MAX_STEPS, seconds=LOOKING * seconds
+            )
+            _note_difference(difference, report)
+        return report
+    subject.num_envs = _affordable_envs(seen, seconds=seconds)
+    _play_batch(subject, report, seconds=seconds, limit=limit)
+    if not report.problems:
+        with limit.stage("running PettingZoo's own tests", share=0.5):
+            _contract(subject, report)
     return report
+
+
+def _stuck(report: EnvironmentReport) -> Finding:
+    """Not even one call has returned in its time."""
+    (when,) = list(report.cut_off.values())[-1:]
+    return Finding(
+        problem=f"no call of step had returned when the time for it was up, {when}",
+        mend="a step of an environment worth training in takes less than a second; if this one "
+        "does not hang, raise --time-limit",
+    )
+
+
+def _inspected(
+    environment_id: str,
+    *,
+    kwargs: Mapping[str, object],
+    launch_directory: str,
+    possible_agents: Sequence[str] | None,
+    limit: TimeLimit,
+) -> EnvironmentSpec:
+    left_s = INSPECTING_S if limit.left_s is None else max(1.0, limit.left_s / 2)
+    try:
+        with limit.stage("making it and looking at its spaces"):
+            return inspect_environment(
+                environment_id,
+                kwargs=kwargs,
+                launch_directory=launch_directory,
+                possible_agents=possible_agents,
+                lenient=True,
+                timeout_s=min(INSPECTING_S, left_s),
+            )
+    except EnvironmentFault as fault:
+        told, lines = split_lines(str(fault))
+        raise EnvironmentFault(f"{told}. To mend it: {finding_of(fault).mend}{lines}") from fault
+    raise EnvironmentFault(f"environment {environment_id} was not made and reset in time")
 
 
 class _Subject:
@@ -122,6 +204,8 @@ class _Subject:
         self._possible_agents = None if possible_agents is None else list(possible_agents)
         self.populations = populations_of(spec)
         self.actions = action_layouts(spec, populations=self.populations)
+        self.num_envs = NUM_ENVS
+        """Of the batch."""
 
     def is_pettingzoo(self) -> bool:
         """Whether there is a PettingZoo environment to look at, beside the batch."""
@@ -135,7 +219,7 @@ class _Subject:
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[BatchedEnv]:
-        """A batch of `NUM_ENVS`."""
+        """A batch of ``num_envs``."""
         spec = self.spec
         env = make_batched_env(
             EnvironmentConfig(
@@ -147,7 +231,7 @@ class _Subject:
             spec=spec,
             sides={agent: (agent,) for agent in spec.agents},
             populations=self.populations,
-            num_envs=NUM_ENVS,
+            num_envs=self.num_envs,
             launch_directory=self._launch_directory,
         )
         try:
@@ -163,19 +247,14 @@ class _Subject:
         )
 
 
-def _look(subject: _Subject, report: EnvironmentReport) -> list[str]:
-    """At one environment from outside; what to note of what can be used."""
+def _note_look(seen: Look, report: EnvironmentReport) -> None:
+    """What one environment has shown."""
     spec = report.spec
-    env = subject.single()
-    try:
-        seen = look(env, spec=spec, num_decisions=MAX_STEPS * _deciding_at_once(spec))
-    finally:
-        env.close()
     report.problems += seen.problems
     report.aliased = seen.aliased
     if spec.api == "aec":
         report.turn_order = seen.turn_order
-    if not seen.problems:
+    if not seen.problems and seen.calls:
         report.never_asked = tuple(agent for agent in spec.agents if agent not in seen.agents)
     if seen.aliased is not None:
         report.notes.append(
@@ -185,11 +264,67 @@ def _look(subject: _Subject, report: EnvironmentReport) -> list[str]:
         )
     if seen.unchanging:
         report.notes.append(_of_unchanging(seen.unchanging, spec))
-    return [
+    report.notes += [
         f"an observation of agent {agent!r} is outside of its space, which Arena does not mind: "
         f"{what}"
-        for agent, what in seen.out_of_bounds.items()
+        for agent, what in list(seen.out_of_bounds.items())[:MAX_OUTSIDE]
     ]
+    if report.problems:
+        _note_scale(seen.reward_low, seen.reward_high, report)
+
+
+def _note_scale(low: float | None, high: float | None, report: EnvironmentReport) -> None:
+    """Say where rewards are large."""
+    if low is None or high is None:
+        return
+    size = max(abs(low), abs(high))
+    if size > LARGE_REWARD:
+        report.notes.append(
+            f"rewards are best at most {LARGE_REWARD:g} in size, these go from {low:.4g} to "
+            f"{high:.4g}: training divides returns by their deviation, but what is paid seldom "
+            f"outweighs all else; divide rewards by {_round_up(size / LARGE_REWARD):g} or so"
+        )
+
+
+def _round_up(number: float) -> float:
+    """To one digit."""
+    unit = 10.0 ** math.floor(math.log10(number))
+    return math.ceil(number / unit) * unit
+
+
+def _note_difference(difference: str | None, report: EnvironmentReport) -> None:
+    report.deterministic = difference is None
+    if difference is not None:
+        report.problems.append(
+            Finding(
+                problem=f"two runs with one seed and the same actions differ: {difference}",
+                mend=MEND_SEED,
+            )
+        )
+
+
+def _affordable_envs(seen: Look, *, seconds: float) -> int:
+    """As many environments as step a dozen times while speed is measured."""
+    step_s = seen.stepping_s / max(1, seen.calls)
+    affordable = int(seconds / (12 * step_s)) if step_s else NUM_ENVS
+    return max(MIN_ENVS, min(NUM_ENVS, affordable))
+
+
+def _play_batch(
+    subject: _Subject, report: EnvironmentReport, *, seconds: float, limit: TimeLimit
+) -> None:
+    try:
+        with limit.stage("measuring random play", share=0.4):
+            _measure(subject, report, seconds=seconds)
+        with limit.stage("comparing two runs with one seed", share=0.5):
+            difference = first_difference_by_seed(
+                subject.batch,
+                actions=subject.actions,
+                num_steps=_num_steps(subject, report, seconds),
+            )
+            _note_difference(difference, report)
+    except EnvironmentFault as fault:
+        report.problems.append(finding_of(fault))
 
 
 def _of_unchanging(unchanging: Mapping[str, str], spec: EnvironmentSpec) -> str:
@@ -225,32 +360,20 @@ def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) ->
             f"nobody received any reward but 0 in {report.measured.decisions} random decisions: "
             "nothing can be learned from that"
         )
-    difference = first_difference_by_seed(
-        subject.batch, actions=subject.actions, num_steps=_num_steps(report, seconds=seconds)
-    )
-    report.deterministic = difference is None
-    if difference is not None:
-        report.problems.append(
-            Finding(
-                problem=f"two runs with one seed and the same actions differ: {difference}",
-                mend=MEND_SEED,
-            )
-        )
+    _note_scale(report.measured.reward_low, report.measured.reward_high, report)
 
 
-def _num_steps(report: EnvironmentReport, *, seconds: float) -> int:
+def _num_steps(subject: _Subject, report: EnvironmentReport, seconds: float) -> int:
     """As many steps as a batch makes in the time, within limits."""
-    affordable = int(report.measured.env_steps_per_s / NUM_ENVS * seconds)
+    affordable = int(report.measured.env_steps_per_s / subject.num_envs * seconds)
     return max(MIN_STEPS, min(MAX_STEPS, affordable))
 
 
 def _contract(subject: _Subject, report: EnvironmentReport) -> None:
     affordable = int(report.measured.env_steps_per_s)
-    contract = run_contract(
+    run_contract(
         subject.single,
         api=report.spec.api,
         num_cycles=max(MIN_STEPS, min(MAX_STEPS, affordable)),
+        contract=Contract(passed=report.contract, problems=report.problems, notes=report.notes),
     )
-    report.contract = contract.passed
-    report.problems += contract.problems
-    report.notes += contract.notes

@@ -43,19 +43,19 @@ class Contract:
     notes: list[str] = field(default_factory=list)
 
 
-def run_contract(make: Callable[[], Any], *, api: Api, num_cycles: int) -> Contract:
+def run_contract(make: Callable[[], Any], *, api: Api, num_cycles: int, contract: Contract) -> None:
     """Run PettingZoo's API test and its seed test.
 
     Args:
         make: Makes the environment.
         api: Its form.
         num_cycles: How long each test plays.
+        contract: Written, test by test.
     """
-    contract = Contract()
+    num_notes = len(contract.notes)
     for test in ("api", "seed"):
         _run(NAMES[test, api], make, contract=contract, num_cycles=num_cycles)
-    contract.notes = list(dict.fromkeys(contract.notes))
-    return contract
+    contract.notes[num_notes:] = list(dict.fromkeys(contract.notes[num_notes:]))
 
 
 def _run(name: str, make: Callable[[], Any], *, contract: Contract, num_cycles: int) -> None:
@@ -65,7 +65,7 @@ def _run(name: str, make: Callable[[], Any], *, contract: Contract, num_cycles: 
         # As an error this one would end the process: Box2D is SWIG's.
         warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
         error = _outcome(test, make, name=name, num_cycles=num_cycles)
-    contract.notes += [f"PettingZoo warns: {_line(warning.message)}" for warning in caught]
+    contract.notes.extend(f"PettingZoo warns: {_line(warning.message)}" for warning in caught)
     contract.passed[name] = error is None
     if error is None:
         return

@@ -6,16 +6,13 @@ Shapes: A agents (in the spec's order).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
-
-import numpy as np
+from typing import Any
 
 from arena.envs.buffers import Buffers, Place
 from arena.envs.outcome import Score
 from arena.envs.reward_components import ComponentRow
+from arena.envs.spaces import is_finite
 from arena.errors import EnvironmentFault
-
-FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class EpisodeRow:
@@ -72,7 +69,7 @@ class EpisodeRow:
             place = self.places.get(agent)
             if place is None:
                 raise EnvironmentFault(f"agent {agent!r} has a reward but is no possible agent")
-            if not _is_finite(reward):
+            if not is_finite(reward):
                 raise EnvironmentFault(
                     f"agent {agent!r}: a reward must be finite in float32, got {reward!r}"
                 )
@@ -142,11 +139,3 @@ class EpisodeRow:
         self._buffers.has_ended[self.b, place.column] = True
         if self._keeps_infos and info is not None:
             self._infos[agent] = info
-
-
-def _is_finite(reward: object) -> bool:
-    try:
-        # Not a number compares as False.
-        return bool(-FLOAT32_MAX <= cast(float, reward) <= FLOAT32_MAX)
-    except TypeError:
-        return False

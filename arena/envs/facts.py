@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from typing import Any, Literal, cast
 
@@ -14,12 +15,15 @@ from arena.envs.actions import ActionLayout
 from arena.envs.agents import agents_of
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.batched.twins import TWINS
+from arena.envs.findings import with_others
 from arena.envs.global_state import describe_state, no_state
 from arena.envs.openspiel import canonical_game_id, is_openspiel, openspiel_facts
+from arena.envs.own_rules import reset_told
 from arena.envs.registry import canonical_id, home_module, make_environment, native_api
 from arena.envs.spaces import describe
 from arena.envs.spec import AgentSpec, EnvironmentSpec, MaskPlace, SpaceJson
 from arena.errors import ConfigError, EnvironmentFault
+from arena.users_code import own_lines, raised
 
 MASK_SEED = 0
 """Any seed does: it is only looked at where the masks are."""
@@ -33,6 +37,7 @@ def environment_facts(
     backend: str = "auto",
     possible_agents: Sequence[str] | None = None,
     reads_state: bool = False,
+    lenient: bool = False,
 ) -> EnvironmentSpec:
     """Make an environment, reset it, look at it and close it.
 
@@ -43,6 +48,7 @@ def environment_facts(
         backend: ``environment.backend``, which must be there.
         possible_agents: ``environment.possible_agents``.
         reads_state: Whether a value network reads ``state()``, so that its space is a fact, too.
+        lenient: Whether reset of a ParallelEnv may return something else than it must.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
@@ -72,10 +78,12 @@ def environment_facts(
     )
     try:
         agents = agents_of(env, environment_id=environment_id, declared=possible_agents)
-        infos = _first_infos(env, api=api, environment_id=environment_id, seed=MASK_SEED)
-        specs = {agent: agent_spec(env, agent) for agent in agents}
+        first = partial(_first_infos, env, api=api, environment_id=environment_id, lenient=lenient)
+        infos = first(seed=MASK_SEED)
+        specs = _agent_specs(env, agents)
         state = describe_state(env, environment_id=environment_id) if reads_state else None
-        _same_after_another_reset(env, specs, api=api, environment_id=environment_id)
+        first(seed=MASK_SEED + 1)
+        _same_after_another_reset(env, specs)
     finally:
         env.close()
     return EnvironmentSpec(
@@ -130,8 +138,9 @@ def _space(env: Any, agent: str, *, name: Literal["observation", "action"]) -> S
     except Exception as error:
         # The environment is a user's code and may raise anything.
         raise ConfigError(
-            f"agent {agent!r} must have an {name} space after every reset, asking for it raised "
-            f"{type(error).__name__}: {error}"
+            raised(
+                f"agent {agent!r} must have an {name} space after every reset, asking for it", error
+            )
         ) from error
     try:
         return describe(space)
@@ -142,16 +151,12 @@ def _space(env: Any, agent: str, *, name: Literal["observation", "action"]) -> S
 def _same_after_another_reset(
     env: Any,  # noqa: ANN401
     specs: Mapping[str, AgentSpec],
-    *,
-    api: str,
-    environment_id: str,
 ) -> None:
     """Refuse an environment that draws the sizes of its spaces anew in each episode.
 
     Raises:
         ConfigError: If a space has changed.
     """
-    _first_infos(env, api=api, environment_id=environment_id, seed=MASK_SEED + 1)
     for agent, before in specs.items():
         after = agent_spec(env, agent)
         for name in ("observation", "action"):
@@ -170,20 +175,47 @@ def _first_infos(
     *,
     api: str,
     environment_id: str,
+    lenient: bool,
     seed: int,
 ) -> Mapping[str, object]:
     try:
-        if api == "parallel":
-            _, infos = env.reset(seed=seed)
-        else:
-            env.reset(seed=seed)
-            infos = env.infos
+        result = env.reset(seed=seed)
+        infos = {} if api == "parallel" else env.infos
     except Exception as error:
         # The environment is a user's code and may raise anything.
         raise EnvironmentFault(
             f"environment {environment_id} raised {type(error).__name__} in reset: {error}"
+            f"{own_lines(error)}"
         ) from error
-    return cast("Mapping[str, object]", infos)
+    if api == "parallel":
+        try:
+            _, infos, broken = reset_told(result)
+        except EnvironmentFault as fault:
+            raise EnvironmentFault(f"environment {environment_id}: {fault}") from fault
+        if broken and not lenient:
+            raise EnvironmentFault(f"environment {environment_id}: {broken[0].text}")
+    return cast("Mapping[str, object]", infos if isinstance(infos, Mapping) else {})
+
+
+def _agent_specs(env: Any, agents: Sequence[str]) -> dict[str, AgentSpec]:  # noqa: ANN401
+    """What all agents see and do.
+
+    Raises:
+        ConfigError: If spaces are not supported: all that are wrong in one message.
+    """
+    specs: dict[str, AgentSpec] = {}
+    wrong: dict[str, list[str]] = {}
+    for agent in agents:
+        try:
+            specs[agent] = agent_spec(env, agent)
+        except ConfigError as error:
+            # The same with another name in front is the same mistake.
+            why = str(error).removeprefix(f"agent {agent!r}")
+            wrong.setdefault(why, []).append(agent)
+    if wrong:
+        told = (with_others(f"agent {named[0]!r}{why}", named) for why, named in wrong.items())
+        raise ConfigError("; ".join(told))
+    return specs
 
 
 def _with_info_masks(

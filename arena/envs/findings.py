@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+
+from arena.users_code import split_lines
 
 SEE_README = (
     "the rule is in the message; arena/envs/README.md says what Arena expects of environments"
 )
+
+NUM_SHOWN = 3
+"""Further agents that are named."""
 
 MENDS: tuple[tuple[str, str], ...] = (
     (
@@ -49,6 +55,30 @@ MENDS: tuple[tuple[str, str], ...] = (
     (
         "must be there, it is not",
         "every observation must have every key of its Dict space",
+    ),
+    (
+        "reset must return",
+        "end reset of a ParallelEnv with `return observations, infos`: two dictionaries by agent, "
+        "infos perhaps {agent: {} for agent in self.agents}",
+    ),
+    (
+        "step must return",
+        "end step of a ParallelEnv with `return observations, rewards, terminations, truncations, "
+        "infos`: five dictionaries by agent",
+    ),
+    (
+        "must be a dictionary by agent",
+        "rewards, terminations, truncations, infos and observations are dictionaries with an entry "
+        "for each agent",
+    ),
+    (
+        "must have an entry of every agent",
+        "set rewards, terminations, truncations and infos in reset and step for every agent of "
+        "self.agents",
+    ),
+    (
+        "must be True or False",
+        "terminations and truncations are bool for each agent: bool(value)",
     ),
     (
         "after reset an agent must",
@@ -112,7 +142,46 @@ class Finding:
 def finding_of(fault: Exception, *, where: str = "") -> Finding:
     """A fault, and what to do about it; where it was found, if the fault does not say."""
     text = f"{where}: {fault}" if where else str(fault)
+    # Lines of a traceback say anything.
+    told = split_lines(text)[0]
     for fragment, mend in MENDS:
-        if fragment in text:
+        if fragment in told:
             return Finding(problem=text, mend=mend)
-    return Finding(problem=text, mend=MEND_STEP if " in step" in text else SEE_README)
+    return Finding(problem=text, mend=MEND_STEP if " in step" in told else SEE_README)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What was found, each broken rule once: the first time, with whose else it is."""
+
+    _first: dict[Hashable, Finding] = field(default_factory=dict)
+    _agents: dict[Hashable, dict[str, None]] = field(default_factory=dict)
+
+    def add(self, rule: Hashable, finding: Finding, *, agent: str | None = None) -> None:
+        """Note that a rule was broken.
+
+        Args:
+            rule: Which one.
+            finding: How it is told if it is the first time.
+            agent: Whose.
+        """
+        self._first.setdefault(rule, finding)
+        if agent is not None:
+            self._agents.setdefault(rule, {})[agent] = None
+
+    def listed(self) -> list[Finding]:
+        """Every rule that was broken, in the order in which they were."""
+        return [
+            replace(finding, problem=with_others(finding.problem, list(self._agents.get(rule, ()))))
+            for rule, finding in self._first.items()
+        ]
+
+
+def with_others(problem: str, agents: Sequence[str]) -> str:
+    """What is wrong with the first of some agents, and whose else it is."""
+    if len(agents) < 2:
+        return problem
+    told, lines = split_lines(problem)
+    shown = ", ".join(repr(agent) for agent in agents[1 : 1 + NUM_SHOWN])
+    more = f" and {len(agents) - 1 - NUM_SHOWN} more" if len(agents) - 1 > NUM_SHOWN else ""
+    return f"{told} (likewise {shown}{more}){lines}"

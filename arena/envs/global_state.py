@@ -15,6 +15,7 @@ from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 from arena.envs.spaces import NUMERIC_KINDS, UINT8, ObservationLayout, describe
 from arena.envs.unchecked import holder_of_state
 from arena.errors import ConfigError, EnvironmentFault
+from arena.users_code import raised
 
 
 def no_state(environment_id: str, *, why: str) -> ConfigError:
@@ -41,7 +42,7 @@ def describe_state(env: Any, *, environment_id: str) -> dict[str, object]:  # no
         raise no_state(environment_id, why=f"it raised {type(error).__name__}") from error
     except Exception as error:
         # The environment is a user's code and may raise anything.
-        raise no_state(environment_id, why=f"it raised {type(error).__name__}: {error}") from error
+        raise no_state(environment_id, why=raised("it", error)) from error
     declared = getattr(env, "state_space", None)
     if isinstance(declared, spaces.Space) and _holds(declared, state):
         space: spaces.Space[Any] = declared

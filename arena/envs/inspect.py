@@ -60,6 +60,7 @@ def inspect_environment(
     backend: str = "auto",
     possible_agents: Sequence[str] | None = None,
     reads_state: bool = False,
+    lenient: bool = False,
     timeout_s: float = MAKING_S,
 ) -> EnvironmentSpec:
     """Find the facts about an environment.
@@ -71,6 +72,8 @@ def inspect_environment(
         backend: ``environment.backend``, which must be there.
         possible_agents: ``environment.possible_agents``.
         reads_state: Whether a value network reads ``state()``.
+        lenient: Whether an environment may break its contract in ways that its facts can be found
+            in spite of; what looks at it next tells of them.
         timeout_s: For all of it.
 
     Raises:
@@ -86,6 +89,7 @@ def inspect_environment(
         backend=backend,
         possible_agents=possible_agents,
         reads_state=reads_state,
+        lenient=lenient,
         play=None,
         timeout_s=timeout_s,
     ).spec
@@ -99,6 +103,7 @@ def inspect_and_play(
     backend: str = "auto",
     possible_agents: Sequence[str] | None = None,
     reads_state: bool = False,
+    lenient: bool = False,
     play: Play | None = "timed",
     timeout_s: float | None = None,
 ) -> Inspected:
@@ -111,6 +116,7 @@ def inspect_and_play(
         backend: ``environment.backend``.
         possible_agents: ``environment.possible_agents``.
         reads_state: Whether a value network reads ``state()``.
+        lenient: As of `inspect_environment`.
         play: How much it is played; None: not at all.
         timeout_s: For all of it; None: a minute, and five more where steps are counted.
 
@@ -126,6 +132,7 @@ def inspect_and_play(
         "backend": backend,
         "possible_agents": None if possible_agents is None else list(possible_agents),
         "reads_state": reads_state,
+        "lenient": lenient,
     }
     if timeout_s is None:
         timeout_s = MAKING_S + (COUNTED_PLAY_S if play == "counted" else 0.0)
@@ -228,6 +235,7 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
 def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
     """The facts, or the error that there is instead."""
     from arena.envs.facts import environment_facts
+    from arena.users_code import own_lines, raised
 
     try:
         return environment_facts(**request)
@@ -235,8 +243,9 @@ def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
         return {"error": type(error).__name__, "message": str(error)}
     except Exception as error:
         # The child's boundary: a user's environment may raise anything from anywhere.
-        trace = "".join(traceback.format_exception(error))
-        message = f"inspecting environment {request['environment_id']} failed:\n{trace}"
+        message = raised(f"inspecting environment {request['environment_id']}", error)
+        if not own_lines(error):
+            message += f"\n{''.join(traceback.format_exception(error))}"
         return {"error": EnvironmentFault.__name__, "message": message}
 
 

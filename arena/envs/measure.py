@@ -13,6 +13,7 @@ import torch
 from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.random_play import random_legal_actions
+from arena.envs.roles import Role, roles_of
 
 SEED = 7
 
@@ -34,6 +35,7 @@ class Measured:
         reward_high: The largest.
         rewarded_share: Share of calls in which an agent received something but 0.
         same_rewards: Groups of agents who always received the same, those in it.
+        roles: Agents that seem to play one role, by their names and rewards.
         return_low: Smallest return of an agent in an episode; None: no episode ended.
         return_high: The largest.
         legal_mean: Mean number of legal choices, by population with masks.
@@ -49,6 +51,7 @@ class Measured:
     reward_high: float | None = None
     rewarded_share: float = 0.0
     same_rewards: tuple[tuple[str, ...], ...] = ()
+    roles: tuple[Role, ...] = ()
     return_low: float | None = None
     return_high: float | None = None
     legal_mean: dict[str, float] = field(default_factory=dict)
@@ -61,6 +64,7 @@ class _Totals:
         self._agents = agents
         self._began = torch.zeros(num_envs, dtype=torch.int64)
         self._returns = torch.zeros(num_envs, len(agents))
+        self._rewards = np.zeros((num_envs, len(agents)))
         # Each agent's rewards so far as one number that almost surely tells them apart.
         self._marks = np.zeros(len(agents))
         self._rng = np.random.default_rng(SEED)
@@ -90,6 +94,7 @@ class _Totals:
         self._rewarded += bool(low or high)
         self._marks += self._rng.random(len(reward)) @ reward.double().numpy()
         self._returns += reward
+        self._rewards += reward.double().numpy()
         over = turn.episode_over
         if not over.any():
             return
@@ -112,6 +117,7 @@ class _Totals:
         if found.episodes:
             found.mean_length = self._length_sum / found.episodes
         found.legal_mean = {name: legal / number for name, (legal, number) in self._legal.items()}
+        found.roles = roles_of(self._agents, self._rewards)
         groups: dict[float, list[str]] = {}
         for agent, mark in zip(self._agents, self._marks.round(9).tolist(), strict=True):
             groups.setdefault(mark, []).append(agent)

@@ -9,11 +9,11 @@ import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import cast
 
 from arena.config import InfoOutcome, Outcome, ThresholdOutcome
 from arena.errors import ConfigError, EnvironmentFault
 from arena.resolve import resolve
+from arena.users_code import users_code
 
 Returns = Mapping[str, float]
 Infos = Mapping[str, Mapping[str, object]]
@@ -171,19 +171,18 @@ def _side_number(told: Mapping[str, object], members: tuple[str, ...], *, key: s
 
 def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Score:
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
-        try:
+        # A user's function may raise anything, and it is not the environment's fault.
+        with users_code(f"environment.outcome {name}"):
             answer = function(dict(returns), dict(infos))
-        except Exception as error:
-            # A user's function may raise anything, and it is not the environment's fault.
-            raise ConfigError(
-                f"environment.outcome {name} raised {type(error).__name__}: {error}"
-            ) from error
         if not isinstance(answer, Mapping) or set(answer) != set(sides):
             raise ConfigError(
                 f"environment.outcome {name} must return a score for each of {list(sides)}, "
                 f"got {answer!r}"
             )
-        scores = tuple(float(cast(float, answer[side])) for side in sides)
+        given = [answer[side] for side in sides]
+        if not all(isinstance(value, Real) for value in given):
+            raise ConfigError(f"environment.outcome {name} must return numbers, got {answer!r}")
+        scores = tuple(float(value) for value in given)
         if len(sides) == 1:
             if not math.isfinite(scores[0]):
                 raise ConfigError(

@@ -1,291 +1,386 @@
 """Plays one environment through PettingZoo's own interface, and watches what it gives back.
 
-The batched view checks what training needs. Here is what only a look from outside shows: which
-action of whom an environment does not take, who comes when, arrays that change after they were
-returned, observations that never change, numbers outside of the declared bounds.
+The batched view checks what training needs and ends at the first fault. Here play goes on, as far
+as it makes sense: all that is wrong is told at once, each rule once, and what follows from a fault
+is not told as another one. Besides it shows what only a look from outside does (`own_watch`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from copy import deepcopy
-from dataclasses import dataclass, field
-from itertools import pairwise
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from arena.envs.acting import RandomActing
-from arena.envs.findings import MEND_STEP, Finding, finding_of
-from arena.envs.spec import EnvironmentSpec
+from arena.envs.actions import ActionLayout
+from arena.envs.own_rules import (
+    Broken,
+    flag_faults,
+    read_mask,
+    reset_told,
+    reward_faults,
+    step_told,
+    stranger_faults,
+)
+from arena.envs.own_watch import SEED, EpisodeBroken, Look, Watch
+from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import EnvironmentFault
 
-SEED = 7
-KEPT = 4
-"""Observations of each agent that are compared with what they were."""
-
 MAX_EPISODES = 32
+MAX_BROKEN = 6
+"""Episodes that could not go on, after which the look ends."""
 
 MAX_DEAD = 2
 """How often dead agents, one after the other, may be on turn, times the number of agents."""
 
-NUM_SHOWN = 12
-"""Agents of a turn order that are named."""
+Make = Callable[[], Any]
+"""Makes a ``pettingzoo.AECEnv`` or ``ParallelEnv``."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Look:
-    """What was seen.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What an environment told in one call, for a comparison.
 
     Attributes:
-        decisions: That were made.
-        orders: Who decided in each episode, in turns.
-        agents: Who was ever asked.
-        aliased: The first agent one of whose observations changed after it was returned.
-        out_of_bounds: By agent, the first observation that its space does not contain.
-        unchanging: By agent, the observation that it had at each of its decisions, two at least.
-        problems: Actions that were not taken, agents that there should not be or be more of.
+        parts: By what it is; not to be kept, for the environment may write them again.
     """
 
-    decisions: int = 0
-    orders: list[list[str]] = field(default_factory=list)
-    agents: set[str] = field(default_factory=set)
-    aliased: str | None = None
-    out_of_bounds: dict[str, str] = field(default_factory=dict)
-    unchanging: dict[str, str] = field(default_factory=dict)
-    problems: list[Finding] = field(default_factory=list)
-
-    @property
-    def turn_order(self) -> str:
-        """In words, of an environment in turns."""
-        longest: list[str] = max(self.orders, key=len, default=[])
-        cycle = list(dict.fromkeys(longest))
-        if len(cycle) > NUM_SHOWN:
-            return f"one at a time, {len(cycle)} agents"
-        follower = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
-        regular = all(
-            follower.get(one) == other for order in self.orders for one, other in pairwise(order)
-        )
-        return f"{', '.join(cycle)} {'in turn' if regular else 'in changing order'}"
+    parts: Mapping[str, object]
 
 
-_CHANGED = object()
-"""In place of an agent's first observation, when another one has been seen."""
-
-
-class _Untaken(Exception):
-    """An action was not taken."""
-
-
-def look(env: Any, *, spec: EnvironmentSpec, num_decisions: int) -> Look:  # noqa: ANN401
+def look(
+    make: Make,
+    *,
+    spec: EnvironmentSpec,
+    num_decisions: int,
+    seconds: float = math.inf,
+    seen: Look | None = None,
+) -> Look:
     """Play random legal actions.
 
     Args:
-        env: A ``pettingzoo.AECEnv`` or ``ParallelEnv``.
+        make: Makes the environment, anew after it has raised.
         spec: Its facts.
         num_decisions: After so many it ends, or after `MAX_EPISODES`.
+        seconds: Or after so many.
+        seen: Written; None: a new one.
     """
-    seen = Look()
-    watch = _Watch(env, spec=spec, seen=seen)
-    play = _play_parallel if spec.api == "parallel" else _play_in_turns
-    acting = RandomActing(spec, seed=SEED)
-    try:
-        for _ in range(MAX_EPISODES):
-            watch.begin()
-            for _ in play(env, acting=acting, watch=watch):
-                if seen.decisions >= num_decisions:
-                    return seen
-    except _Untaken as untaken:
-        seen.problems.append(Finding(problem=str(untaken), mend=MEND_STEP))
-    except EnvironmentFault as fault:
-        seen.problems.append(finding_of(fault, where=watch.where))
-    except Exception as error:
-        # A user's code may raise anything: here reset, last and observe, or a mask that is none.
-        seen.problems.append(finding_of(EnvironmentFault(_said(error)), where=watch.where))
+    seen = Look() if seen is None else seen
+    until_s = time.monotonic() + seconds
+    for _ in told(make, spec=spec, seen=seen):
+        if seen.decisions >= num_decisions or time.monotonic() > until_s:
+            break
     return seen
 
 
-class _Watch:
-    """Compares what was returned with what it should be, and with what it becomes."""
+def first_difference(
+    make: Make, *, spec: EnvironmentSpec, num_calls: int, seconds: float = math.inf
+) -> str | None:
+    """What two runs with the same seeds and actions, in turns, first tell differently.
 
-    def __init__(self, env: Any, *, spec: EnvironmentSpec, seen: Look) -> None:  # noqa: ANN401
-        self._env = env
-        self._spec = spec
-        self._seen = seen
-        self._returned: list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]] = []
-        self._first: dict[str, object] = {}
-        self._began = 0
-        self.seed = SEED - 1
-        """Of the episode."""
+    Args:
+        make: Makes the environment.
+        spec: Its facts.
+        num_calls: Of ``step``, at most.
+        seconds: How long, at most.
 
-    def begin(self) -> None:
-        """Another episode."""
-        self.seed += 1
-        self._began = self._seen.decisions
-        self._seen.orders.append([])
-
-    def note(self, agent: str, observation: object) -> None:
-        """An observation came back."""
-        seen = self._seen
-        if agent not in self._spec.agent_specs:
-            raise EnvironmentFault(f"agent {agent!r} has an observation but is no possible agent")
-        if seen.aliased is None:
-            seen.aliased = self._changed()
-            self._returned += [(agent, array, array.copy()) for array in _arrays(observation)]
-            del self._returned[: -KEPT * len(self._spec.agents)]
-        if agent not in seen.out_of_bounds:
-            space = self._env.observation_space(agent)
-            if not _contains(space, observation):
-                seen.out_of_bounds[agent] = _outside(observation, space)
-        if agent not in self._first:
-            self._first[agent] = deepcopy(observation)
-        elif self._first[agent] is not _CHANGED:
-            if _equal(self._first[agent], observation):
-                seen.unchanging[agent] = _values(observation)
-            else:
-                self._first[agent] = _CHANGED
-                seen.unchanging.pop(agent, None)
-
-    def decides(self, agent: str) -> None:
-        """An agent is asked."""
-        self._seen.decisions += 1
-        self._seen.agents.add(agent)
-        self._seen.orders[-1].append(agent)
-
-    def check_rewarded(self, rewards: Mapping[str, object]) -> None:
-        """Whom a step has paid."""
-        for agent in rewards:
-            if agent not in self._spec.agent_specs:
-                raise EnvironmentFault(f"agent {agent!r} has a reward but is no possible agent")
-
-    def untaken(self, actions: object, error: Exception) -> _Untaken:
-        """What is said of a step that raised."""
-        return _Untaken(f"{self.where}: step({actions!r}) {_said(error)}")
-
-    @property
-    def where(self) -> str:
-        """How far the episode is."""
-        decision = self._seen.decisions - self._began
-        return f"decision {decision} of the episode of reset(seed={self.seed})"
-
-    def _changed(self) -> str | None:
-        for owner, array, copy in self._returned:
-            if not np.array_equal(array, copy, equal_nan=array.dtype.kind == "f"):
-                return owner
-        return None
+    Returns:
+        What differs and where; None: nothing.
+    """
+    until_s = time.monotonic() + seconds
+    runs = (told(make, spec=spec, seen=Look()) for _ in range(2))
+    for call, (one, other) in enumerate(zip(*runs, strict=False)):
+        for what, part in one.parts.items():
+            if _frozen(part) != _frozen(other.parts.get(what)):
+                return f"{what}, {'after reset' if call == 0 else f'in call {call}'}"
+        if call >= num_calls or time.monotonic() > until_s:
+            break
+    return None
 
 
-def _said(error: Exception) -> str:
-    return f"raised {type(error).__name__}: {error}"
-
-
-def _contains(space: Any, observation: object) -> bool:  # noqa: ANN401
+def told(make: Make, *, spec: EnvironmentSpec, seen: Look) -> Iterator[Told]:
+    """Play episodes at random, and yield what is told after each reset and step."""
+    watch = Watch(spec=spec, seen=seen)
+    acting = _Acting(spec)
+    play = _play_parallel if spec.api == "parallel" else _play_in_turns
+    env, num_broken = None, 0
     try:
-        return bool(space.contains(observation))
-    except Exception:
-        # A user's space, asked about a user's observation.
-        return False
+        for _ in range(MAX_EPISODES):
+            if env is None:
+                env = make()
+            watch.begin(env)
+            try:
+                yield from play(env, acting=acting, watch=watch)
+            except EpisodeBroken:
+                num_broken += 1
+                _close(env)
+                env = None
+                if num_broken == MAX_BROKEN:
+                    return
+    finally:
+        _close(env)
 
 
-def _outside(observation: object, space: object) -> str:
-    return f"{_values(observation)} is not in {' '.join(str(space).split())[:120]}"
+def _close(env: Any) -> None:  # noqa: ANN401
+    # A broken environment may not close either, and there is another finding about it.
+    with contextlib.suppress(Exception):
+        if env is not None:
+            env.close()
 
 
-def _values(observation: object) -> str:
-    values = ", ".join(
-        f"{array.dtype}{array.shape} in [{array.min()}, {array.max()}]"
-        for array in _arrays(observation)
-        if array.size and array.dtype.kind in "fiub"
-    )
-    return values or type(observation).__name__
+class _Acting:
+    """Draws legal actions in the environment's own form."""
+
+    def __init__(self, spec: EnvironmentSpec) -> None:
+        self._specs = spec.agent_specs
+        self._layouts = {
+            agent: ActionLayout.from_json(facts.action, continuous="clipped")
+            for agent, facts in spec.agent_specs.items()
+        }
+        self._random = RandomActing(spec, seed=SEED)
+
+    def act(self, agent: str, observation: object, info: object) -> tuple[Any, Broken | None]:
+        """One action, and the rule that the action mask breaks."""
+        layout = self._layouts[agent]
+        mask = _mask(self._specs[agent], observation, info)
+        legal, broken = None, None
+        if mask is not None:
+            legal, broken = read_mask(agent, mask, layout=layout)
+        return self._random.draw(agent, legal), broken
 
 
-def _equal(one: object, other: object) -> bool:
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return bool(one == other)
+def _mask(spec: AgentSpec, observation: object, info: object) -> object:
+    """Where there is one; an observation without it is told as such."""
+    holder = info if spec.mask == "info" else observation
+    if spec.mask is None or not isinstance(holder, Mapping):
+        return None
+    mask: object = holder.get("action_mask")
+    if mask is None and spec.mask != "info":
+        return ()
+    return mask
 
 
-def _arrays(observation: object) -> Iterator[npt.NDArray[Any]]:
-    """All arrays in a nested observation."""
-    if isinstance(observation, np.ndarray):
-        yield observation
-    elif isinstance(observation, Mapping):
-        for part in observation.values():
-            yield from _arrays(part)
-    elif isinstance(observation, tuple):
-        for part in observation:
-            yield from _arrays(part)
-
-
-def _play_in_turns(env: Any, *, acting: RandomActing, watch: _Watch) -> Iterator[None]:  # noqa: ANN401
-    env.reset(seed=watch.seed)
-    patience = MAX_DEAD * len(acting.agents)
-    num_dead = 0
-    for agent in env.agent_iter():
-        observation, _, terminated, truncated, info = env.last()
-        if terminated or truncated:
-            num_dead += 1
-            if num_dead > patience:
-                # If all are dead, they just stay: PettingZoo's test says so.
-                _check_all_dead(env, last=agent)
-                return
-            env.step(None)
-            continue
-        num_dead = 0
-        watch.note(agent, observation)
-        watch.decides(agent)
-        action = acting.act(agent, observation, info)
-        try:
-            env.step(action)
-        except Exception as error:
-            raise watch.untaken(action, error) from error
-        watch.check_rewarded(env.rewards)
-        yield
-
-
-def _check_all_dead(env: Any, *, last: str) -> None:  # noqa: ANN401
-    if not all(env.terminations[agent] or env.truncations[agent] for agent in env.agents):
-        raise EnvironmentFault(
-            f"only dead agents are on turn, the last is {last!r}, but some of {env.agents} live"
+def _play_parallel(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]:  # noqa: ANN401
+    with watch.calling("environment in reset"):
+        result = env.reset(seed=watch.seed)
+    try:
+        observations, infos, broken = reset_told(result)
+    except EnvironmentFault as fault:
+        raise watch.stop("reset", str(fault)) from fault
+    watch.note(broken)
+    ended: Mapping[str, Any] = {}
+    is_first = True
+    yield _told_parallel(env, observations=observations, infos=infos)
+    while True:
+        deciding = _deciding(env, observations, ended=ended, watch=watch)
+        if not deciding:
+            if is_first:
+                text = "after reset an agent must be alive and have an observation"
+                raise watch.stop("after reset", text)
+            return
+        is_first = False
+        actions = {}
+        for agent in deciding:
+            watch.observed(agent, observations[agent])
+            actions[agent], fault_of_mask = acting.act(agent, observations[agent], infos.get(agent))
+            watch.decides(agent)
+            watch.note([fault_of_mask])
+        with watch.stepping(actions):
+            result = env.step(actions)
+        observations, rewards, terminations, truncations, infos = _step_told(
+            result, acted=deciding, watch=watch
+        )
+        ended = {
+            agent: terminations.get(agent) or truncations.get(agent) for agent in watch.spec.agents
+        }
+        yield _told_parallel(
+            env,
+            observations=observations,
+            infos=infos,
+            rewards=rewards,
+            terminations=terminations,
+            truncations=truncations,
         )
 
 
-def _play_parallel(env: Any, *, acting: RandomActing, watch: _Watch) -> Iterator[None]:  # noqa: ANN401
-    observations, infos = env.reset(seed=watch.seed)
-    while env.agents:
-        for agent, observation in observations.items():
-            watch.note(agent, observation)
-        actions = {
-            agent: acting.act(agent, observations[agent], infos.get(agent))
-            for agent in env.agents
-            if agent in observations
-        }
-        if not actions:
-            return
-        for agent in actions:
-            watch.decides(agent)
-        try:
-            told = env.step(actions)
-        except Exception as error:
-            raise watch.untaken(actions, error) from error
-        observations, infos = told[0], told[4]
-        _check_told(told, acted=actions)
-        watch.check_rewarded(told[1])
-        yield
+def _deciding(
+    env: Any,  # noqa: ANN401
+    observations: Mapping[str, Any],
+    *,
+    ended: Mapping[str, Any],
+    watch: Watch,
+) -> list[str]:
+    """Who has to decide. Who has no observation is not asked: PettingZoo's word for dead."""
+    known = watch.spec.agent_specs
+    with watch.calling("reading agents"):
+        agents = list(env.agents)
+    watch.note(stranger_faults(agents, has="a place in agents", known=known))
+    watch.note(stranger_faults(list(observations), has="an observation", known=known))
+    return [a for a in agents if a in known and a in observations and not ended.get(a)]
 
 
-def _check_told(told: tuple[Any, ...], *, acted: Mapping[str, object]) -> None:
-    """Who has acted must hear what came of it."""
-    for name, values in zip(("rewards", "terminations", "truncations"), told[1:4], strict=True):
-        missing = [agent for agent in acted if agent not in values]
-        if missing:
-            raise EnvironmentFault(
-                f"step returned no {name} of agent {missing[0]!r}, who had acted; it has those of "
-                f"{', '.join(map(repr, values)) or 'nobody'}"
+def _step_told(result: object, *, acted: list[str], watch: Watch) -> tuple[Mapping[str, Any], ...]:
+    try:
+        parts, broken = step_told(result, acted=acted)
+    except EnvironmentFault as fault:
+        raise watch.stop("step", str(fault)) from fault
+    watch.note(broken)
+    observations, rewards, terminations, truncations, _ = parts
+    _check_results(rewards, terminations, truncations, watch=watch)
+    for agent in acted:
+        if truncations.get(agent) and not terminations.get(agent):
+            _check_last(agent, observations.get(agent), watch=watch)
+    return parts
+
+
+def _check_results(
+    rewards: Mapping[str, Any],
+    terminations: Mapping[str, Any],
+    truncations: Mapping[str, Any],
+    *,
+    watch: Watch,
+) -> None:
+    watch.note(reward_faults(rewards, known=watch.spec.agent_specs))
+    watch.paid(rewards)
+    watch.note(flag_faults("terminations", terminations))
+    watch.note(flag_faults("truncations", truncations))
+
+
+def _check_last(agent: str, observation: object, *, watch: Watch) -> None:
+    """What a truncated agent saw last is what training goes on from."""
+    if observation is None:
+        text = f"agent {agent!r} was truncated and must have a last observation, got None"
+        watch.note([Broken(rule="last observation", text=text, agent=agent)])
+    else:
+        watch.observed(agent, observation)
+
+
+def _told_parallel(
+    env: Any,  # noqa: ANN401
+    *,
+    observations: Mapping[str, Any],
+    infos: Mapping[str, Any],
+    **results: object,
+) -> Told:
+    parts: dict[str, object] = {"agents": tuple(env.agents), **results}
+    parts |= {f"the observation of {agent!r}": seen for agent, seen in observations.items()}
+    return Told(parts={**parts, **_info_masks(infos)})
+
+
+def _info_masks(infos: Mapping[str, Any]) -> dict[str, object]:
+    return {
+        f"the action mask of {agent!r}": info["action_mask"]
+        for agent, info in infos.items()
+        if isinstance(info, Mapping) and "action_mask" in info
+    }
+
+
+def _play_in_turns(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]:  # noqa: ANN401
+    with watch.calling("environment in reset"):
+        env.reset(seed=watch.seed)
+    with watch.calling("reading agents and agent_selection"):
+        first = env.agent_selection if env.agents else None
+        alive = first is not None and not _is_dead(env, first)
+    if not alive:
+        text = f"after reset an agent must be alive and on turn, got {first!r}"
+        raise watch.stop("after reset", text)
+    num_dead, patience = 0, MAX_DEAD * len(watch.spec.agents)
+    dead: set[str] = set()
+    while True:
+        with watch.calling("reading agents and agent_selection"):
+            if not env.agents:
+                return
+            agent = env.agent_selection
+        if agent not in watch.spec.agent_specs:
+            (stranger,) = stranger_faults([agent], has="a turn", known=watch.spec.agent_specs)
+            raise watch.stop(stranger.rule, stranger.text)
+        if _is_dead(env, agent):
+            num_dead += 1
+            if num_dead > patience:
+                _check_all_dead(env, last=agent, watch=watch)
+                return
+            with watch.calling(f"step(None) of agent {agent!r}, which is dead,"):
+                env.step(None)
+            continue
+        num_dead = 0
+        seen, action = _decide(env, agent, acting=acting, watch=watch)
+        yield Told(parts={"who decides": agent, f"the observation of {agent!r}": seen})
+        with watch.stepping(action):
+            env.step(action)
+        _check_turn(env, dead=dead, watch=watch)
+        yield Told(
+            parts={
+                name: dict(getattr(env, name, {}))
+                for name in ("rewards", "terminations", "truncations")
+            }
+        )
+
+
+def _decide(env: Any, agent: str, *, acting: _Acting, watch: Watch) -> tuple[object, Any]:  # noqa: ANN401
+    """What an agent on turn sees, and its action."""
+    with watch.calling(f"observe({agent!r})"):
+        observation: object = env.observe(agent)
+    watch.observed(agent, observation)
+    infos = getattr(env, "infos", {})
+    info = infos.get(agent) if isinstance(infos, Mapping) else None
+    action, broken = acting.act(agent, observation, info)
+    watch.decides(agent)
+    watch.note([broken])
+    return observation, action
+
+
+def _is_dead(env: Any, agent: str) -> bool:  # noqa: ANN401
+    return bool(env.terminations.get(agent) or env.truncations.get(agent))
+
+
+def _check_turn(env: Any, *, dead: set[str], watch: Watch) -> None:  # noqa: ANN401
+    """What a step in turns has told of all agents."""
+    told_of = {}
+    for name in ("rewards", "terminations", "truncations", "infos"):
+        with watch.calling(f"reading {name}"):
+            values = getattr(env, name)
+        if not isinstance(values, Mapping):
+            raise watch.stop(name, f"{name} must be a dictionary by agent, got {values!r}")
+        told_of[name] = values
+        missing = [agent for agent in env.agents if agent not in values]
+        watch.note(
+            Broken(
+                rule=f"no {name}",
+                text=f"{name} must have an entry of every agent in agents, {agent!r} has none",
+                agent=agent,
             )
+            for agent in missing
+        )
+    rewards, terminations, truncations, _ = told_of.values()
+    _check_results(rewards, terminations, truncations, watch=watch)
+    for agent in watch.spec.agents:
+        if agent in dead or not (terminations.get(agent) or truncations.get(agent)):
+            continue
+        dead.add(agent)
+        if not terminations.get(agent):
+            with watch.calling(f"observe({agent!r}), which was truncated,"):
+                last = env.observe(agent)
+            _check_last(agent, last, watch=watch)
+
+
+def _check_all_dead(env: Any, *, last: str, watch: Watch) -> None:  # noqa: ANN401
+    # If all are dead, they just stay: PettingZoo's test says so.
+    if not all(_is_dead(env, agent) for agent in env.agents):
+        text = f"only dead agents are on turn, the last is {last!r}, but some of {env.agents} live"
+        raise watch.stop("only dead", text)
+
+
+def _frozen(value: object) -> object:
+    """A value as something that can be compared, and that is equal to itself where it is NaN."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, Mapping):
+        return tuple((repr(key), _frozen(part)) for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(_frozen, value))
+    return repr(value)

@@ -50,7 +50,10 @@ class ParallelStepper:
             EnvironmentFault: If nobody is there.
         """
         self._deciding = []
-        observations, infos = self._env.reset(seed=seed)
+        result = self._env.reset(seed=seed)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise EnvironmentFault(f"reset must return (observations, infos), got {type(result)}")
+        observations, infos = result
         self._row.begin()
         self._ask(observations, infos, terminations={}, truncations={})
         if not self._deciding:

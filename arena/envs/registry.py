@@ -18,6 +18,7 @@ from typing import Any, Literal, cast
 
 from arena.errors import ConfigError, EnvironmentUnavailable
 from arena.resolve import put_first_on_path, resolve
+from arena.users_code import named, own_lines
 
 Api = Literal["aec", "parallel"]
 
@@ -216,7 +217,7 @@ def _call_factory(
         # Whatever a factory raises, what it was called with is the user's.
         raise ConfigError(
             f"environment.id {environment_id} with kwargs {dict(kwargs)} cannot be made: "
-            f"{type(error).__name__}: {error}"
+            f"{named(error)}{own_lines(error)}"
         ) from error
     _drop_picture(env, kwargs=kwargs)
     return env

@@ -11,17 +11,16 @@ with population-based reinforcement learning" (Science, 2019). Shapes: A agents,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from arena.envs.spaces import is_finite
 from arena.errors import EnvironmentFault
 
 KEY = "reward_components"
 """In an agent's info."""
-
-FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 class ComponentRow:
@@ -65,7 +64,7 @@ class ComponentRow:
             self._others[agent].update(str(name) for name in reported)
         for index, name in enumerate(self._names):
             value = reported.get(name, 0.0)
-            if not _is_finite(value):
+            if not is_finite(value):
                 raise EnvironmentFault(
                     f"agent {agent!r}: the reward component {name!r} must be finite in float32, "
                     f"got {value!r}"
@@ -180,11 +179,3 @@ class ReportingAtOnce:
             if reported is not None:
                 self._components.credit(agent, reported)
         return answer
-
-
-def _is_finite(value: object) -> bool:
-    try:
-        # Not a number compares as False.
-        return bool(-FLOAT32_MAX <= cast(float, value) <= FLOAT32_MAX)
-    except (TypeError, ValueError):
-        return False

@@ -29,6 +29,8 @@ ACCEPTED_KINDS: Mapping[str, str] = {"f": "fiub", "i": "iub", "u": "iub", "b": "
 UINT8 = np.dtype(np.uint8)
 FLOAT32 = np.dtype(np.float32)
 
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
 Rows = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
 
 
@@ -192,6 +194,15 @@ class ObservationLayout:
         """
         rows = np.asarray(flat)
         return nested(self.nest, [unflattened(leaf, rows[:, leaf.place]) for leaf in self.leaves])
+
+
+def is_finite(number: object) -> bool:
+    """Whether something is a number, and one that float32 can hold."""
+    try:
+        # Not a number compares as False.
+        return bool(-FLOAT32_MAX <= cast(float, number) <= FLOAT32_MAX)
+    except (TypeError, ValueError):
+        return False
 
 
 def named(leaf: Leaf) -> str:

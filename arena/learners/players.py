@@ -89,7 +89,7 @@ class Players:
         self._root = Path(setup.root)
         self._device = device
         self._environment_digest = setup.spec.digest
-        specs = {
+        self._facts = {
             name: setup.spec.agent_specs[population.agents[0]]
             for name, population in setup.populations.items()
         }
@@ -99,7 +99,7 @@ class Players:
                 agents=setup.populations[name].agents,
                 network=setup.populations[name].network,
             )
-            for name, spec in specs.items()
+            for name, spec in self._facts.items()
         }
         self.product_dtypes = {
             name: product_dtype(
@@ -116,7 +116,7 @@ class Players:
         continuous = setup.environment.continuous_actions
         self.actions = {
             name: ActionLayout.from_json(spec.action, continuous=continuous)
-            for name, spec in specs.items()
+            for name, spec in self._facts.items()
         }
         """Layouts by population."""
         self._frozen: RecentlyUsed[tuple[str, Entrant], Actor] = RecentlyUsed(MAX_FROZEN)
@@ -141,7 +141,7 @@ class Players:
         if is_bot(player.player):
             return make_bot(
                 player.player,
-                layout=self._layouts[population],
+                facts=self._facts[population],
                 actions=self.actions[population],
                 launch_directory=self._setup.launch_directory,
             )

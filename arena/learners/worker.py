@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,21 +12,20 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
 from arena.envs.make import make_batched_env
-from arena.errors import DiskRefused, EnvironmentFault
+from arena.errors import ConfigError, DiskRefused, EnvironmentFault
 from arena.learners.environments import MIB, Environments, default_max_bytes
 from arena.learners.evaluation import evaluate
 from arena.learners.faults import AssignmentFault
 from arena.learners.players import Players
 from arena.learners.training import train
 from arena.matches.match import Progress
+from arena.users_code import named, own_lines
 from arena.wire.messages import Evaluate, Failed, Finished, Train
 
 logger = logging.getLogger(__name__)
 
 MAX_LOGGED_FAULTS = 4
 """Of an assignment, each with its traceback."""
-
-TRACEBACK_CHARS = 2000
 
 
 class Worker:
@@ -81,14 +79,18 @@ class Worker:
         except EnvironmentFault as error:
             # Environments that broke once are not trusted again.
             self._environments.discard()
-            reason = f"{error}{_users_traceback(error)}"
-            failed = self._failed(assignment, AssignmentFault("environment", reason))
+            logger.info("the environment broke", exc_info=error)
+            failed = self._failed(assignment, AssignmentFault("environment", str(error)))
+        except ConfigError as error:
+            # A bot, an outcome or the like; where it is users' code the log has all of it already.
+            self._environments.discard()
+            failed = self._failed(assignment, AssignmentFault("error", str(error)))
         except Exception as error:
             # The boundary of the worker: environments, bots and algorithms are users' code and may
             # raise anything, and the controller decides what a failure means.
             self._environments.discard()
             logger.exception("assignment %d failed", assignment.assignment_id)
-            reason = f"{type(error).__name__}: {error}"
+            reason = f"{named(error)}{own_lines(error)}"
             failed = self._failed(assignment, AssignmentFault("error", reason))
         else:
             return self._with_losses(finished)
@@ -159,15 +161,6 @@ class Worker:
             policy=fault.policy,
             key=fault.key,
         )
-
-
-def _users_traceback(fault: BaseException) -> str:
-    """Where in the environment's own code it began, if it did; on lines of its own."""
-    while (cause := fault.__cause__) is not None:
-        fault = cause
-    if isinstance(fault, EnvironmentFault):
-        return ""
-    return f"\n{''.join(traceback.format_exception(fault))[-TRACEBACK_CHARS:]}"
 
 
 def resolve_device(name: str) -> torch.device:

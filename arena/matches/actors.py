@@ -5,26 +5,37 @@ Shapes: N rows, F features of a flattened observation, n choices, K numbers of a
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from arena.bot_ids import FORM, parse_bot
 from arena.core import Actor
 from arena.envs.actions import ActionLayout
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces import ObservationLayout
+from arena.envs.spec import AgentSpec
 from arena.errors import ConfigError
+from arena.matches.memory import new_episodes
 from arena.resolve import resolve
-from arena.types import BOT_PREFIX, RANDOM_BOT
+from arena.types import Seat
+from arena.users_code import users_code
 
 
 class Bot(Protocol):
-    """What ``bot:package.module:Class`` names: a class without constructor arguments.
+    """What ``bot:package.module:Class(depth=3)`` names: a class that is called with the keywords.
 
     It sees and answers what the environment gives and takes: arrays with a leading axis of N rows,
-    nested in dictionaries and tuples as the spaces are.
+    nested in dictionaries and tuples as the spaces are. What it decides depends on nothing but its
+    arguments, what it is told, and ``rng`` or the seeds of `reset`: then a seed repeats a match.
+
+    One object may play several games at once, several seats of a game too, and one set of games
+    after another. A bot that remembers anything keeps it by game and agent, and has a method
+    ``reset(game, *, seat, agents, seed)``, which forgets it: see `Resetting`.
     """
 
     def act(
@@ -37,16 +48,38 @@ class Bot(Protocol):
     ) -> Any:  # noqa: ANN401
         """Choose one action per row.
 
+        A parameter ``games`` beside these, where there is one, gets the index of the game of each
+        row: of the environment in the batch. int64 [N].
+
         Args:
-            observation: As the environment gives it, with a leading axis of N rows.
+            observation: As the environment gives it, with its action mask where that is a part of
+                it, and a leading axis of N rows.
             action_mask: True for legal choices; where there are several categories, their masks
                 side by side. [N, n], or None.
             agent: Whose decisions these are.
-            rng: The only source of randomness.
+            rng: The only source of randomness beside the seeds of ``reset``.
 
         Returns:
             As the environment takes it, with a leading axis of N rows: for Discrete integers [N],
             for MultiDiscrete integers [N, branches], for a Box numbers [N, ...].
+        """
+        ...
+
+
+class Resetting(Protocol):
+    """A bot that is told when it begins to play in a game."""
+
+    def reset(self, game: int, *, seat: str, agents: tuple[str, ...], seed: int) -> None:
+        """Forget what belongs to a game's agents.
+
+        Called before the first decision of a seat in each episode, and again where the seat is
+        taken up in the middle of one.
+
+        Args:
+            game: The index of the environment in the batch.
+            seat: Its name.
+            agents: That decide there, all of them this bot's.
+            seed: For all that is drawn in this game; in [0, 2**63).
         """
         ...
 
@@ -86,19 +119,36 @@ class BotActor:
     Args:
         bot: The user's object.
         name: For error texts.
-        layout: Undoes the flattening of observations.
+        facts: Of the agents it plays: how observations are flattened, and where masks are.
         actions: Brings its answers into rows.
+
+    Raises:
+        ConfigError: If the object has no ``act``, or its methods take other arguments.
     """
 
     reads_agent = True
 
-    def __init__(
-        self, bot: Bot, *, name: str, layout: ObservationLayout, actions: ActionLayout
-    ) -> None:
+    def __init__(self, bot: Bot, *, name: str, facts: AgentSpec, actions: ActionLayout) -> None:
         self._bot = bot
         self._name = name
-        self._layout = layout
+        self._layout = ObservationLayout.from_json(facts.observation)
+        self._mask_place = facts.mask
         self._actions = actions
+        act = getattr(bot, "act", None)
+        self._is_told_games = _takes(act, "games")
+        if not _fits(act, None, None, agent="", rng=None, **self._games(None)):
+            raise ConfigError(
+                f"{name} has no method act(observation, action_mask, *, agent, rng), or one that "
+                "takes other arguments"
+            )
+        reset = getattr(bot, "reset", None)
+        if reset is not None and not _fits(reset, 0, seat="", agents=(), seed=0):
+            raise ConfigError(f"{name}: its method must be reset(game, *, seat, agents, seed)")
+        self._reset = cast("Callable[..., object] | None", reset)
+        self._playing: dict[tuple[int, str], int] = {}
+
+    def _games(self, games: object) -> dict[str, object]:
+        return {"games": games} if self._is_told_games else {}
 
     def act(
         self,
@@ -108,21 +158,75 @@ class BotActor:
         agent: str,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        """Ask the bot.
+        """Ask the bot; each row is a game of its own, without a past.
 
         Raises:
             ConfigError: If it answers with anything but one legal action per row.
         """
-        seed = torch.randint(2**63 - 1, (), generator=generator, device=generator.device).item()
-        mask = None if action_mask is None else action_mask.cpu().numpy()
-        answer = self._bot.act(
-            self._layout.to_environment(observation.cpu()),
-            mask,
+        number = len(observation)
+        return self.act_in(
+            observation,
+            action_mask,
+            seat=Seat(name=agent, side=agent, population="", agents=(agent,)),
             agent=agent,
-            rng=np.random.default_rng(int(seed)),
+            games=torch.arange(number),
+            episodes=new_episodes(number),
+            generator=generator,
         )
+
+    def act_in(
+        self,
+        observation: torch.Tensor,
+        action_mask: torch.Tensor | None,
+        *,
+        seat: Seat,
+        agent: str,
+        games: torch.Tensor,
+        episodes: torch.Tensor,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        """Ask the bot, see `arena.core.ActorInGames`.
+
+        Raises:
+            ConfigError: If it raises, or answers with anything but one legal action per row.
+        """
+        seed = torch.randint(2**63 - 1, (), generator=generator, device=generator.device).item()
+        if self._reset is not None:
+            self._begin(games.tolist(), episodes.tolist(), seat=seat, seed=int(seed))
+        mask = None if action_mask is None else action_mask.cpu().numpy()
+        with users_code(f"{self._name} in act"):
+            answer = self._bot.act(
+                self._given(observation, mask),
+                mask,
+                agent=agent,
+                rng=np.random.default_rng(int(seed)),
+                **self._games(games.numpy() if self._is_told_games else None),
+            )
         action = self._checked(answer, num_rows=len(observation), mask=mask)
         return torch.from_numpy(action).to(observation.device)
+
+    def _begin(
+        self, games: Sequence[int], episodes: Sequence[int], *, seat: Seat, seed: int
+    ) -> None:
+        """Tell the bot of episodes that it has not been told of, or not last at this place."""
+        assert self._reset is not None
+        for game, episode in zip(games, episodes, strict=True):
+            if self._playing.get((game, seat.name)) == episode:
+                continue
+            self._playing[game, seat.name] = episode
+            # The call's seed tells apart seats and episodes, this one the games of the batch.
+            words = np.random.SeedSequence((seed, game)).generate_state(1, np.uint64)
+            with users_code(f"{self._name} in reset"):
+                self._reset(game, seat=seat.name, agents=seat.agents, seed=int(words[0] >> 1))
+
+    def _given(self, observation: torch.Tensor, mask: npt.NDArray[np.bool_] | None) -> object:
+        """Observations as the environment gives them."""
+        given: object = self._layout.to_environment(observation.cpu())
+        if mask is None or self._mask_place not in ("observation", "beside"):
+            return given
+        # PettingZoo's masks are int8, as gymnasium's spaces want them.
+        beside = given if self._mask_place == "beside" else {"observation": given}
+        return {**cast("Mapping[str, object]", beside), "action_mask": mask.astype(np.int8)}
 
     def _checked(
         self, answer: object, *, num_rows: int, mask: npt.NDArray[np.bool_] | None
@@ -153,28 +257,53 @@ def _allowed(mask: npt.NDArray[np.bool_]) -> list[int]:
 
 
 def make_bot(
-    player: str, *, layout: ObservationLayout, actions: ActionLayout, launch_directory: str
+    player: str, *, facts: AgentSpec, actions: ActionLayout, launch_directory: str
 ) -> Actor:
     """Make the actor that a bot's id names.
 
     Args:
-        player: ``bot:random`` or ``bot:package.module:Class``.
-        layout: Of the observations of the agents that it plays.
+        player: ``bot:random``, or ``bot:package.module:Class`` with or without arguments.
+        facts: Of the agents that it plays.
         actions: Layout of their actions.
         launch_directory: First on ``sys.path`` while the class is resolved.
 
     Raises:
         ConfigError: If there is no such bot, or its class cannot be made or has no ``act``.
     """
-    if player == RANDOM_BOT:
+    bot = parse_bot(player)
+    if bot is None:
         return RandomActor(actions)
-    reference = player.removeprefix(BOT_PREFIX)
-    if reference == player or ":" not in reference:
-        raise ConfigError(f"a bot is bot:random or bot:package.module:Class, got {player!r}")
-    bot_class = resolve(reference, launch_directory=launch_directory)
+    bot_class = resolve(bot.reference, launch_directory=launch_directory)
     if not callable(bot_class):
-        raise ConfigError(f"{player} must name a class, got {bot_class!r}")
-    bot = bot_class()
-    if not callable(getattr(bot, "act", None)):
-        raise ConfigError(f"{player} has no method act(observation, action_mask, *, agent, rng)")
-    return BotActor(bot, name=player, layout=layout, actions=actions)
+        raise ConfigError(f"{player} must name a class, got {bot_class!r}; a bot is {FORM}")
+    with users_code(f"{player}, when it was made,"):
+        made = bot_class(**bot.arguments)
+    return BotActor(made, name=player, facts=facts, actions=actions)
+
+
+def _takes(method: object, name: str) -> bool:
+    """Whether a method has a parameter of this name."""
+    signature = _signature(method)
+    return signature is not None and name in signature.parameters
+
+
+def _fits(method: object, *arguments: object, **keywords: object) -> bool:
+    """Whether a method can be called so; one whose signature cannot be read can."""
+    signature = _signature(method)
+    if signature is None:
+        return callable(method)
+    try:
+        signature.bind(*arguments, **keywords)
+    except TypeError:
+        return False
+    return True
+
+
+def _signature(method: object) -> inspect.Signature | None:
+    """How a method is called; None where that is not known: not every one is written in Python."""
+    if not callable(method):
+        return None
+    try:
+        return inspect.signature(method)
+    except ValueError:
+        return None

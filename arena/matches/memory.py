@@ -5,9 +5,13 @@ Shapes: B environments, A agents, S decisions of a population at once, N rows, H
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 
 from arena.envs.base import Turn
+
+_NUMBERS = itertools.count()
 
 
 class Memory:
@@ -36,7 +40,15 @@ class Memory:
         if before is not None:
             known = min(size, before._state.shape[2])
             self._state[:, :, :known] = before._state[:, :, :known]
+        self._episodes: torch.Tensor | None = None if before is None else before._episodes
         self._first = (torch.arange(num_envs, device=device) * num_agents)[:, None]
+
+    @property
+    def episodes(self) -> torch.Tensor:
+        """A number for each episode that goes on, its own in this process. CPU, int64 [B]."""
+        if self._episodes is None:
+            self._episodes = new_episodes(len(self._state))
+        return self._episodes
 
     def places(self, agent_index: torch.Tensor) -> torch.Tensor:
         """Where the states of a group's decisions are, for `recall` and `keep`.
@@ -62,3 +74,11 @@ class Memory:
         if self._state.shape[2]:
             over = turn.terminated | turn.truncated | turn.episode_over[:, None]
             self._state.masked_fill_(over[:, :, None], 0.0)
+        if self._episodes is not None:
+            ended = turn.episode_over.cpu()
+            self._episodes[ended] = new_episodes(int(ended.sum()))
+
+
+def new_episodes(count: int) -> torch.Tensor:
+    """Numbers that no other episode in this process has. int64 [count]."""
+    return torch.tensor([next(_NUMBERS) for _ in range(count)], dtype=torch.int64)

@@ -14,9 +14,10 @@ from typing import Generic, TypeVar
 
 import torch
 
-from arena.core import Actor, RememberingActor, state_size
+from arena.core import Actor, ActorInGames, RememberingActor, state_size
 from arena.envs.base import Group
 from arena.matches.memory import Memory
+from arena.matches.rows import Rows
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.stack import PolicyStack, stack_key
 from arena.types import Seat
@@ -109,6 +110,7 @@ class SeatedPlayers(Generic[PlayerT]):
             before=memory,
         )
         self._agents = agents
+        self._seat_of = {agent: seat for seat in seats for agent in seat.agents}
         self._product_dtypes = product_dtypes
         self._deciders = self._deciders_of(len(blocks))
 
@@ -197,6 +199,10 @@ class SeatedPlayers(Generic[PlayerT]):
                 agents=self._agents,
                 generator=generator,
             )
+        for index, in_games in deciders.in_games:
+            self._decide_in(
+                in_games, group, where=owner == index, action=action, generator=generator
+            )
         for index, remembering in deciders.remembering:
             decide_from(
                 remembering,
@@ -208,6 +214,30 @@ class SeatedPlayers(Generic[PlayerT]):
                 generator=generator,
             )
 
+    def _decide_in(
+        self,
+        actor: ActorInGames,
+        group: Group,
+        *,
+        where: torch.Tensor,
+        action: torch.Tensor,
+        generator: torch.Generator,
+    ) -> None:
+        """As `decide`, for an actor that is told in which games it decides."""
+        episodes = self.memory.episodes
+        for agent, rows in _by_agent(group, where=where, agents=self._agents):
+            games = rows.index.cpu() // where.shape[1]
+            chosen = actor.act_in(
+                rows.observation,
+                rows.action_mask,
+                seat=self._seat_of[agent],
+                agent=agent,
+                games=games,
+                episodes=episodes[games],
+                generator=generator,
+            )
+            rows.put(action, chosen)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Deciders:
@@ -217,11 +247,13 @@ class _Deciders:
         stacks: Frozen policies of one architecture, and of each player its index among them or
             NOBODY; the last entry, which the owner NOBODY finds, is NOBODY. int64 [players + 1].
         alone: The other actors and their indices.
+        in_games: Those that are told in which games they decide.
         remembering: Those with a memory.
     """
 
     stacks: tuple[tuple[PolicyStack, torch.Tensor], ...]
     alone: tuple[tuple[int, Actor], ...]
+    in_games: tuple[tuple[int, ActorInGames], ...]
     remembering: tuple[tuple[int, RememberingActor], ...]
 
 
@@ -235,6 +267,7 @@ def _deciders(
     """Those of some players that are actors."""
     alike: dict[Hashable, dict[int, FrozenPolicy]] = {}
     alone: list[tuple[int, Actor]] = []
+    in_games: list[tuple[int, ActorInGames]] = []
     remembering: list[tuple[int, RememberingActor]] = []
     for index in indices:
         player = players[index]
@@ -242,6 +275,8 @@ def _deciders(
             remembering.append((index, player))
         elif type(player) is FrozenPolicy:
             alike.setdefault(stack_key(player), {})[index] = player
+        elif isinstance(player, ActorInGames):
+            in_games.append((index, player))
         elif isinstance(player, Actor):
             alone.append((index, player))
     alone += [
@@ -254,52 +289,12 @@ def _deciders(
             member[list(policies)] = torch.arange(len(policies))
             stack = PolicyStack(list(policies.values()), product_dtype=product_dtype)
             stacks.append((stack, member.to(device)))
-    return _Deciders(stacks=tuple(stacks), alone=tuple(alone), remembering=tuple(remembering))
-
-
-class Rows:
-    """The rows of a flattened group that one player decides.
-
-    Args:
-        group: The decisions that are asked for.
-        where: Which of them. bool [B, S].
-    """
-
-    def __init__(self, group: Group, *, where: torch.Tensor) -> None:
-        self._group = group
-        self.index = where.flatten().nonzero().squeeze(1)
-        """Positions in the flattened group. int64 [rows]."""
-        # Mirror self-play in a game without pauses: everything is taken, nothing is gathered.
-        self._all = len(self.index) == where.numel()
-
-    def __len__(self) -> int:
-        """How many decisions."""
-        return len(self.index)
-
-    def take(self, per_decision: torch.Tensor) -> torch.Tensor:
-        """The rows of a tensor [B, S, ...]. Shape [rows, ...]."""
-        flat = per_decision.flatten(0, 1)
-        # Several times faster than indexing.
-        return flat if self._all else flat.index_select(0, self.index)
-
-    @property
-    def observation(self) -> torch.Tensor:
-        """[rows, F]."""
-        return self.take(self._group.observation)
-
-    @property
-    def action_mask(self) -> torch.Tensor | None:
-        """Legal actions, bool [rows, n], or None without masks."""
-        mask = self._group.action_mask
-        return None if mask is None else self.take(mask)
-
-    def put(self, per_decision: torch.Tensor, values: torch.Tensor) -> None:
-        """Write values [rows, ...] into a contiguous tensor [B, S, ...]."""
-        flat = per_decision.view(-1, *per_decision.shape[2:])
-        if self._all:
-            flat.copy_(values)
-        else:
-            flat.index_copy_(0, self.index, values.to(flat.dtype))
+    return _Deciders(
+        stacks=tuple(stacks),
+        alone=tuple(alone),
+        in_games=tuple(in_games),
+        remembering=tuple(remembering),
+    )
 
 
 def decide(

@@ -12,6 +12,7 @@ from arena.envs.spaces import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import PIXEL_SCALE, is_image
 from arena.resolve import resolve
+from arena.users_code import raised
 
 NUM_PROBED = 2
 
@@ -61,9 +62,7 @@ def make_own_encoder(
             module = module_class(observation)
         except Exception as error:
             # A user's class may raise anything, and it is the user who can mend it.
-            raise ConfigError(
-                f"network.encoder {reference}: making it raised {type(error).__name__}: {error}"
-            ) from error
+            raise ConfigError(raised(f"network.encoder {reference}: making it", error)) from error
         num_features = _num_features(reference, module)
         encoder = OwnEncoder(module, observation)
         _probe(reference, encoder, size=observation.size, num_features=num_features)
@@ -89,10 +88,8 @@ def _probe(reference: str, encoder: OwnEncoder, *, size: int, num_features: int)
     try:
         features: object = encoder(torch.zeros(NUM_PROBED, size))
     except Exception as error:
-        raise ConfigError(
-            f"network.encoder {reference}: features of {NUM_PROBED} observations of {size} numbers "
-            f"raised {type(error).__name__}: {error}"
-        ) from error
+        what = f"features of {NUM_PROBED} observations of {size} numbers"
+        raise ConfigError(raised(f"network.encoder {reference}: {what}", error)) from error
     shape = list(features.shape) if isinstance(features, torch.Tensor) else features
     if shape != [NUM_PROBED, num_features]:
         raise ConfigError(

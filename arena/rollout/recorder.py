@@ -20,7 +20,8 @@ from arena.core import (
 )
 from arena.envs.base import Group, Turn
 from arena.matches.memory import Memory
-from arena.matches.seated import Rows, SeatedPlayers
+from arena.matches.rows import Rows
+from arena.matches.seated import SeatedPlayers
 from arena.rollout.buffer import Rollout, RolloutBuffer
 from arena.rollout.critic_rows import CriticRows
 from arena.types import PolicyId, population_of

@@ -45,7 +45,7 @@ MAX_ITEMS = 65536
 MAX_ENTRIES = 4096
 
 _POLICY = r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,12}"
-_BOT = r"bot:[A-Za-z0-9_.:@/-]{1,200}"
+_BOT = r"bot:(?=.{1,396}$)[A-Za-z0-9_.:@/-]+(?:\([ -~]*\))?"
 _OUTSIDER = r"outsider:[A-Za-z0-9_.:@/-]{1,200}"
 _DIGEST = r"[0-9a-f]{64}"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"

@@ -24,7 +24,7 @@ def blame_environment(
         state: Of the controller.
         tx: Takes what changes.
         row: The assignment.
-        reason: What the learner said: the fault on its first line, then the traceback.
+        reason: What the learner said: the fault, and the lines of the environment's own files.
     """
     tx.put_assignment(replace(row, status="failed", reason=reason))
     state.broken_environments += 1
@@ -32,7 +32,7 @@ def blame_environment(
         state.fail(
             tx,
             reason=f"the environment broke in {state.broken_environments} assignments in a row; "
-            f"the last: {reason.splitlines()[0]} (events have the traceback)",
+            f"the last: {reason}",
         )
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import get_args
 
 import numpy as np
 
 from arena.types import PolicyId, trainee_entrant
+from arena.users_code import named, own_lines
 from arena.wire.messages import Train
 from populations.controller import replaying
 from populations.controller.events import HyperparametersExplored
@@ -76,18 +78,20 @@ def _decide(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Decis
     rng = state.draw(tx)
     state.changed.take(tx.rows)
     try:
-        decision = state.exploit[population].decide(
+        decision: Decision = state.exploit[population].decide(
             policy.policy,
             members=members_of(state, population, role=policy.role),
             difference=rating_difference(state, population),
             common=common_scores(state, population),
             rng=rng,
         )
+        if not any(isinstance(decision, kind) for kind in get_args(Decision)):
+            raise TypeError(f"decide must return a Decision, got {decision!r}")
         if isinstance(decision, ExploitDonor):
             _check_donor(state, policy, decision.donor)
     except Exception as error:  # the rule may be a user's own
         logger.exception("deciding about %s failed", policy.policy)
-        reason = f"{type(error).__name__}: {error}"
+        reason = f"{named(error)}{own_lines(error)}"
         tx.add_event("exploit_failed", policy.policy, reason=reason)
         return None
     return decision

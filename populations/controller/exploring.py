@@ -13,12 +13,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from arena.users_code import named, own_lines
 from populations.controller.commands import ExploreHyperparameters
 from populations.controller.events import HyperparametersExplored
 from populations.controller.generations import history
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
-from populations.core import SearchSpace
+from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb
 from populations.pbt.search_space import Choices, parse_search_space
 from populations.types import Json
@@ -74,12 +75,14 @@ def answer(command: ExploreHyperparameters) -> HyperparametersExplored:
             agent_steps=command.agent_steps,
             rng=_rng(command.seed),
         )
+        if not isinstance(exploration, Exploration):
+            raise TypeError(f"explore must return an Exploration, got {exploration!r}")
         problem = problem_of(
             exploration.new, hyperparameters=command.hyperparameters, space=command.search_space
         )
     except Exception as error:  # a rule may be a user's own, or a library's
         logger.exception("exploring for %s failed", command.policy)
-        problem = f"{type(error).__name__}: {error}"
+        problem = f"{named(error)}{own_lines(error)}"
     if problem is None:
         return HyperparametersExplored(policy=command.policy, exploration=exploration)
     perturbed = Perturb().explore(

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from arena.errors import ConfigError
 from arena.resolve import resolve
-from populations.core import Matchmaker
+from arena.users_code import users_code
+from populations.core import Matchmaker, OpponentRequest, Opponents
 from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.matchmaking.delta_uniform import DeltaUniformRule
 from populations.matchmaking.drawing import Rule, RuleMatchmaker
@@ -73,17 +77,39 @@ def _own(reference: str, *, options: Mapping[str, object], launch_directory: str
         raise ConfigError(f"matchmaking.kind: {error}") from error
     if not callable(made):
         raise ConfigError(f"matchmaking.kind: {reference} must be a class, got {made!r}")
-    try:
+    called = f"matchmaking.kind: {reference} called with matchmaking.options {dict(options)!r}"
+    with users_code(called):
         matchmaker = made(**options)
-    except Exception as error:
-        # It is the user's code, and the user who can mend it.
-        raise ConfigError(
-            f"matchmaking.kind: {reference} called with matchmaking.options {dict(options)!r} "
-            f"raised {type(error).__name__}: {error}"
-        ) from error
     if not callable(getattr(matchmaker, "draw", None)):
         raise ConfigError(
             f"matchmaking.kind: {reference} must be a populations.core.Matchmaker, with a method "
             f"draw(request, *, rng), got {matchmaker!r}"
         )
-    return cast(Matchmaker, matchmaker)
+    return _Own(reference=reference, matchmaker=cast(Matchmaker, matchmaker))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Own:
+    """A user's own matchmaker, which may raise and answer anything.
+
+    Attributes:
+        reference: What the user calls it.
+        matchmaker: Theirs.
+    """
+
+    reference: str
+    matchmaker: Matchmaker
+
+    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
+        """Ask it.
+
+        Raises:
+            ConfigError: If it raises, or answers with anything but opponents.
+        """
+        with users_code(f"matchmaking.kind: {self.reference} in draw"):
+            drawn: object = self.matchmaker.draw(request, rng=rng)
+        if not isinstance(drawn, Opponents):
+            raise ConfigError(
+                f"matchmaking.kind: {self.reference} in draw must return Opponents, got {drawn!r}"
+            )
+        return drawn

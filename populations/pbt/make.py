@@ -6,6 +6,7 @@ from typing import cast, get_args
 
 from arena.errors import ConfigError
 from arena.resolve import resolve
+from arena.users_code import users_code
 from populations.core import Exploit, Explore
 from populations.pbt.exploit import (
     BinaryTournament,
@@ -88,7 +89,9 @@ def _users_own(section: PbtConfig, reference: str, launch_directory: str) -> obj
     make = resolve(reference, launch_directory=launch_directory)
     if not callable(make):
         raise ConfigError(f"pbt: {reference} is no class")
-    return make(section)
+    with users_code(f"pbt: {reference}, when it was made,"):
+        made: object = make(section)
+    return made
 
 
 def _no_such(key: str, kinds: tuple[str, ...], kind: str) -> str:

@@ -74,3 +74,13 @@ class AsymmetricTeams(ScriptedParallel):  # type: ignore[misc]
         caught = float(rewards["prey_0"] == 0)
         rewards.update(hunter_0=caught, hunter_1=caught, prey_0=-caught)
         return observations, rewards, *rest
+
+
+def divides(returns: dict[str, float], infos: object) -> dict[str, float]:
+    """An outcome with a bug."""
+    return {"a": returns["a"] / returns["b"], "b": 0.0}
+
+
+def says_who_wins(returns: dict[str, float], infos: object) -> dict[str, str]:
+    """An outcome in words."""
+    return {"a": "won", "b": "lost"}

@@ -95,6 +95,7 @@ class MirrorLearner:
         """Rollouts learned from."""
         agents = self._setup.populations[self._population].agents
         facts = self._setup.spec.agent_specs[agents[0]]
+        self._facts = facts
         self._layout = ObservationLayout.from_json(facts.observation)
         self._actions = ActionLayout.from_json(
             facts.action, continuous=self._setup.environment.continuous_actions
@@ -230,7 +231,7 @@ class MirrorLearner:
     def _bot(self, bot: str) -> Actor:
         return make_bot(
             bot,
-            layout=self._layout,
+            facts=self._facts,
             actions=self._actions,
             launch_directory=self._setup.launch_directory,
         )

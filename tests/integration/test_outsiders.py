@@ -14,13 +14,16 @@ from tests.integration.conftest import ARENA
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
 
-ROCK = """
+HAND = """
 import numpy as np
 
 
-class Rock:
+class Hand:
+    def __init__(self, *, hand):
+        self.hand = hand
+
     def act(self, observation, action_mask, *, agent, rng):
-        return np.zeros(len(observation), dtype=np.int64)
+        return np.full(len(observation), self.hand)
 """
 
 SMALL = (
@@ -65,15 +68,15 @@ def training_tallies(run_dir: Path) -> list[TallyRow]:
 
 @pytest.mark.slow
 def test_a_policy_learns_to_beat_a_bot_and_its_export_is_an_opponent(tmp_path: Path) -> None:
-    (tmp_path / "scripted.py").write_text(ROCK)
+    (tmp_path / "scripted.py").write_text(HAND)
     arena(
         tmp_path, "launch", "rock_paper_scissors", *SMALL,
-        "matchmaking.bots={'bot:scripted:Rock': 1.0}", "matchmaking.opponents=2",
+        "matchmaking.bots={'bot:scripted:Hand( hand = 0 )': 1.0}", "matchmaking.opponents=2",
         "stop.agent_steps_per_policy=8000", "--run-dir", "first",
     )  # fmt: skip
     tallies = training_tallies(tmp_path / "first")
     assert {name for row in tallies for name in row.tally.entrants} == {
-        "bot:scripted:Rock",
+        "bot:scripted:Hand(hand=0)",
         "player/p000#0",
     }
     returns = [_mean_return(row) for row in tallies]

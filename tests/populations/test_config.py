@@ -161,7 +161,10 @@ def test_overrides_reach_any_key(minimal: Path, override: str, value: object) ->
         ("learners={player: 0}", "learners must be null, a count, or a count for each population"),
         ("device=gpu", "device"),
         ("evaluation.bots=[]", "bot:random must be among them"),
-        ("evaluation.bots=['bot:random', 'bot:rand']", "not 'bot:rand'"),
+        ("evaluation.bots=['bot:random', 'bot:rand']", "a bot is bot:random, bot:package.module"),
+        ("evaluation.bots=[bot:random, bot:a:B(x=1, y=2)]", "put the id in quotes"),
+        ("evaluation.bots=['bot:random', 'bot:a:B(x=open)']", "x of 'bot:a:B(x=open)' must be a l"),
+        ("matchmaking.bots={'bot:a:B(x=1,)': 0.1, 'bot:a:B(x=1)': 0.2}", "each must be there once"),
         ("hooks=['a:b']", "hooks: must be empty: this release has no hooks yet"),
         ("pbt.perturb_factors=[0.8, -1]", "greater than 0"),
         ("pbt.exploit=best", "pbt.exploit: must be one of truncation, binary_tournament, welch"),
@@ -252,3 +255,18 @@ def test_the_choices_are_those_that_there_are() -> None:
 
     assert sorted(MATCHMAKING_KINDS) == sorted(matchmaking_kinds)
     assert sorted(choices(MatchmakingConfig, "weighting")) == sorted(get_args(Weighting))
+
+
+def test_bots_are_kept_in_their_one_spelling() -> None:
+    config = load_config(
+        "rock_paper_scissors",
+        [
+            "evaluation.bots=[\"bot:my.bots:Deep( name='x',depth = 3 )\", bot:random]",
+            "matchmaking.bots={'bot:my.bots:Deep(z=1,a=[2])': 0.25, exports/champion: 0.25}",
+        ],
+    )
+    assert config.evaluation.bots == ('bot:my.bots:Deep(depth=3, name="x")', "bot:random")
+    assert config.matchmaking.bots == {
+        "bot:my.bots:Deep(a=[2], z=1)": 0.25,
+        "exports/champion": 0.25,
+    }

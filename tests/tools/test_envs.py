@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -59,7 +61,7 @@ def test_check_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("envs", "check", "classic/rps-v2", *arguments) == 0
     said = capsys.readouterr()
     document = json.loads(said.out)
-    assert said.err == ""
+    assert said.err.splitlines()[-1] == "training for a moment"
     assert document["schema"] == 1
     assert document["works"] is True
     assert document["problems"] == []
@@ -88,6 +90,46 @@ def test_check_for_people(
     assert "mend: draw everything random from a generator that reset(seed=...) makes" in output
     assert "deterministic by seed: no" in output
     assert not preset.exists()
+
+
+def test_all_that_is_wrong_is_listed_in_one_call_with_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    mistakes = "environment.kwargs={mistakes: [no_infos, shape, unseeded, forgets, nan, raises]}"
+    assert run("envs", "check", "mistakes:AtOnce", mistakes, "--seconds", "0.1") == 3
+    said = capsys.readouterr()
+    assert said.out.count("problem: ") == said.out.count("mend: ") == 6
+    assert "two runs with one seed" in said.err
+    assert "Traceback" not in said.out + said.err
+
+
+def test_a_check_ends_with_its_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    arguments = ("--seconds", "0.1", "--time-limit", "3", "--json")
+    assert run("envs", "check", "mistakes:Hanging", *arguments) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["works"] is False
+    assert "playing one environment by itself" in document["cut_off"]
+    assert document["preset"] is None
+
+
+def test_a_call_that_never_returns_ends_the_process(tmp_path: Path) -> None:
+    """Where no Python runs in the main thread, no timer interrupts it."""
+    program = (
+        "import threading\n"
+        "from tools import _progress\n"
+        "_progress.GRACE_S = 0.0\n"
+        "with _progress.hard_limit(0.1):\n"
+        "    threading.Lock().acquire() and threading.Event().wait()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("arena: not done after 0.1 s")
 
 
 CHECK = ("--seconds", "0.1", "--train", "0")
@@ -140,11 +182,14 @@ def test_what_is_written_can_be_launched(
     assert f"arena launch {preset}" in capsys.readouterr().err.replace("\n", "")
     text = preset.read_text()
     assert "# a guess: these always received the same rewards" in text
+    # All see and do the same, but one is hunted by two.
+    assert "# a guess: roles differ where spaces are equal (prey_0 is not as hunter_0" in text
     document = yaml.safe_load(text)
     assert document["environment"]["sides"] == {"hunter": ["hunter_*"], "prey": ["prey_0"]}
-    ((population, settings),) = document["populations"].items()
-    assert settings["agents"] == ["*"]
-    small = ("environment.num_envs=4", f"populations.{population}.size=1", *SMALL)
+    agents = {name: settings["agents"] for name, settings in document["populations"].items()}
+    assert agents == {"hunter": ["hunter_*"], "prey": ["prey_0"]}
+    sizes = [f"populations.{population}.size=1" for population in agents]
+    small = ("environment.num_envs=4", *sizes, *SMALL)
     assert run("launch", str(preset), *small, "--run-dir", str(run_dir), "--json") == 0
     assert json.loads(capsys.readouterr().out)["state"] == "finished"
 

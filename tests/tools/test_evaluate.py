@@ -79,6 +79,60 @@ def test_a_users_bot_takes_part(
     assert best["rating"] > 0.0
 
 
+PLAYERS = """
+import numpy as np
+
+
+class Column:
+    def __init__(self, *, column=0, name="?"):
+        self._column = column
+
+    def act(self, observation, action_mask, *, agent, rng):
+        preferred = np.roll(np.arange(7), self._column)
+        rank = np.argsort(preferred)
+        return np.where(action_mask, -np.abs(rank), -99).argmax(axis=1)
+
+
+class Confused:
+    def act(self, observation, action_mask, *, agent, rng):
+        return self._choose(observation)
+
+    def _choose(self, observation):
+        return observation["bord"].argmax(axis=1)
+"""
+
+
+def test_a_bot_takes_literals_and_has_one_name(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "literal_players.py").write_text(PLAYERS)
+    monkeypatch.chdir(tmp_path)
+    players = ("bot:literal_players:Column( name='x',column = 3 )", "bot:literal_players:Column()")
+    document = command("evaluate", *players, "--environment", BOARD, "--matches", 2, "--json")
+    names = ['bot:literal_players:Column(column=3, name="x")', "bot:literal_players:Column"]
+    assert document["players"] == names
+    assert {line["player"] for line in document["ratings"]} == set(names)
+    # Each plays its own column, so whoever begins has four in a row first.
+    assert [(pair["wins"], pair["losses"]) for pair in document["pairs"]] == [(2, 0), (2, 0)]
+    twice = ("bot:literal_players:Column(column=1)", "bot:literal_players:Column(column=1,)")
+    error = command("evaluate", *twice, "--environment", BOARD, code=2)["error"]
+    assert "must be given once, 'bot:literal_players:Column(column=1)' is given twice" in error
+
+
+def test_a_bug_in_a_bot_is_one_message(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "confused_players.py").write_text(PLAYERS)
+    monkeypatch.chdir(tmp_path)
+    players = ("bot:random", "bot:confused_players:Confused")
+    error = command("evaluate", *players, "--environment", BOARD, "--matches", 2, code=2)["error"]
+    said, *lines = error.splitlines()
+    assert said == "arena: bot:confused_players:Confused in act raised KeyError: 'bord'"
+    assert [line.rpartition(", in ")[2] for line in lines[::2]] == ["act", "_choose"]
+    assert lines[-1] == '    return observation["bord"].argmax(axis=1)'
+    assert len(lines) == 4
+
+
 def test_players_of_one_population_keep_to_its_seats(command: Command, tag_run: Path) -> None:
     players = [f"{tag_run}:predator/p000", f"{tag_run}:prey/p000", "bot:random"]
     document = command("evaluate", *players, "--matches", 2, "--json")

@@ -20,6 +20,7 @@ from arena.envs.buffers import NO_DECISION
 from arena.envs.chance import episode_seeds
 from arena.envs.spaces import num_actions
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
+from arena.users_code import own_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +345,7 @@ class GameBatch:
             return error
         return EnvironmentFault(
             f"environment {self._id} raised {type(error).__name__} in {doing}: {error}"
+            f"{own_lines(error)}"
         )
 
 

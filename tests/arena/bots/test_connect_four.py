@@ -17,7 +17,8 @@ from pettingzoo.classic.connect_four.connect_four import raw_env
 
 from arena.bots.connect_four import Tactical
 from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout, describe
+from arena.envs.spaces import describe
+from arena.envs.spec import AgentSpec
 from arena.matches.actors import make_bot
 
 ROWS, COLUMNS = 6, 7
@@ -64,7 +65,7 @@ def best_columns(board: Board) -> set[int]:
 def choices(board: Board, *, num_draws: int = 400, masked: bool = True) -> Counter[int]:
     mask = np.array([column in legal_columns(board) for column in range(COLUMNS)])
     action = Tactical().act(
-        np.repeat(board[np.newaxis], num_draws, axis=0),
+        {"observation": np.repeat(board[np.newaxis], num_draws, axis=0)},
         np.repeat(mask[np.newaxis], num_draws, axis=0) if masked else None,
         agent="player_0",
         rng=np.random.default_rng(1),
@@ -124,7 +125,9 @@ def test_the_mask_is_obeyed() -> None:
     mask = np.array([[False, False, True, False, False, True, False]])
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        assert Tactical().act(board, mask, agent="player_0", rng=rng).tolist() == [5]
+        assert Tactical().act({"observation": board}, mask, agent="player_0", rng=rng).tolist() == [
+            5
+        ]
 
 
 def after_moves(columns: list[int]) -> Board:
@@ -154,7 +157,7 @@ def test_agrees_with_the_second_implementation_in_one_batch_of_long_games() -> N
     boards = [after_moves(rng.integers(0, 7, size=60).tolist()) for _ in range(200)]
     boards = [board for board in boards if legal_columns(board)]
     assert len(boards) > 50
-    action = Tactical().act(np.stack(boards), None, agent="player_0", rng=rng)
+    action = Tactical().act({"observation": np.stack(boards)}, None, agent="player_0", rng=rng)
     best = [best_columns(board) for board in boards]
     assert all(chosen in columns for chosen, columns in zip(action, best, strict=True))
     assert sum(len(columns) < 3 for columns in best) > 20
@@ -174,7 +177,9 @@ def test_beats_random_play_in_pettingzoo() -> None:
             mask = view["action_mask"].astype(bool)
             if agent == mine:
                 rows = view["observation"][np.newaxis]
-                action = Tactical().act(rows, mask[np.newaxis], agent=agent, rng=rng)[0]
+                action = Tactical().act(
+                    {"observation": rows}, mask[np.newaxis], agent=agent, rng=rng
+                )[0]
                 assert mask[action]
             else:
                 action = rng.choice(np.flatnonzero(mask))
@@ -189,7 +194,11 @@ def test_plays_as_a_bot_of_arena() -> None:
     space = env.observation_space("player_0")["observation"]
     bot = make_bot(
         "bot:arena.bots.connect_four:Tactical",
-        layout=ObservationLayout.from_json(describe(space)),
+        facts=AgentSpec(
+            observation=describe(space),
+            action={"kind": "Discrete", "n": COLUMNS, "start": 0},
+            mask="observation",
+        ),
         actions=ActionLayout.from_json(
             {"kind": "Discrete", "n": COLUMNS, "start": 0}, continuous="squashed"
         ),

@@ -121,6 +121,22 @@ def test_what_a_function_returns_is_checked(assets: str) -> None:
         score({"a": 5.0, "b": 0.0}, {})
 
 
+def test_a_bug_in_a_function_is_one_message_with_its_own_lines(assets: str) -> None:
+    score = made("broken:divides", TWO, assets=assets)
+    with pytest.raises(ConfigError) as caught:
+        score({"a": 5.0, "b": 0.0}, {})
+    said, place, code = str(caught.value).splitlines()
+    assert (
+        said
+        == "environment.outcome broken:divides raised ZeroDivisionError: float division by zero"
+    )
+    assert place.endswith("in divides")
+    assert code == '    return {"a": returns["a"] / returns["b"], "b": 0.0}'
+    score = made("broken:says_who_wins", TWO, assets=assets)
+    with pytest.raises(ConfigError, match=r"must return numbers, got {'a': 'won', 'b': 'lost'}"):
+        score({"a": 5.0, "b": 0.0}, {})
+
+
 def test_cooperation_by_returns_has_no_score() -> None:
     score = made("return", {"team": ("a", "b")})
     assert [math.isnan(value) for value in score({"a": 1.0, "b": 2.0}, {})] == [True]

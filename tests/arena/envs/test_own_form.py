@@ -3,17 +3,18 @@ from __future__ import annotations
 import pytest
 
 from arena.envs.inspect import inspect_environment
-from arena.envs.own_form import Look, look
+from arena.envs.own_form import look
+from arena.envs.own_watch import Look
 from arena.envs.registry import make_environment
 
 
 def played(environment_id: str, *, num_decisions: int, **kwargs: object) -> Look:
     spec = inspect_environment(environment_id, kwargs=kwargs, launch_directory=".")
-    env = make_environment(environment_id, kwargs=kwargs, api=spec.api, launch_directory=".")
-    try:
-        return look(env, spec=spec, num_decisions=num_decisions)
-    finally:
-        env.close()
+    return look(
+        lambda: make_environment(environment_id, kwargs=kwargs, api=spec.api, launch_directory="."),
+        spec=spec,
+        num_decisions=num_decisions,
+    )
 
 
 def test_cooperative_pong_is_black_without_a_render_mode() -> None:

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout, describe
+from arena.envs.spaces import describe
+from arena.envs.spec import AgentSpec
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, RandomActor, make_bot
 
@@ -21,7 +22,11 @@ def discrete(n: int) -> ActionLayout:
 
 
 FOUR = discrete(4)
-BOARD = ObservationLayout.from_json(describe(gymnasium.spaces.Box(0.0, 1.0, (2, 3), np.float32)))
+BOARD = AgentSpec(
+    observation=describe(gymnasium.spaces.Box(0.0, 1.0, (2, 3), np.float32)),
+    action={"kind": "Discrete", "n": 4, "start": 0},
+    mask=None,
+)
 
 
 def generator(seed: int = 1) -> torch.Generator:
@@ -48,7 +53,7 @@ class Scripted:
 
 
 def ask(bot: Scripted, *, mask: torch.Tensor | None = None, seed: int = 1) -> torch.Tensor:
-    actor = BotActor(bot, name="bot:tests:Scripted", layout=BOARD, actions=FOUR)
+    actor = BotActor(bot, name="bot:tests:Scripted", facts=BOARD, actions=FOUR)
     observation = torch.arange(12.0).reshape(2, 6)
     return actor.act(observation, mask, agent="player_1", generator=generator(seed))
 
@@ -127,7 +132,7 @@ def test_bots_are_found_by_their_id(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
 
     def make(player: str) -> Any:
-        return make_bot(player, layout=BOARD, actions=FOUR, launch_directory=str(tmp_path))
+        return make_bot(player, facts=BOARD, actions=FOUR, launch_directory=str(tmp_path))
 
     assert isinstance(make("bot:random"), RandomActor)
     actor = make("bot:bots_of_this_test:Last")
@@ -138,5 +143,5 @@ def test_bots_are_found_by_their_id(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("player", ["bot:greedy", "player/p000", "bot:"])
 def test_other_ids_are_no_bots(player: str) -> None:
-    with pytest.raises(ConfigError, match="a bot is bot:random or bot:package"):
-        make_bot(player, layout=BOARD, actions=FOUR, launch_directory=".")
+    with pytest.raises(ConfigError, match="a bot is bot:random, bot:package"):
+        make_bot(player, facts=BOARD, actions=FOUR, launch_directory=".")

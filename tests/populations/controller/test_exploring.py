@@ -18,6 +18,7 @@ from tests.populations.controller.eager import (
     eager_world,
     run_until_pending,
 )
+from tests.populations.controller.simulated import World
 
 
 class Broken:
@@ -44,17 +45,17 @@ class Broken:
 
 
 @pytest.mark.parametrize(
-    ("new", "reason"),
+    ("new", "reason", "places"),
     [
-        (None, "ZeroDivisionError: no neighbours"),
-        ({"learning_rate": math.nan}, "learning_rate must be a finite number"),
-        ({"learning_rate": 1.0}, "learning_rate must be in [1e-05, 0.003], got 1.0"),
-        ({"clip_coef": 0.1}, "clip_coef is not in the search space, but changed to 0.1"),
-        ({"clip": 0.1}, "it must give"),
+        (None, "ZeroDivisionError: no neighbours", ["explore"]),
+        ({"learning_rate": math.nan}, "learning_rate must be a finite number", []),
+        ({"learning_rate": 1.0}, "learning_rate must be in [1e-05, 0.003], got 1.0", []),
+        ({"clip_coef": 0.1}, "clip_coef is not in the search space, but changed to 0.1", []),
+        ({"clip": 0.1}, "it must give", []),
     ],
 )
 def test_a_failing_rule_leaves_an_event_and_values_are_perturbed(
-    new: Mapping[str, float] | None, reason: str
+    new: Mapping[str, float] | None, reason: str, places: list[str]
 ) -> None:
     world = eager_world()
     world.state.explore = {"player": Broken(new)}
@@ -62,7 +63,10 @@ def test_a_failing_rule_leaves_an_event_and_values_are_perturbed(
     assert world.state.tables.run.state == "finished"
     failures = world.events("explore_failed")
     assert failures
-    assert all(reason in str(event.data["reason"]) for event in failures)
+    for event in failures:
+        said, *lines = str(event.data["reason"]).splitlines()
+        assert reason in said
+        assert [line.rpartition(", in ")[2] for line in lines[::2]] == places
     changes = world.events("exploited", "explored")
     assert len(changes) == len(failures)
     for event in changes:
@@ -74,6 +78,15 @@ def _mapping(value: Json) -> Mapping[str, Json]:
     return value
 
 
+def run_until_ready(rule: object) -> World:
+    """Until the rule has been asked for the first time."""
+    world = eager_world()
+    world.state.exploit = {"player": rule}  # type: ignore[dict-item]
+    while not world.events("exploit_failed"):
+        world.step()
+    return world
+
+
 def test_a_rule_that_cannot_decide_leaves_an_event_and_the_run_goes_on() -> None:
     class Nonsense:
         def decide(self, policy: PolicyId, **_: object) -> None:
@@ -83,10 +96,45 @@ def test_a_rule_that_cannot_decide_leaves_an_event_and_the_run_goes_on() -> None
     world.state.exploit = {"player": Nonsense()}  # type: ignore[dict-item]
     world.run()
     assert world.state.tables.run.state == "finished"
-    assert {e.data["reason"] for e in world.events("exploit_failed")} >= {
-        "LookupError: who is player/p001?"
-    }
+    reasons = [str(e.data["reason"]).splitlines() for e in world.events("exploit_failed")]
+    assert "LookupError: who is player/p001?" in {said for said, *_ in reasons}
+    # Then the lines of the user's own file, and none of Arena's.
+    for _, place, code in reasons:
+        assert place.endswith("in decide")
+        assert code == '    raise LookupError(f"who is {policy}?")'
     assert not world.events("exploited", "explored")
+
+
+@pytest.mark.parametrize("answered", ["keep", 3, ("p001", True)])
+def test_a_decision_that_is_none_leaves_an_event(answered: object) -> None:
+    class Nonsense:
+        def decide(self, policy: PolicyId, **_: object) -> object:
+            return answered
+
+    world = run_until_ready(Nonsense())
+    (event, *_) = world.events("exploit_failed")
+    assert event.data["reason"] == f"TypeError: decide must return a Decision, got {answered!r}"
+
+
+def test_an_exploration_that_is_none_is_a_problem() -> None:
+    class Nothing:
+        def explore(self, *_: object, **__: object) -> None:
+            return None
+
+    values = {"gamma": 0.95}
+    explored = answer(
+        ExploreHyperparameters(
+            policy=PolicyId("player/p001"),
+            rule=Nothing(),  # type: ignore[arg-type]
+            hyperparameters=values,
+            search_space={"gamma": {"low": 0.9, "high": 0.99}},
+            history=(),
+            agent_steps=0,
+            seed=(1,),
+        )
+    )
+    assert explored.problem == "TypeError: explore must return an Exploration, got None"
+    assert explored.exploration.new.keys() == values.keys()
 
 
 @pytest.mark.parametrize("bad", [-0.1, 2.0, math.inf, True])

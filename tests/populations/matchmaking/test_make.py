@@ -35,6 +35,19 @@ class Broken:
         raise RuntimeError("no")
 
 
+class Loses:
+    def draw(self, request, *, rng):
+        return self._found(request)
+
+    def _found(self, request):
+        return request.ghots
+
+
+class Answers:
+    def draw(self, request, *, rng):
+        return [1, 2]
+
+
 value = 3
 """
 
@@ -83,11 +96,29 @@ def test_what_is_wrong_with_it_is_said_at_the_start(
         )
 
 
+def test_a_bug_in_it_is_one_message_with_its_own_lines(launch_directory: str) -> None:
+    kind = "own_matchmaking:Loses"
+    rule = make_matchmaker(section(kind=kind), window=2, launch_directory=launch_directory)
+    with pytest.raises(ConfigError) as caught:
+        rule.draw(request(), rng=np.random.default_rng(0))
+    said, *lines = str(caught.value).splitlines()
+    assert said.startswith(f"matchmaking.kind: {kind} in draw raised AttributeError: ")
+    assert [line.rpartition(", in ")[2] for line in lines[::2]] == ["draw", "_found"]
+    assert lines[-1] == "    return request.ghots"
+
+
+def test_what_it_answers_must_be_opponents(launch_directory: str) -> None:
+    kind = "own_matchmaking:Answers"
+    rule = make_matchmaker(section(kind=kind), window=2, launch_directory=launch_directory)
+    with pytest.raises(ConfigError, match=r"in draw must return Opponents, got \[1, 2\]"):
+        rule.draw(request(), rng=np.random.default_rng(0))
+
+
 @pytest.mark.parametrize(
     ("matchmaking", "message"),
     [
         ({"kind": "pfps"}, r"matchmaking.kind: must be one of latest, .* or package.module:Class"),
-        ({"bots": {"bot:nobody": 0.1}}, "must be bot:random or bot:package.module:Class"),
+        ({"bots": {"bot:nobody": 0.1}}, "a bot is bot:random, .*, got 'bot:nobody'"),
         ({"bots": {"bot:random": 0.6, "exports/a": 0.5}}, "shares must sum to at most 1"),
         ({"bots": {"bot:random": 0.0}}, "greater than 0"),
         ({"options": {"back": 1}}, "options are for a kind of your own"),

@@ -1,0 +1,177 @@
+"""The ids of bots: ``bot:random``, or a class with keyword literals for its constructor.
+
+``bot:package.module:Class(depth=3, name="x")``. Nothing in it is ever evaluated: it is parsed, and
+anything but literals is refused. Equal arguments have one spelling, so that a bot has one name in
+tallies, ratings and files. Torch-free.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from arena.errors import ConfigError
+from arena.types import BOT_PREFIX, RANDOM_BOT, PlayerId
+
+MAX_LENGTH = 400
+"""Characters of an id as it is spelled here; messages carry no longer ones."""
+
+MAX_INTEGER_DIGITS = 100
+
+FORM = "bot:random, bot:package.module:Class or bot:package.module:Class(depth=3)"
+
+REFERENCE = re.compile(
+    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", flags=re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BotId:
+    """A bot of a user's.
+
+    Attributes:
+        reference: ``package.module:Class``.
+        arguments: For its constructor, sorted by name: text, numbers, true, false, none, and lists,
+            tuples and dictionaries of these.
+    """
+
+    reference: str
+    arguments: Mapping[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The one spelling."""
+        given = ", ".join(f"{name}={_spelled(value)}" for name, value in self.arguments.items())
+        return f"{BOT_PREFIX}{self.reference}{f'({given})' if given else ''}"
+
+
+def parse_bot(player: str) -> BotId | None:
+    """Read the id of a bot; None for ``bot:random``.
+
+    Raises:
+        ConfigError: If it is no such id. The text has the rule and the value.
+    """
+    if player == RANDOM_BOT:
+        return None
+    if len(player) > MAX_LENGTH:
+        raise _too_long(player)
+    reference, opened, given = player.removeprefix(BOT_PREFIX).partition("(")
+    if not player.startswith(BOT_PREFIX) or not REFERENCE.fullmatch(reference):
+        raise ConfigError(f"a bot is {FORM}, got {player!r}")
+    arguments = _arguments(f"({given}", player=player) if opened else {}
+    bot = BotId(reference=reference, arguments=dict(sorted(arguments.items())))
+    spelled = str(bot)
+    if len(spelled) > MAX_LENGTH:
+        raise _too_long(spelled)
+    return bot
+
+
+def _too_long(player: str) -> ConfigError:
+    return ConfigError(
+        f"the id of a bot must have at most {MAX_LENGTH} characters, {player[:60]!r}... has "
+        f"{len(player)}"
+    )
+
+
+def canonical_bot(player: str) -> PlayerId:
+    """The one spelling of a bot's id.
+
+    Raises:
+        ConfigError: As `parse_bot`.
+    """
+    bot = parse_bot(player)
+    return RANDOM_BOT if bot is None else PlayerId(str(bot))
+
+
+def _arguments(given: str, *, player: str) -> dict[str, object]:
+    """What is between the parentheses, which are there.
+
+    Raises:
+        ConfigError: If it is anything but keywords with literals.
+    """
+    if not given.endswith(")"):
+        raise ConfigError(
+            f"a bot is {FORM}, got {player!r}: it must end with a parenthesis (a YAML list splits "
+            "at commas: put the id in quotes)"
+        )
+    try:
+        call = ast.parse(f"bot{given}", mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise ConfigError(f"a bot is {FORM}, got {player!r}: it cannot be read") from None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name) or call.args:
+        raise ConfigError(
+            f"a bot takes keywords with literals, as in Class(depth=3), got {player!r}"
+        )
+    arguments: dict[str, object] = {}
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            raise ConfigError(f"a bot takes keywords with literals, no **, got {player!r}")
+        if keyword.arg in arguments:
+            raise ConfigError(
+                f"a bot takes each keyword once, {keyword.arg} is twice in {player!r}"
+            )
+        try:
+            arguments[keyword.arg] = _literal(keyword.value)
+        except ValueError as error:
+            raise ConfigError(f"{keyword.arg} of {player!r} must be a literal: {error}") from None
+    return arguments
+
+
+def _literal(node: ast.expr) -> object:
+    """What an expression is, if it is a literal.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    match node:
+        case ast.Constant(value=str() | bool() | None as value):
+            return value
+        case ast.Constant(value=int() | float() as number):
+            return _checked(number)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            if not isinstance(number, bool):
+                return -_checked(number)
+        case ast.List(elts=elements):
+            return [_literal(element) for element in elements]
+        case ast.Tuple(elts=elements):
+            return tuple(_literal(element) for element in elements)
+        case ast.Dict(keys=keys, values=values):
+            return {_key(key): _literal(value) for key, value in zip(keys, values, strict=True)}
+    raise ValueError(
+        "text, a finite number, True, False, None, or a list, tuple or dictionary of these, got "
+        f"an expression of the kind {type(node).__name__}"
+    )
+
+
+def _key(node: ast.expr | None) -> object:
+    key = None if node is None else _literal(node)
+    if not isinstance(key, str | int | float | bool):
+        raise ValueError("a dictionary has texts or numbers as keys")
+    return key
+
+
+def _checked(number: float) -> float:
+    if isinstance(number, float):
+        if not math.isfinite(number):
+            raise ValueError("a number must be finite")
+    elif abs(number) >= 10**MAX_INTEGER_DIGITS:
+        raise ValueError(f"an integer has at most {MAX_INTEGER_DIGITS} digits")
+    return number
+
+
+def _spelled(value: object) -> str:
+    """A literal in printable ASCII."""
+    match value:
+        case str():
+            escaped = value.encode("unicode_escape").decode("ascii").replace('"', '\\"')
+            return f'"{escaped}"'
+        case list():
+            return f"[{', '.join(map(_spelled, value))}]"
+        case tuple():
+            return f"({', '.join(map(_spelled, value))}{',' if len(value) == 1 else ''})"
+        case dict():
+            pairs = (f"{_spelled(key)}: {_spelled(entry)}" for key, entry in value.items())
+            return f"{{{', '.join(pairs)}}}"
+    return repr(value)

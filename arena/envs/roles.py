@@ -1,0 +1,105 @@
+"""Which agents seem to play one role: by their names, their number, and what random play pays them.
+
+Agents with equal spaces may still have different tasks; policies that play both learn neither well.
+Torch-free. Shapes: B environments, A agents.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+NUMBERED = re.compile(r"[-_]?\d+$")
+
+SURE = 6.0
+"""Standard errors by which the rewards of two kinds of agents differ for sure; in each environment
+they must, besides."""
+
+ENOUGH_ENVS = 8
+"""With fewer environments rewards tell nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """Agents that seem to play one role.
+
+    Attributes:
+        agents: In the environment's order.
+        why: What tells them from the first role; empty for that one.
+    """
+
+    agents: tuple[str, ...]
+    why: str = ""
+
+
+def kinds_of(agents: Sequence[str]) -> dict[str, list[str]]:
+    """Agents by their names without numbers."""
+    kinds: dict[str, list[str]] = {}
+    for agent in agents:
+        kinds.setdefault(NUMBERED.sub("", agent) or agent, []).append(agent)
+    return kinds
+
+
+def roles_of(agents: Sequence[str], rewards: npt.NDArray[np.float64]) -> tuple[Role, ...]:
+    """Put kinds of agents together that are as many and are paid alike.
+
+    Two teams with the same task (red and blue) are one role: there are as many of each, and random
+    play pays both the same, but for chance. Wolves and sheep are two.
+
+    Args:
+        agents: All A, in order.
+        rewards: What each received in each environment, altogether. float64 [B, A].
+    """
+    column = {agent: at for at, agent in enumerate(agents)}
+    roles: list[list[list[str]]] = []
+    why: list[str] = []
+    for kind in kinds_of(agents).values():
+        paid = rewards[:, [column[agent] for agent in kind]].mean(axis=1)
+        reasons = []
+        for role in roles:
+            first = role[0]
+            other = rewards[:, [column[agent] for agent in first]].mean(axis=1)
+            reason = _difference(kind, first, paid=paid, other=other)
+            if not reason:
+                role.append(kind)
+                break
+            reasons.append(reason)
+        else:
+            roles.append([kind])
+            why.append(reasons[0] if reasons else "")
+    return tuple(
+        Role(agents=tuple(agent for kind in role for agent in kind), why=reason)
+        for role, reason in zip(roles, why, strict=True)
+    )
+
+
+def _difference(
+    kind: Sequence[str],
+    other_kind: Sequence[str],
+    *,
+    paid: npt.NDArray[np.float64],
+    other: npt.NDArray[np.float64],
+) -> str:
+    """What tells one kind from another; empty: nothing."""
+    names = f"{kind[0]} is not as {other_kind[0]}"
+    if len(kind) != len(other_kind):
+        return f"{names}: there are {len(kind)} against {len(other_kind)}"
+    by_env = paid - other
+    if len(by_env) < ENOUGH_ENVS:
+        return ""
+    error = float(by_env.std(ddof=1)) / math.sqrt(len(by_env))
+    mean = float(by_env.mean())
+    one_sided = bool((by_env > 0.0).all() or (by_env < 0.0).all())
+    if one_sided and abs(mean) > SURE * error:
+        return f"{names}: random play paid {paid.mean():.4g} against {other.mean():.4g} on average"
+    return ""
+
+
+def role_map(roles: Sequence[Role]) -> Mapping[str, Role]:
+    """The role of each agent."""
+    return {agent: role for role in roles for agent in role.agents}

@@ -1,0 +1,99 @@
+"""Work in stages that end in time, whatever users' code does in them.
+
+Linux's and macOS's interval timer interrupts the main thread between two steps of Python: a loop
+that never ends is left, a call of C that never returns is not.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from arena.users_code import place_of
+
+AGAIN_S = 0.5
+"""After so long a stage that has not been left is interrupted again."""
+
+
+LEAST_S = 0.01
+
+
+class OutOfTime(BaseException):
+    """A stage has used up its time. No ``except Exception`` of a user's takes it."""
+
+
+class TimeLimit:
+    """How long a number of stages may take together.
+
+    Args:
+        limit_s: All of them; None: as long as it takes. Outside of the main thread, too.
+        tell: Told what is done from now on.
+        clock: Tells the time, in seconds.
+
+    Attributes:
+        cut_off: The stages that were left, and when and where.
+    """
+
+    def __init__(
+        self,
+        limit_s: float | None = None,
+        *,
+        tell: Callable[[str], None] = lambda what: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._limit_s = limit_s
+        self._tell = tell
+        self._clock = clock
+        self._began_s = clock()
+        self.cut_off: dict[str, str] = {}
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds that are left; None: any number."""
+        if self._limit_s is None:
+            return None
+        return max(0.0, self._limit_s - (self._clock() - self._began_s))
+
+    @contextmanager
+    def stage(self, what: str, *, share: float = 1.0) -> Iterator[None]:
+        """Do something until its time is up; what it has collected until then is kept by it.
+
+        Args:
+            what: For people.
+            share: Of the time that is left.
+        """
+        self._tell(what)
+        budget_s = None if self.left_s is None else self.left_s * share
+        if budget_s is None or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        # A timer of nothing would never ring.
+        budget_s = max(budget_s, LEAST_S)
+        armed = False
+
+        def ring(number: int, frame: FrameType | None) -> None:
+            if armed:
+                place = place_of(frame)
+                self.cut_off[what] = f"after {budget_s:.0f} s{place and f', in {place}'}"
+                raise OutOfTime(what)
+
+        before = signal.signal(signal.SIGALRM, ring)
+        others_s, others_again_s = signal.setitimer(signal.ITIMER_REAL, budget_s, AGAIN_S)
+        began_s = time.monotonic()
+        try:
+            armed = True
+            yield
+        except OutOfTime:
+            pass
+        finally:
+            armed = False
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, before)
+            if others_s:
+                # Whoever had set the timer before gets it back.
+                rest_s = max(others_s - (time.monotonic() - began_s), 1e-3)
+                signal.setitimer(signal.ITIMER_REAL, rest_s, others_again_s)

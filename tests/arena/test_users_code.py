@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from pettingzoo.classic import connect_four_v3
+
+from arena.errors import ArenaError, ConfigError, EnvironmentFault
+from arena.resolve import resolve
+from arena.users_code import MAX_FRAMES, own_lines, raised, split_lines, users_code
+
+CODE = """import json
+
+
+def outer(value):
+    return inner(value)
+
+
+def inner(value):
+    return 1 / value
+
+
+def parse():
+    return json.loads("{")
+
+
+def deep(number):
+    return deep(number - 1) if number else 1 / 0
+
+
+class Untold(Exception):
+    def __str__(self):
+        raise RuntimeError
+
+
+def untold():
+    raise Untold
+"""
+
+
+@pytest.fixture
+def users_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    (tmp_path / "code_of_a_user.py").write_text(CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("code_of_a_user", None)
+    return importlib.import_module("code_of_a_user")
+
+
+def test_one_message_has_the_users_frames_alone(
+    users_module: ModuleType, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.INFO),
+        pytest.raises(ConfigError) as caught,
+        users_code("bot:x:Y in act"),
+    ):
+        users_module.outer(0)
+    path = users_module.__file__
+    # This file is not installed either: the test is a user here.
+    first, lines = split_lines(str(caught.value))
+    assert first == "bot:x:Y in act raised ZeroDivisionError: division by zero"
+    assert lines.endswith(
+        f'\n  File "{path}", line 5, in outer\n    return inner(value)'
+        f'\n  File "{path}", line 9, in inner\n    return 1 / value'
+    )
+    # The rest is in the log, once.
+    (record,) = caplog.records
+    assert record.exc_info is not None
+    assert record.exc_info[1] is caught.value.__cause__
+
+
+def test_frames_of_libraries_are_left_out(users_module: ModuleType) -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        users_module.parse()
+    lines = own_lines(caught.value)
+    assert "in parse" in lines
+    assert "json/decoder.py" not in lines
+
+
+def test_frames_of_an_installed_package_are_shown_where_all_of_it_was_there() -> None:
+    env = connect_four_v3.raw_env()
+    with pytest.raises(AttributeError) as caught:
+        env.step(0)
+    # As if an installed package had been called by Arena.
+    caught.value.__traceback__ = caught.value.__traceback__ and caught.value.__traceback__.tb_next
+    lines = own_lines(caught.value)
+    assert "connect_four.py" in lines
+    assert "in step" in lines
+
+
+def test_frames_of_arena_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "broken_module_of_a_user.py").write_text("x = 1\ny = x / 0\n")
+    with pytest.raises(ConfigError) as caught:
+        resolve("broken_module_of_a_user:Bot", launch_directory=str(tmp_path))
+    first, lines = split_lines(str(caught.value))
+    assert first.endswith(
+        "importing broken_module_of_a_user raised ZeroDivisionError: division by zero"
+    )
+    assert lines.count("File") == 1
+    assert lines.endswith("line 2, in <module>\n    y = x / 0")
+
+
+def test_a_syntax_error_shows_its_line(tmp_path: Path) -> None:
+    (tmp_path / "unreadable_module_of_a_user.py").write_text("x = 1\ny = = 2\n")
+    with pytest.raises(ConfigError) as caught:
+        resolve("unreadable_module_of_a_user:Bot", launch_directory=str(tmp_path))
+    assert "line 2, in <module>\n    y = = 2" in str(caught.value)
+
+
+def test_a_recursion_shows_its_end(users_module: ModuleType) -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        users_module.deep(500)
+    assert own_lines(caught.value).count("File") <= MAX_FRAMES
+
+
+def test_an_exception_without_a_text_is_told(users_module: ModuleType) -> None:
+    told = r"it raised Untold: \(its text cannot be read\)"
+    with pytest.raises(ConfigError, match=told), users_code("it"):
+        users_module.untold()
+
+
+def test_a_long_text_is_cut_and_brought_into_one_line() -> None:
+    text = raised("it", ValueError("a\n" * 5000))
+    assert len(text) < 1200
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("error", [ConfigError("as it is"), EnvironmentFault("as it is")])
+def test_errors_of_arena_pass(error: ArenaError) -> None:
+    with pytest.raises(type(error), match=r"^as it is$"), users_code("it"):
+        raise error
+
+
+def test_another_error_can_be_wanted() -> None:
+    wanted = users_code("it", raises=EnvironmentFault)
+    with pytest.raises(EnvironmentFault, match="it raised KeyError"), wanted:
+        raise KeyError("x")
