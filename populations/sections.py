@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, field_validator, model_serializer, model_validator
 
 from arena.config import Model, NetworkConfig
+from arena.errors import BrokenRules
 from populations.reward_weights import with_dotted_weights
 
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
@@ -129,7 +130,10 @@ class MatchmakingConfig(Model):
     @model_validator(mode="after")
     def _options_for_own(self) -> Self:
         if self.options and self.kind in MATCHMAKING_KINDS:
-            raise ValueError("options are for a kind of your own, package.module:Class")
+            raise BrokenRules(
+                f"matchmaking.options must be empty where kind is {self.kind!r} (they are for a "
+                f"kind of your own, package.module:Class), got {self.options!r}"
+            )
         return self
 
 

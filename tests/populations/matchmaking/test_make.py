@@ -90,7 +90,7 @@ def test_what_is_wrong_with_it_is_said_at_the_start(
         ({"bots": {"bot:nobody": 0.1}}, "must be bot:random or bot:package.module:Class"),
         ({"bots": {"bot:random": 0.6, "exports/a": 0.5}}, "shares must sum to at most 1"),
         ({"bots": {"bot:random": 0.0}}, "greater than 0"),
-        ({"options": {"back": 1}}, "options are for a kind of your own"),
+        ({"options": {"back": 1}}, "options must be empty where kind is .*, got \\{'back': 1\\}"),
         ({"meta_solver": "guess"}, "matchmaking.meta_solver"),
     ],
 )
