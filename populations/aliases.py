@@ -84,9 +84,11 @@ def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None])
 
 
 def _renamed_path(path: Path, *, own: set[str], told: dict[str, None]) -> Path:
-    """A path with its last part's own name."""
-    name = ALIASES.get(path[-1])
-    if name is None or not _has_hyperparameters(path[:-1], own=own):
-        return path
-    told[f"{'.'.join(path)} is read as {name}"] = None
-    return (*path[:-1], name)
+    """A path with the own names of what it leads through."""
+    renamed = list(path)
+    for depth, part in enumerate(path):
+        name = ALIASES.get(part)
+        if name is not None and _has_hyperparameters(path[:depth], own=own):
+            told[f"{'.'.join(path[: depth + 1])} is read as {name}"] = None
+            renamed[depth] = name
+    return tuple(renamed)

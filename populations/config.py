@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Literal, Self
 
@@ -27,14 +26,16 @@ from arena.learning.hyperparameters import (
 from arena.matches.seating import make_seats
 from arena.types import Hyperparameters
 from arena.wire.address import check_listening
+from populations.aliases import overridden
 from populations.core import SearchSpace
 from populations.documents import nearest, read_document
 from populations.faults import Faults, named
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.quality import QUALITY_LATEST_RATIO
-from populations.aliases import overridden
 from populations.own_settings import check_reward_weights, resolve_pbt, resolve_schedule
 from populations.pbt.search_space import Choices, parse_search_space, validate_search_space
+from populations.preset_files import config_text
+from populations.preset_files import preset_names as preset_names
 from populations.resolution import (
     POPULATION_NAME,
     check_critics,
@@ -65,7 +66,6 @@ from populations.sections import (
 from populations.sizing import resolve_sizes
 from populations.validation import Draft, Hints, draft_document, validate_document
 
-PRESETS = "populations.presets"
 
 
 class RunConfig(Model):
@@ -246,36 +246,6 @@ def validate_config(document: object) -> RunConfig:
         ConfigError: Names the key, the rule and the value.
     """
     return validate_document(RunConfig, document, hints=HINTS)
-
-
-def preset_names() -> list[str]:
-    """Names that ``arena launch`` takes."""
-    entries = resources.files(PRESETS).iterdir()
-    return sorted(Path(entry.name).stem for entry in entries if entry.name.endswith(".yaml"))
-
-
-def config_text(source: str | Path) -> bytes:
-    """The YAML of a preset or a file, as it is written.
-
-    Raises:
-        ConfigError: If there is none.
-    """
-    path = Path(source)
-    if isinstance(source, Path) or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"cannot read {source}: {error.strerror}") from error
-    try:
-        names = preset_names()
-    except ModuleNotFoundError as error:
-        raise ConfigError("the presets are not installed; run: pip install -e .") from error
-    if source not in names:
-        raise ConfigError(
-            f"there is no preset {source!r}{nearest(source, names)}; presets: {', '.join(names)}; "
-            "a file's name must end in .yaml"
-        )
-    return (resources.files(PRESETS) / f"{source}.yaml").read_bytes()
 
 
 def resolve_config(

@@ -13,7 +13,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from arena.errors import BrokenRules, ConfigError, ConfigFaults
+from arena.learning.hyperparameters import PpoHyperparameters
 from arena.rules import NUMBER, WHOLE, broken_rule, shown, told
+from populations.aliases import ALIASES
 from populations.documents import nearest
 
 Hints = Mapping[str, str]
@@ -127,6 +129,14 @@ def known_paths(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
                 yield (name, *prefix, *path)
 
 
+def hyperparameter_path(name: str) -> tuple[str, ...] | None:
+    """Where a hyperparameter of PPO is written, by its name or another library's."""
+    real = ALIASES.get(name, name)
+    if real not in PpoHyperparameters.model_fields:
+        return None
+    return ("populations", "*", "hyperparameters", real)
+
+
 def _inner_models(annotation: object) -> Iterator[tuple[type[BaseModel], tuple[str, ...]]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation, ()
@@ -194,6 +204,8 @@ def _suggestion(model: type[BaseModel], path: tuple[str, ...]) -> str:
     """Name the nearest known key: a sibling, or the same word elsewhere in the configuration."""
     parent, key = path[:-1], path[-1]
     paths = list(known_paths(model))
+    if (place := hyperparameter_path(key)) and ("populations",) in paths:
+        return f"; did you mean {'.'.join(_filled(place, path))!r}?"
     elsewhere = [known for known in paths if known[-1] == key]
     siblings = [known for known in paths if _is_child(known, parent)]
     candidates = elsewhere if elsewhere else siblings

@@ -42,6 +42,7 @@ class PolicyWeights:
         network: The architecture.
         tensors: float32, as a checkpoint has them.
         digest: Of the weights in that run's league.
+        agent_steps: That it was trained for.
         export: The directory it was exported to, if it comes from one.
     """
 
@@ -50,6 +51,7 @@ class PolicyWeights:
     network: NetworkConfig
     tensors: Mapping[str, torch.Tensor]
     digest: Digest
+    agent_steps: int
     export: Path | None = None
 
     @property
@@ -148,11 +150,12 @@ def resolve_player(name: str) -> ResolvedPlayer:
         return ResolvedPlayer(name=name, game=None, policies={})
     path = Path(name)
     if path.is_dir():
+        # A run's directory has the export of its champion in it: the run is what was named.
+        if (path / "run.yaml").is_file():
+            return _of_run(name, path, player=None)
         exports = _exports(path)
         if exports:
             return _exported(name, exports)
-        if (path / "run.yaml").is_file():
-            return _of_run(name, path, player=None)
         raise ConfigError(f"{path} is neither a run directory nor an export; {_FORMS}")
     run, colon, player = name.rpartition(":")
     if not colon or not Path(run).is_dir():
@@ -195,6 +198,7 @@ def _exported_policy(directory: Path, card: Card) -> PolicyWeights:
         network=network,
         tensors=tensors,
         digest=card.weights_digest,
+        agent_steps=card.agent_steps,
         export=directory,
     )
 
@@ -278,6 +282,7 @@ def load_policy(
         network=manifest.network,
         tensors=tensors,
         digest=reference.digest,
+        agent_steps=manifest.agent_steps,
     )
 
 

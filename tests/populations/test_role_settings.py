@@ -32,7 +32,10 @@ def test_counts_and_their_section_are_taken() -> None:
         ({"boss": 1}, r"populations\.player\.roles: a role must be one of main, .* not 'boss'"),
         ({"main_exploiter": 4}, r"populations\.player\.roles: at least 1 of 4 policies must be"),
         ({"main": 1, "main_exploiter": 1}, r"populations\.player\.roles: must add up to the size"),
-        ({"main_exploiter": -1}, r"populations\.player\.roles\.main_exploiter: must be at least 0, got -1"),
+        (
+            {"main_exploiter": -1},
+            r"populations\.player\.roles\.main_exploiter: must be at least 0, got -1",
+        ),
     ],
 )
 def test_impossible_counts_name_their_key(roles: dict[str, int], message: str) -> None:

@@ -139,7 +139,9 @@ def test_settings_of_a_users_algorithm(tmp_path: Path, monkeypatch: pytest.Monke
     assert theirs.model_dump() == {"double": True}
     plain = make_settings("their_learning_settings:Plain", {}, launch_directory=directory)
     assert plain.model_dump() == {}
-    with pytest.raises(ConfigError, match=r"algorithm_settings\.double: is no key that is known here, got True"):
+    with pytest.raises(
+        ConfigError, match=r"algorithm_settings\.double: is no key that is known here, got True"
+    ):
         make_settings("their_learning_settings:Plain", {"double": True}, launch_directory=directory)
     with pytest.raises(ConfigError, match="class attribute Settings"):
         make_settings("their_learning_settings:Wrong", {}, launch_directory=directory)
