@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from typer.core import TyperCommand
-
-if TYPE_CHECKING:
-    from typer import Context
 
 
 class TakesKeys(TyperCommand):
     """A command with ``KEY=VALUE`` arguments."""
 
-    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  (see below)
         """Parse as typer does; name the key where an unknown option is one.
 
         Raises:
@@ -24,7 +21,7 @@ class TakesKeys(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            # typer has its own copy of click's classes in some releases.
+            # typer has its own copy of click's classes in some releases, so they have no one name.
             option = getattr(error, "option_name", "")
             if type(error).__name__ != "NoSuchOption" or getattr(error, "possibilities", None):
                 raise

@@ -89,7 +89,9 @@ def create_run(
     policies = initial_policies(run_file.config)
     rows += policies
     rows += first_generations(policies)
-    events = [("weights_imported", name, data) for name, data in (origins or {}).items()]
+    events: list[tuple[str, str, Mapping[str, Json]]] = [
+        ("weights_imported", name, origin) for name, origin in (origins or {}).items()
+    ]
     for policy in policies:
         data: dict[str, Json] = {
             "role": policy.role,
