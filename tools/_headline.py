@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 MAX_LEARNERS = 8
 """That have a line each."""
 
+MAX_NAME_CHARS = 16
+"""Of a learner that is in no slot of the launcher."""
+
 
 class Moment(NamedTuple):
     """What is true now and not yet committed.
@@ -127,7 +130,7 @@ def learner_lines(state: ControllerState, moment: Moment) -> Iterator[str]:
     """What each learner does, how far it is, and for how long."""
     learners = list(state.learners.items())
     for name, learner in learners[:MAX_LEARNERS]:
-        who = f"learner {learner.slot}" if learner.slot is not None else f"learner {name[:8]}"
+        who = f"learner {learner.slot}" if learner.slot is not None else name[:MAX_NAME_CHARS]
         yield f"{who}: {_work(state, learner, moment)}"
     if len(learners) > MAX_LEARNERS:
         yield f"and {len(learners) - MAX_LEARNERS} more learners"
@@ -145,10 +148,9 @@ def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
         is_alone = len(state.setup.populations) == 1
         trainees = (trainee.policy for trainee in row.message.trainees)
         policies = ", ".join(short_name(name) if is_alone else name for name in trainees)
-        done = f"{count(learner.agent_steps)} steps"
-        # A first budget is as small as it can be: learners do whole rollouts.
-        if row.message.agent_steps > max(learner.agent_steps, 1):
-            done = f"{count(learner.agent_steps)} of {count(row.message.agent_steps)} steps"
+        if row.message.agent_steps == 0:
+            return f"publishes the first weights of {policies}, {since}"
+        done = f"{count(learner.agent_steps)} of {count(row.message.agent_steps)} steps"
         return f"trains {policies}, {done}, {since}"
     matches = sum(pairing.num_matches for pairing in row.message.pairings)
     return f"evaluates, {count(matches)} matches of {len(row.message.pairings)} pairings, {since}"
