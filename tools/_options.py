@@ -23,9 +23,8 @@ class TakesKeys(TyperCommand):
         except Exception as error:
             # typer has its own copy of click's classes in some releases, so they have no one name.
             option = getattr(error, "option_name", "")
-            if type(error).__name__ != "NoSuchOption" or getattr(error, "possibilities", None):
-                raise
-            hint = _as_override(option, written)
+            is_unknown = type(error).__name__ == "NoSuchOption"
+            hint = _as_override(option, written) if is_unknown else None
             if hint is None:
                 raise
             from arena.errors import ConfigError

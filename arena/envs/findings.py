@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 SEE_README = (
-    "the rule is in the message; arena/envs/README.md says what Arena expects of environments"
+    "the rule is in the message; PettingZoo's page 'Custom Environments' says what is expected of "
+    "an environment"
 )
 
 MENDS: tuple[tuple[str, str], ...] = (

@@ -154,3 +154,16 @@ def test_people_get_tables(board_run: Path, capsys: pytest.CaptureFixture[str]) 
     assert f"│ {board_run} " in output.out
     assert output.err == ""
     assert "\x1b" not in output.out
+
+
+def test_a_run_knows_its_environment_though_its_champion_is_exported_in_it(
+    command: Command, cyclic_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export says by whose code it plays, and asks for --environment; a run needs none."""
+    run = tmp_path / "run"
+    shutil.copytree(cyclic_run, run)
+    (run / "champion").mkdir()
+    (run / "champion" / "card.json").write_text("{}")
+    document = command("evaluate", run, "bot:random", "--matches", 2, "--json")
+    assert document["environment"] == "classic/rps-v2"
+    assert document["players"] == [str(run), "bot:random"]

@@ -231,8 +231,9 @@ def test_counts_are_short(number: int, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(9.6, "10 s"), (119, "119 s"), (750, "12 min 30 s"), (11_100, "3 h 05 min")]
-)  # fmt: skip
+    ("seconds", "text"),
+    [(9.6, "10 s"), (119, "119 s"), (750, "12 min 30 s"), (11_100, "3 h 05 min")],
+)
 def test_times_are_short(seconds: float, text: str) -> None:
     assert headline.duration(seconds) == text
 

@@ -106,9 +106,7 @@ def test_every_population_has_its_champion() -> None:
     names = ("predator", "prey", "referee")
     champions = {name: {**CHAMPION, "player": f"{name}/p001"} for name in names}
     lines = [line for line in said(champions=champions) if line.startswith("champion")]
-    assert lines == [
-        f"champion of {name}: {name}/p001, rating 1341 [1302, 1381]" for name in names
-    ]
+    assert lines == [f"champion of {name}: {name}/p001, rating 1341 [1302, 1381]" for name in names]
 
 
 @pytest.mark.parametrize("run_dir", ["runs/with blank", "runs/it's [1]", "runs/$(reboot)"])
