@@ -316,11 +316,13 @@ def find_in_run(inspection: Inspection, player: str) -> WeightsRef:
         ConfigError: If the run has no such player, or it has no checkpoint yet.
     """
     from arena.errors import ConfigError
-    from arena.types import PlayerId, PolicyId, WeightsRef
+    from arena.types import PolicyId, WeightsRef, ghost_id
 
     tables = inspection.tables
     if _GHOST.fullmatch(player):
-        ghost = tables.ghosts.get(PlayerId(player))
+        policy, _, steps = player.partition("@")
+        # Leading zeros may be left out, as they are where little room is.
+        ghost = tables.ghosts.get(ghost_id(PolicyId(policy), agent_steps=int(steps)))
         if ghost is None:
             raise ConfigError(
                 f"{inspection.run_dir} has no ghost {player!r}; ghosts: {_listed(tables.ghosts)}"
