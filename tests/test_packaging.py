@@ -97,7 +97,8 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_info.value.code == 0
     text = capsys.readouterr().out
     for command in (
-        "launch", "learner", "league", "export", "evaluate", "rate", "verify", "bench", "envs", "presets",
+        "launch", "learner", "league", "export", "evaluate", "rate", "verify", "bench", "envs",
+        "presets",
     ):  # fmt: skip
         assert f" {command} " in text
 

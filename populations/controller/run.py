@@ -93,12 +93,12 @@ def create_run(
         ("weights_imported", name, origin) for name, origin in (origins or {}).items()
     ]
     for policy in policies:
-        data: dict[str, Json] = {
+        about: dict[str, Json] = {
             "role": policy.role,
             "hyperparameters": dict(policy.hyperparameters),
             "reference": policy.index == 0,
         }
-        events.append(("policy_created", policy.policy, data))
+        events.append(("policy_created", policy.policy, about))
     for sequence, (kind, subject, data) in enumerate(events, start=1):
         row = EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=dict(data))
         rows.append(row)

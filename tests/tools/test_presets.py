@@ -63,9 +63,8 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
     for node in ast.walk(tree):
-        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and id(node) not in docstrings:
-            yield node.lineno, node.value
+        if isinstance(node, ast.Constant) and id(node) not in docstrings:
+            yield node.lineno, str(node.value)
 
 
 def test_messages_point_to_nothing_that_a_wheel_or_a_clone_lacks() -> None:
