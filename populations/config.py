@@ -174,9 +174,9 @@ class RunConfig(Model):
                 f"nothing there), got {self.stop.duration_s!r}"
             )
         if self.assignment.episodes is not None and not self.deterministic:
-            raise ConfigError(
-                "assignment.episodes must be null where deterministic is false (episodes go "
-                f"on from one assignment to the next there), got {self.assignment.episodes!r}"
+            yield (
+                "assignment.episodes must be null where deterministic is false (episodes go on "
+                f"from one assignment to the next there), got {self.assignment.episodes!r}"
             )
         if self.launcher == "inline" and self.learners not in (None, 1):
             yield f"learners must be 1 where launcher is inline, got {self.learners!r}"

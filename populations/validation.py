@@ -12,7 +12,7 @@ from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from arena.errors import BrokenRules, ConfigError, ConfigFaults
+from arena.errors import BrokenRules, ConfigError, ConfigFaults, faults_of
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.rules import NUMBER, WHOLE, broken_rule, shown, told
 from populations.aliases import ALIASES
@@ -75,6 +75,8 @@ def draft_document(model: type[ModelT], document: object, *, hints: Hints) -> Dr
         try:
             valid = model.model_validate_json(json.dumps(rest), strict=True)
             return Draft(model=valid, faults=tuple(messages), removed=tuple(removed))
+        except ConfigError as error:  # it ended the check: what else there is stays unknown
+            return Draft(model=None, faults=(*messages, *faults_of(error)), removed=tuple(removed))
         except ValidationError as error:
             found = _by_path(rest, error)
         new = {path: faults for path, faults in found.items() if path not in removed}
