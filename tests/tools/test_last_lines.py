@@ -85,7 +85,7 @@ def test_a_failed_run_has_its_reason_first() -> None:
     reason = "no active policy is left: all are quarantined"
     lines = said("failed", reason=reason, champions={})
     assert lines == [
-        f"failed: {reason}",
+        f"arena: the run failed: {reason}",
         "what was committed is saved in runs/first; to go on:",
         "  arena launch --resume --run-dir runs/first",
         "  before that: the learners' logs are in runs/first/logs",
