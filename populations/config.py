@@ -67,7 +67,6 @@ from populations.sizing import resolve_sizes
 from populations.validation import Draft, Hints, draft_document, validate_document
 
 
-
 class RunConfig(Model):
     """Everything about a run that a user can set. Only ``environment.id`` is required."""
 

@@ -61,7 +61,8 @@ def last_lines(ending: Ending) -> Iterator[str]:
     """What `arena launch` prints when a run has ended, each line for itself."""
     run = shlex.quote(str(ending.run_dir))
     # As every command says that it failed.
-    yield f"{'arena: the run failed' if ending.state == 'failed' else ending.state}: {ending.reason}"
+    what = "arena: the run failed" if ending.state == "failed" else ending.state
+    yield f"{what}: {ending.reason}"
     logs = shlex.quote(str(ending.run_dir / "logs"))
     if ending.agent_steps == 0:
         yield "nothing was trained: 0 agent steps are committed"

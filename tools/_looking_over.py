@@ -14,9 +14,7 @@ _ENVIRONMENT = ("id", "kwargs", "backend", "possible_agents")
 """Keys without which another environment would be looked at."""
 
 
-def looked_over(
-    draft: Draft[RunConfig], *, launch_directory: str
-) -> tuple[RunConfig, Inspected]:
+def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunConfig, Inspected]:
     """A configuration without faults, and what its environment shows.
 
     Faults of the document, of the device, of the environment and of how they fit are found in one
