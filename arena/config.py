@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from arena.envs.spec import ContinuousActions, EnvironmentSpec
-from arena.errors import ConfigError
+from arena.errors import BrokenRules, ConfigError
 from arena.types import Digest, Seat, canonical_digest
 
 
@@ -107,22 +107,24 @@ class EnvironmentConfig(Model):
 
     @model_validator(mode="after")
     def _components_can_be_reported(self) -> Self:
-        for name in self.reward_weights:
-            if not COMPONENT_NAME.fullmatch(name):
-                raise ConfigError(
-                    f"environment.reward_weights: a component's name must match "
-                    f"^{COMPONENT_NAME.pattern}$, got {name!r}"
-                )
+        faults = [
+            f"environment.reward_weights: a component's name must match "
+            f"^{COMPONENT_NAME.pattern}$, got {name!r}"
+            for name in self.reward_weights
+            if not COMPONENT_NAME.fullmatch(name)
+        ]
         if self.reward_weights and self.backend == "batched":
-            raise ConfigError(
+            faults.append(
                 "environment.backend must be auto or pettingzoo where there are reward_weights "
                 "(batched games report no components of rewards), got 'batched'"
             )
         if self.reward_weights and self.id.startswith("openspiel:"):
-            raise ConfigError(
+            faults.append(
                 "environment.reward_weights must be empty where OpenSpiel plays (its games report "
                 f"no components of rewards), got {self.reward_weights} with id {self.id!r}"
             )
+        if faults:
+            raise BrokenRules(*faults)
         return self
 
 
@@ -167,14 +169,12 @@ class NetworkConfig(Model):
     agent_id: bool = False
     normalize_observations: bool = True
 
-    @model_validator(mode="after")
-    def _encoder_is_known(self) -> Self:
-        if self.encoder not in ENCODERS and ":" not in self.encoder:
-            raise ConfigError(
-                f"network.encoder must be one of {', '.join(ENCODERS)} or package.module:Class, "
-                f"got {self.encoder!r}"
-            )
-        return self
+    @field_validator("encoder")
+    @classmethod
+    def _known_encoder(cls, encoder: str) -> str:
+        if encoder not in ENCODERS and ":" not in encoder:
+            raise ValueError(f"must be one of {', '.join(ENCODERS)} or package.module:Class")
+        return encoder
 
 
 class PopulationSetup(Model):

@@ -2,6 +2,7 @@
 
 ArenaError
 ├── ConfigError            what a user wrote cannot work (exit 2)
+│   ├── ConfigFaults       several of them at once
 │   └── EnvironmentUnavailable   unknown id or missing extra
 ├── EnvironmentFault       an environment broke its contract
 ├── CheckpointError
@@ -21,6 +22,8 @@ ArenaError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class ArenaError(Exception):
     """Root of everything that Arena raises for a caller to handle."""
@@ -28,6 +31,39 @@ class ArenaError(Exception):
 
 class ConfigError(ArenaError):
     """What a user wrote cannot work. The text names the key, the rule and the value."""
+
+
+class ConfigFaults(ConfigError):
+    """Several faults of what a user wrote, found at once.
+
+    Attributes:
+        faults: A sentence for each.
+    """
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        """Take the faults in order, each one once."""
+        self.faults = tuple(dict.fromkeys(faults))
+        super().__init__("; ".join(self.faults))
+
+
+def faults_of(error: ConfigError) -> tuple[str, ...]:
+    """The faults that an error names."""
+    return error.faults if isinstance(error, ConfigFaults) else (str(error),)
+
+
+class BrokenRules(ValueError):
+    """Rules between keys that a document breaks; raised where pydantic checks a model.
+
+    A `ConfigError` would end that check and hide the faults of all other keys.
+
+    Attributes:
+        faults: A sentence for each, with its keys, its rule and the values.
+    """
+
+    def __init__(self, *faults: str) -> None:
+        """Take the faults in order."""
+        self.faults = faults
+        super().__init__("; ".join(faults))
 
 
 class EnvironmentFault(ArenaError):

@@ -7,8 +7,7 @@ Defaults are those of ``configs/default.yaml``, which explains each key.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from importlib import resources
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, Self
 
@@ -17,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 from arena.config import EnvironmentConfig, Model
 from arena.envs.pace import Pace
 from arena.envs.spec import EnvironmentSpec
-from arena.errors import ConfigError
+from arena.errors import BrokenRules, ConfigError
 from arena.learning.hyperparameters import (
     coerce_hyperparameters,
     hyperparameter_model,
@@ -27,13 +26,16 @@ from arena.learning.hyperparameters import (
 from arena.matches.seating import make_seats
 from arena.types import Hyperparameters
 from arena.wire.address import check_listening
+from populations.aliases import overridden
 from populations.core import SearchSpace
 from populations.documents import nearest, read_document
+from populations.faults import Faults, named
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.quality import QUALITY_LATEST_RATIO
-from populations.overrides import apply_overrides
 from populations.own_settings import check_reward_weights, resolve_pbt, resolve_schedule
 from populations.pbt.search_space import Choices, parse_search_space, validate_search_space
+from populations.preset_files import config_text
+from populations.preset_files import preset_names as preset_names
 from populations.resolution import (
     POPULATION_NAME,
     check_critics,
@@ -62,9 +64,7 @@ from populations.sections import (
     StopConfig,
 )
 from populations.sizing import resolve_sizes
-from populations.validation import Hints, validate_document
-
-PRESETS = "populations.presets"
+from populations.validation import Draft, Hints, draft_document, validate_document
 
 
 class RunConfig(Model):
@@ -160,31 +160,35 @@ class RunConfig(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        faults = list(self._broken_rules())
+        if faults:
+            raise BrokenRules(*faults)
+        return self
+
+    def _broken_rules(self) -> Iterator[str]:
+        """Rules between keys that do not hold."""
         if self.deterministic and self.stop.duration_s is not None:
-            raise ConfigError(
+            yield (
                 "stop.duration_s must be null where deterministic is true (a clock decides "
                 f"nothing there), got {self.stop.duration_s!r}"
             )
         if self.assignment.episodes is not None and not self.deterministic:
-            raise ConfigError(
-                "assignment.episodes must be null where deterministic is false (episodes go "
-                f"on from one assignment to the next there), got {self.assignment.episodes!r}"
+            yield (
+                "assignment.episodes must be null where deterministic is false (episodes go on "
+                f"from one assignment to the next there), got {self.assignment.episodes!r}"
             )
         if self.launcher == "inline" and self.learners not in (None, 1):
-            raise ConfigError(f"learners must be 1 where launcher is inline, got {self.learners!r}")
+            yield f"learners must be 1 where launcher is inline, got {self.learners!r}"
         if self.launcher == "inline" and self.endpoint is not None:
-            raise ConfigError(f"endpoint must be null where launcher is inline: {self.endpoint!r}")
+            yield f"endpoint must be null where launcher is inline, got {self.endpoint!r}"
         if self.remote_learners and self.endpoint is None:
-            raise ConfigError(
+            yield (
                 f"remote_learners is {self.remote_learners}, but endpoint is null: learners of "
                 "other machines need a tcp address to connect to"
             )
         outcome = self.environment.outcome
         if isinstance(outcome, str) and outcome != "return" and not IMPORT_PATH.fullmatch(outcome):
-            raise ConfigError(
-                f"environment.outcome must be {HINTS['environment.outcome']}, got {outcome!r}"
-            )
-        return self
+            yield f"environment.outcome must be {HINTS['environment.outcome']}, got {outcome!r}"
 
 
 HINTS: Hints = {
@@ -193,22 +197,45 @@ HINTS: Hints = {
     ),
     "environment.num_envs": "auto or a number from 1 to 65536",
     "learners": "null, a count, or a count for each population",
+    "device": "auto, cpu, cuda or cuda:N, N the number of a GPU (cuda:1)",
 }
 
 
-def load_config(source: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+def ignore_notice(notice: str) -> None:
+    """Tell nobody."""
+
+
+def load_config(
+    source: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    notify: Callable[[str], None] = ignore_notice,
+) -> RunConfig:
     """Read a configuration.
 
     Args:
         source: A preset's name (``connect_four``) or the path of a YAML file.
         overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML; of a repeated KEY the last
             counts.
+        notify: Takes a sentence for each name that was read as another one.
 
     Raises:
         ConfigError: If it cannot be read, or has an unknown key or a value that breaks a rule.
     """
-    document = apply_overrides(read_document(_config_text(source), name=str(source)), overrides)
-    return validate_config(document)
+    return draft_config(source, overrides, notify=notify).require()
+
+
+def draft_config(
+    source: str | Path, overrides: Sequence[str] = (), *, notify: Callable[[str], None]
+) -> Draft[RunConfig]:
+    """Read a configuration as `load_config` does, and go on without what breaks a rule.
+
+    Raises:
+        ConfigError: If it cannot be read at all.
+    """
+    document = read_document(config_text(source), name=str(source))
+    document = overridden(document, overrides, notify=notify)
+    return draft_document(RunConfig, document, hints=HINTS)
 
 
 def validate_config(document: object) -> RunConfig:
@@ -218,31 +245,6 @@ def validate_config(document: object) -> RunConfig:
         ConfigError: Names the key, the rule and the value.
     """
     return validate_document(RunConfig, document, hints=HINTS)
-
-
-def preset_names() -> list[str]:
-    """Names that ``arena launch`` takes."""
-    entries = resources.files(PRESETS).iterdir()
-    return sorted(Path(entry.name).stem for entry in entries if entry.name.endswith(".yaml"))
-
-
-def _config_text(source: str | Path) -> bytes:
-    path = Path(source)
-    if isinstance(source, Path) or path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
-        try:
-            return path.read_bytes()
-        except OSError as error:
-            raise ConfigError(f"cannot read {source}: {error.strerror}") from error
-    try:
-        names = preset_names()
-    except ModuleNotFoundError as error:
-        raise ConfigError("the presets are not installed; run: pip install -e .") from error
-    if source not in names:
-        raise ConfigError(
-            f"there is no preset {source!r}{nearest(source, names)}; presets: {', '.join(names)}; "
-            "a file's name must end in .yaml"
-        )
-    return (resources.files(PRESETS) / f"{source}.yaml").read_bytes()
 
 
 def resolve_config(
@@ -266,29 +268,44 @@ def resolve_config(
     Raises:
         ConfigError: If configuration and environment do not fit.
     """
-    environment = config.environment
-    sides = resolve_sides(environment.sides, agents=spec.agents)
-    matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
-    check_outcome(environment.outcome, sides=sides)
-    populations = {
-        name: _resolve_population(
-            name,
-            population,
-            reward_weights=environment.reward_weights,
-            launch_directory=launch_directory,
-        )
-        for name, population in _assign_agents(config.populations, spec).items()
-    }
+    environment, faults = config.environment, Faults()
+    sides: dict[str, list[str]] = {}
+    with faults.gathered():
+        sides = resolve_sides(environment.sides, agents=spec.agents)
+        check_outcome(environment.outcome, sides=sides)
+    matchmaking = config.matchmaking
+    with faults.gathered():
+        matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
+    assigned = config.populations
+    with faults.gathered():
+        assigned = _assign_agents(config.populations, spec)
+    populations = {}
+    for name, population in assigned.items():
+        with faults.gathered():
+            populations[name] = _resolve_population(
+                name,
+                population,
+                reward_weights=environment.reward_weights,
+                launch_directory=launch_directory,
+            )
+    # What follows takes agents, sides and policies for what they are.
+    faults.raise_any()
     agents = {name: population.agents or () for name, population in populations.items()}
     networks = {name: population.network for name, population in populations.items()}
-    check_critics(networks, populations=agents, sides=sides, spec=spec)
-    check_roles(config.roles, populations, num_sides=len(sides))
-    check_teams({n: p.size for n, p in populations.items()}, config.learners, num_sides=len(sides))
-    make_seats(
-        agents=spec.agents,
-        sides={side: tuple(agents) for side, agents in sides.items()},
-        populations=agents,
-    )
+    sizes = {name: population.size for name, population in populations.items()}
+    for check in (
+        lambda: check_critics(networks, populations=agents, sides=sides, spec=spec),
+        lambda: check_roles(config.roles, populations, num_sides=len(sides)),
+        lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
+        lambda: make_seats(
+            agents=spec.agents,
+            sides={side: tuple(agents) for side, agents in sides.items()},
+            populations=agents,
+        ),
+    ):
+        with faults.gathered():
+            check()
+    faults.raise_any()
     resolved = config.model_copy(
         update={
             "environment": environment.model_copy(update={"sides": sides}),
@@ -318,27 +335,38 @@ def _assign_agents(
     defaults = group_agents(spec)
     if not populations:
         return {name: PopulationConfig(agents=agents) for name, agents in defaults.items()}
-    resolved = {}
+    resolved, faults = {}, Faults()
     for name, population in populations.items():
-        if population.agents is None and name not in defaults:
-            raise ConfigError(
-                f"populations.{name}: must say its agents, or be named as a default population: "
-                f"{', '.join(defaults)}{nearest(name, defaults)}"
-            )
-        agents = (
-            defaults[name]
-            if population.agents is None
-            else expand_agents(
-                population.agents, agents=spec.agents, key=f"populations.{name}.agents"
-            )
-        )
-        resolved[name] = population.model_copy(update={"agents": agents})
+        with faults.gathered():
+            agents = _agents_of(name, population, defaults=defaults, spec=spec)
+            check_equal_spaces(name, agents=agents, spec=spec)
+            check_encoder(name, network=population.network, facts=spec.agent_specs[agents[0]])
+            resolved[name] = population.model_copy(update={"agents": agents})
+    faults.raise_any()
     groups = {name: population.agents or () for name, population in resolved.items()}
     check_partition(groups, agents=spec.agents, key="populations")
-    for name, agents in groups.items():
-        check_equal_spaces(name, agents=agents, spec=spec)
-        check_encoder(name, network=resolved[name].network, facts=spec.agent_specs[agents[0]])
     return resolved
+
+
+def _agents_of(
+    name: str,
+    population: PopulationConfig,
+    *,
+    defaults: Mapping[str, tuple[str, ...]],
+    spec: EnvironmentSpec,
+) -> tuple[str, ...]:
+    """The agents of one population, at least one."""
+    key = f"populations.{name}"
+    if population.agents is None:
+        if name not in defaults:
+            raise ConfigError(
+                f"{key}: must say its agents, or be named as a default population: "
+                f"{', '.join(defaults)}{nearest(name, defaults)}"
+            )
+        return defaults[name]
+    if not population.agents:
+        raise ConfigError(f"{key}: must have at least one agent, got none")
+    return expand_agents(population.agents, agents=spec.agents, key=f"{key}.agents")
 
 
 def _resolve_population(
@@ -354,19 +382,22 @@ def _resolve_population(
         reward_weights,
     )
     space = population.search_space
-    check_reward_weights(population, reward_weights=reward_weights, key=key)
     if "search_space" not in population.model_fields_set:
         space = {key: value for key, value in space.items() if key in model.model_fields}
-    try:
-        start = coerce_hyperparameters(model, population.hyperparameters)
+    start, settings, schedule, faults = dict[str, float | int](), {}, population.schedule, Faults()
+    with faults.gathered(), named(key):
         settings = make_settings(
             population.algorithm, population.algorithm_settings, launch_directory=launch_directory
         ).model_dump(mode="json")
-    except ConfigError as error:
-        raise ConfigError(f"{key}.{error}") from error
-    schedule = resolve_schedule(population, model=model, start=start, key=key)
-    validate_search_space(space, names=model.model_fields, start=start, key=f"{key}.search_space")
-    _check_bounds(model, space, start=start, key=f"{key}.search_space")
+    with faults.gathered():
+        check_reward_weights(population, reward_weights=reward_weights, key=key)
+        with named(key):
+            start = coerce_hyperparameters(model, population.hyperparameters)
+        schedule = resolve_schedule(population, model=model, start=start, key=key)
+        key_of_space = f"{key}.search_space"
+        validate_search_space(space, names=model.model_fields, start=start, key=key_of_space)
+        _check_bounds(model, space, start=start, key=key_of_space)
+    faults.raise_any()
     return population.model_copy(
         update={
             "algorithm_settings": settings,

@@ -30,11 +30,19 @@ def apply_overrides(document: object, overrides: Sequence[str]) -> object:
     Raises:
         ConfigError: If an override is malformed, or leads into a value that has no keys.
     """
-    if not overrides:
+    return apply_values(document, [parse_override(override) for override in overrides])
+
+
+def apply_values(document: object, values: Sequence[tuple[tuple[str, ...], object]]) -> object:
+    """As `apply_overrides`, of overrides that are parsed.
+
+    Raises:
+        ConfigError: If one leads into a value that has no keys.
+    """
+    if not values:
         return document
     result = copy.deepcopy({} if document is None else document)
-    for override in overrides:
-        path, value = parse_override(override)
+    for path, value in values:
         _set(result, path, value)
     return result
 

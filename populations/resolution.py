@@ -36,13 +36,17 @@ def expand_agents(patterns: Sequence[str], *, agents: tuple[str, ...], key: str)
     Raises:
         ConfigError: If a pattern stands for no agent.
     """
+    found: set[str] = set()
     for pattern in patterns:
-        if not any(fnmatchcase(agent, pattern) for agent in agents):
+        # A name stands for itself, whatever it has of a glob: agent[0].
+        meant = {pattern} & set(agents) or {a for a in agents if fnmatchcase(a, pattern)}
+        found |= meant
+        if not meant:
             raise ConfigError(
                 f"{key}: there is no agent {pattern!r}{nearest(pattern, agents)}; agents: "
                 f"{', '.join(agents)}"
             )
-    return tuple(a for a in agents if any(fnmatchcase(a, pattern) for pattern in patterns))
+    return tuple(agent for agent in agents if agent in found)
 
 
 def resolve_sides(

@@ -9,17 +9,18 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from arena.config import LearnerSetup, Model, PopulationSetup
 from arena.envs.pace import Pace
 from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.matches.seating import make_seats
-from populations.config import RunConfig, resolve_config, validate_config
+from arena.rules import broken_rules, shown
+from populations.aliases import Notify, overridden
+from populations.config import RunConfig, ignore_notice, resolve_config, validate_config
 from populations.documents import read_document, write_document
 from populations.errors import ResumeRefused, StorageError
-from populations.overrides import apply_overrides
 from populations.sizing import explain, with_sizes_of
 from populations.types import Json
 from populations.validation import validate_document
@@ -161,6 +162,8 @@ class RunFile:
                 spec=_SPEC.validate_python(document.spec),
                 environment_measured=_PACE.validate_python(document.environment_measured),
             )
+        except ValidationError as error:
+            raise ConfigError(f"{path}: {'; '.join(broken_rules(error, of='spec'))}") from error
         except (ConfigError, ValueError) as error:
             raise ConfigError(f"{path}: {error}") from error
 
@@ -215,10 +218,16 @@ def new_run_file(
 
 def _versions() -> Iterator[tuple[str, str]]:
     for package in RECORDED_PACKAGES:
-        try:
-            yield package, version(package)
-        except PackageNotFoundError:
-            continue
+        found = _version(package)
+        if found is not None:
+            yield package, found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
@@ -253,7 +262,11 @@ def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
 
 
 def check_resume(
-    old: RunFile, *, config: RunConfig | None, overrides: Sequence[str] = ()
+    old: RunFile,
+    *,
+    config: RunConfig | None,
+    overrides: Sequence[str] = (),
+    notify: Notify = ignore_notice,
 ) -> tuple[RunConfig, tuple[Change, ...]]:
     """Say with which configuration a run goes on.
 
@@ -261,27 +274,44 @@ def check_resume(
         old: The run's file, which holds.
         config: What the user gave, as loaded with the overrides in it; None: nothing.
         overrides: ``KEY=VALUE``, applied to the run's own configuration where ``config`` is None.
+        notify: Takes a sentence for each name that was read as another one.
 
     Returns:
         The resolved configuration, and what it changes.
 
     Raises:
-        ResumeRefused: If another key than those that may change differs; names it.
+        ResumeRefused: If other keys than those that may change differ; names them, their values,
+            and the keys that may.
         ConfigError: If an override is wrong in itself.
     """
     before = old.config.model_dump(mode="json")
     if config is None:
-        config = validate_config(apply_overrides(before, overrides))
+        config = validate_config(overridden(before, overrides, notify=notify))
     config = with_sizes_of(config, old.config)
     new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
     changes = tuple(_differences(before, new.model_dump(mode="json"), path=()))
-    for change in changes:
-        if not any(change.key == key or change.key.startswith(f"{key}.") for key in MAY_CHANGE):
-            raise ResumeRefused(
-                f"{change.key} is {change.before!r} in this run and cannot become "
-                f"{change.after!r}: only {', '.join(MAY_CHANGE)} may change at a resume"
-            )
+    refused = [
+        f"{change.key} is {shown(change.before)} in this run and cannot become "
+        f"{shown(change.after)}"
+        for change in changes
+        if not any(change.key == key or change.key.startswith(f"{key}.") for key in MAY_CHANGE)
+    ]
+    if refused:
+        raise ResumeRefused(
+            f"{'; '.join(refused)}: only {', '.join(MAY_CHANGE)} may change at a resume; a new run "
+            "takes anything, and --init-from its weights from this one"
+        )
     return new, changes
+
+
+def other_versions(run_file: RunFile) -> dict[str, tuple[str, str | None]]:
+    """Packages that are others here than when a run was made: both versions; None: not there."""
+    found: dict[str, tuple[str, str | None]] = {}
+    for package, then in run_file.versions.items():
+        now = _version(package)
+        if now != then:
+            found[package] = (then, now)
+    return found
 
 
 def with_config(run_file: RunFile, config: RunConfig) -> RunFile:

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_serializer, 
 
 from arena.bot_ids import canonical_bot
 from arena.config import Model, NetworkConfig
-from arena.errors import ConfigError
+from arena.errors import BrokenRules, ConfigError
 from arena.types import RANDOM_BOT, is_bot
 from populations.reward_weights import with_dotted_weights
 
@@ -134,7 +134,10 @@ class MatchmakingConfig(Model):
     @model_validator(mode="after")
     def _options_for_own(self) -> Self:
         if self.options and self.kind in MATCHMAKING_KINDS:
-            raise ValueError("options are for a kind of your own, package.module:Class")
+            raise BrokenRules(
+                f"matchmaking.options must be empty where kind is {self.kind!r} (they are for a "
+                f"kind of your own, package.module:Class), got {self.options!r}"
+            )
         return self
 
 

@@ -98,6 +98,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for command in (
         "launch", "learner", "league", "export", "evaluate", "rate", "verify", "bench", "envs",
+        "presets",
     ):  # fmt: skip
         assert f" {command} " in text
 

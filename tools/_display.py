@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from ._output import log_console, one_line
+from ._headline import Moment, count, counts, learner_lines, short_name, what_happens
+from ._output import log_console, one_line, plain
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import JustifyMethod, RenderableType
     from rich.live import Live
 
     from populations.controller.run import OpenRun
@@ -30,10 +30,10 @@ TOLD = frozenset(
     {
         "exploited", "explored", "quarantined", "learner_lost", "learner_start_failed",
         "assignment_failed", "checkpoint_corrupt", "fell_back", "training_stopped",
-        "run_finished", "run_stopped", "run_failed", "configuration_changed",
-        "storage_full", "storage_recovered",
+        "configuration_changed", "storage_full", "storage_recovered",
     }
 )  # fmt: skip
+"""Kinds of events; the last lines of a run say why it ended."""
 
 
 class Display(Protocol):
@@ -74,6 +74,7 @@ class PlainDisplay:
         self._screen = screen
         self._state = state
         self._next_line_s = 0.0
+        self._phase = ""
 
     @property
     def is_seen(self) -> bool:
@@ -88,9 +89,9 @@ class PlainDisplay:
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Print a line now and then."""
         now_s = time.monotonic()
-        if now_s >= self._next_line_s:
-            self._next_line_s = now_s + LINE_EVERY_S
-            text = alert(status) or headline(self._state, status)
+        if now_s >= self._next_line_s or self._state.phase != self._phase:
+            self._next_line_s, self._phase = now_s + LINE_EVERY_S, self._state.phase
+            text = alert(status) or "  ".join(headline(self._state, status))
             self._screen.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -122,18 +123,24 @@ class LiveDisplay:
         if warning := alert(status):
             self._live.update(Text(warning), refresh=True)
             return
-        parts: list[RenderableType] = [headline(self._state, status)]
-        for name, lines in standings(self._state.tables, self._state.league).items():
-            parts.append(self._table(name, lines))
+        moment = Moment.of(self._state, status)
+        lines = [*headline(self._state, status), *learner_lines(self._state, moment)]
+        parts: list[RenderableType] = [Text(plain(line)) for line in lines]
+        for name, standing in standings(self._state.tables, self._state.league).items():
+            parts.append(self._table(name, standing))
         self._live.update(Group(*parts), refresh=True)
 
     def _table(self, population: str, lines: Sequence[Standing]) -> RenderableType:
+        from rich.box import SIMPLE_HEAD
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
-        table = Table(title=population, title_justify="left", expand=False)
-        for column in ("player", "rating", "95%", "matches", "return", "gen", "agent steps", ""):
-            table.add_column(column, justify="left" if column in ("player", "") else "right")
+        table = Table(
+            title=population, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, expand=False
+        )
+        for column in ("player", "rating", "95%", "matches", "return", "gen", "steps", ""):
+            justify: JustifyMethod = "left" if column in ("player", "") else "right"
+            table.add_column(column, justify=justify, no_wrap=True)
         most = max((line.agent_steps for line in lines), default=1) or 1
         # Whoever trains is always shown; then the best of the others.
         shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
@@ -144,14 +151,14 @@ class LiveDisplay:
                 else "-"
             )
             table.add_row(
-                line.player,
+                short_name(line.player),
                 "-" if line.rating is None else f"{line.rating:.0f}",
                 interval,
-                str(line.matches),
-                "-" if line.mean_return is None else f"{line.mean_return:.2f}",
+                count(line.matches),
+                "-" if line.mean_return is None else f"{line.mean_return:.4g}",
                 str(line.generation),
-                f"{line.agent_steps:,}",
-                ProgressBar(total=most, completed=line.agent_steps, width=16)
+                count(line.agent_steps),
+                ProgressBar(total=most, completed=line.agent_steps, width=8)
                 if line.kind == "policy"
                 else line.kind,
             )
@@ -173,7 +180,8 @@ def explain(row: EventRow) -> str:
     """An event on one line."""
     numbers = ("donor", "gap", "deviation", "reason", "changes")
     details = "  ".join(f"{key}={_short(row.data[key])}" for key in numbers if key in row.data)
-    return f"{row.kind.replace('_', ' ')}: {row.subject}  {details}".strip()
+    parts = (f"{row.kind.replace('_', ' ')}:", row.subject, details)
+    return " ".join(part for part in parts if part)
 
 
 def _short(value: Json) -> str:
@@ -193,40 +201,7 @@ def alert(status: Mapping[str, Json]) -> str:
     return "  ".join(str(text) for text in alerts) if isinstance(alerts, Sequence) else ""
 
 
-def headline(state: ControllerState, status: Mapping[str, Json]) -> str:
-    """How far the run is, how fast, and how long it will still take."""
-    run = state.tables.run
-    share, left_s = progress(state, speed=float(str(status["agent_steps_per_s"] or 0.0)))
-    left = "-" if left_s is None else f"{left_s:.0f} s"
-    return (
-        f"{status['phase']}: {share:.0%}  left {left}  elapsed {run.elapsed_s:.0f} s  "
-        f"{run.agent_steps:,} agent steps at {status['agent_steps_per_s']}/s  "
-        f"{run.matches:,} matches  {len(state.tables.ghosts)} ghosts  {run.exploits} exploits"
-    )
-
-
-def progress(state: ControllerState, *, speed: float) -> tuple[float, float | None]:
-    """Share of the training that is done, and seconds left, by the limit that comes first.
-
-    After training those that finals may take at most.
-    """
-    from populations.controller.finals import seconds_left
-
-    stop, run = state.config.stop, state.tables.run
-    if state.phase == "evaluating":
-        finals_s = seconds_left(state) / max(len(state.learners), 1)
-        return 1.0, max(finals_s, 0.0) if math.isfinite(finals_s) else None
-    shares, left = [0.0], []
-    if stop.duration_s is not None:
-        shares.append(run.elapsed_s / stop.duration_s)
-        left.append(stop.duration_s - run.elapsed_s)
-    goals = []
-    if stop.agent_steps is not None:
-        goals.append(stop.agent_steps)
-    if stop.agent_steps_per_policy is not None:
-        goals.append(stop.agent_steps_per_policy * len(state.tables.policies))
-    for goal in goals:
-        shares.append(run.agent_steps / goal)
-        if speed > 0.0:
-            left.append((goal - run.agent_steps) / speed)
-    return min(max(shares), 1.0), max(min(left), 0.0) if left else None
+def headline(state: ControllerState, status: Mapping[str, Json]) -> tuple[str, str]:
+    """What happens now and then, and what was done so far."""
+    moment = Moment.of(state, status)
+    return what_happens(state, moment), counts(state, moment)

@@ -63,11 +63,30 @@ class Game:
             for _, leaf in leaf_spaces(facts.action)
         )
 
-    def drawing_as(self, other: Game) -> Game:
-        """The same game, with numbers brought within their bounds as in another."""
-        continuous = other.environment.continuous_actions
-        environment = self.environment.model_copy(update={"continuous_actions": continuous})
-        return replace(self, environment=environment)
+    def vouched_for(self, environment: str) -> Game:
+        """The same game by an environment that the user names, with the export's arguments for it.
+
+        An outcome that is code of the export's maker is not used: returns decide.
+
+        Raises:
+            ConfigError: If there is no such environment.
+        """
+        from arena.envs.batched.find import names_code
+        from arena.envs.inspect import inspect_environment
+
+        outcome = self.environment.outcome
+        is_code = isinstance(outcome, str) and names_code(outcome)
+        own = self.environment.model_copy(
+            update={"id": environment, "outcome": "return" if is_code else outcome}
+        )
+        spec = inspect_environment(
+            environment,
+            kwargs=own.kwargs,
+            launch_directory=self.launch_directory,
+            backend=own.possible_backend,
+            possible_agents=own.possible_agents,
+        )
+        return replace(self, environment=own, spec=spec, is_foreign=False)
 
     @classmethod
     def of_setup(cls, setup: LearnerSetup) -> Game:

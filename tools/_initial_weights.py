@@ -2,16 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ._players import MixtureWeights, PolicyWeights, resolve_player
 
 if TYPE_CHECKING:
     from populations.run_file import RunFile
+    from populations.types import Json
 
 
-def find_initial_weights(run_file: RunFile, player: str) -> dict[str, dict[str, bytes]]:
-    """Files with the weights that policies start from, by population.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """A player's weights, as files for a run's directory.
+
+    Attributes:
+        files: By name.
+        origin: The PLAYER as the user wrote it.
+        policy: Its id where it comes from.
+        agent_steps: That it was trained for there.
+        digest: Of its weights.
+    """
+
+    files: Mapping[str, bytes]
+    origin: str
+    policy: str
+    agent_steps: int
+    digest: str
+
+    @property
+    def said(self) -> str:
+        """From whom, in words."""
+        return (
+            f"{self.origin}: {self.policy} at {self.agent_steps:,} agent steps, "
+            f"weights {self.digest[:12]}"
+        )
+
+    @property
+    def record(self) -> dict[str, Json]:
+        """The same for the run's events."""
+        return {
+            "origin": self.origin,
+            "player": self.policy,
+            "agent_steps": self.agent_steps,
+            "weights": self.digest,
+        }
+
+
+def find_initial_weights(run_file: RunFile, player: str) -> dict[str, Import]:
+    """The weights that policies start from, by population.
 
     A player with weights for some of the populations is enough: the others start afresh.
 
@@ -20,15 +60,15 @@ def find_initial_weights(run_file: RunFile, player: str) -> dict[str, dict[str, 
     """
     from arena.errors import ConfigError
 
-    files = _files_by_population(run_file, player, said=f"--init-from {player}")
-    if not files:
+    found = _imports(run_file, player, said=f"--init-from {player}")
+    if not found:
         raise ConfigError(
             f"--init-from {player}: it has no weights for {', '.join(run_file.config.populations)}"
         )
-    return files
+    return found
 
 
-def find_immigrants(run_file: RunFile) -> dict[str, dict[str, bytes]]:
+def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     """Files with the weights of ``pbt.immigration.from``, by their directory in the run's.
 
     Raises:
@@ -37,19 +77,19 @@ def find_immigrants(run_file: RunFile) -> dict[str, dict[str, bytes]]:
     from arena.errors import ConfigError
     from populations.controller.immigration import immigrant_key
 
-    files: dict[str, dict[str, bytes]] = {}
+    files: dict[str, Mapping[str, bytes]] = {}
     for name, population in run_file.config.populations.items():
         immigration = (population.pbt or run_file.config.pbt).immigration
         for index, player in enumerate(immigration.players):
             said = f"populations.{name}.pbt.immigration.from: {player}"
-            found = _files_by_population(run_file, player, said=said, only=name)
+            found = _imports(run_file, player, said=said, only=name)
             if name not in found:
                 raise ConfigError(f"{said}: it has no weights for population {name}")
-            files[immigrant_key(name, index)] = found[name]
+            files[immigrant_key(name, index)] = found[name].files
     return files
 
 
-def find_resets(run_file: RunFile) -> dict[str, dict[str, bytes]]:
+def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     """Files with the weights of ``roles.reset``, by their directory in the run's.
 
     Empty unless that is a player of another run, and somebody starts again.
@@ -70,16 +110,16 @@ def find_resets(run_file: RunFile) -> dict[str, dict[str, bytes]]:
     if not roles.is_imported or not names:
         return {}
     said = f"roles.reset: {roles.reset}"
-    files = {}
+    files: dict[str, Mapping[str, bytes]] = {}
     for name in names:
-        found = _files_by_population(run_file, roles.reset, said=said, only=name)
+        found = _imports(run_file, roles.reset, said=said, only=name)
         if name not in found:
             raise ConfigError(f"{said}: it has no weights for population {name}")
-        files[reset_key(name)] = found[name]
+        files[reset_key(name)] = found[name].files
     return files
 
 
-def find_outsiders(run_file: RunFile) -> dict[str, dict[str, bytes]]:
+def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     """Files with the weights of the players in ``matchmaking.bots`` that are no bots.
 
     By their directory in the run's. One with weights for some of the populations is enough: it is
@@ -92,23 +132,23 @@ def find_outsiders(run_file: RunFile) -> dict[str, dict[str, bytes]]:
     from arena.types import is_bot
     from populations.matchmaking.outsiders import outsider_key
 
-    files: dict[str, dict[str, bytes]] = {}
+    files: dict[str, Mapping[str, bytes]] = {}
     for index, player in enumerate(run_file.config.matchmaking.bots):
         if is_bot(player):
             continue
         said = f"matchmaking.bots: {player}"
-        found = _files_by_population(run_file, player, said=said)
+        found = _imports(run_file, player, said=said)
         if not found:
             raise ConfigError(
                 f"{said}: it has no weights for {', '.join(run_file.config.populations)}"
             )
-        files |= {outsider_key(index, name): content for name, content in found.items()}
+        files |= {outsider_key(index, name): one.files for name, one in found.items()}
     return files
 
 
-def _files_by_population(
+def _imports(
     run_file: RunFile, player: str, *, said: str, only: str | None = None
-) -> dict[str, dict[str, bytes]]:
+) -> dict[str, Import]:
     """A player's weights for the populations of a run that it has some for.
 
     Args:
@@ -125,7 +165,7 @@ def _files_by_population(
         raise ConfigError(f"{said}: {error}") from error
     if found.game is not None and found.game.spec.agent_specs != run_file.spec.agent_specs:
         raise ConfigError(f"{said}: its observation and action spaces are others")
-    files = {}
+    imports = {}
     for name, population in run_file.config.populations.items():
         policy = found.policies.get(name)
         if policy is None or only not in (None, name):
@@ -144,8 +184,14 @@ def _files_by_population(
                     f"{said}: {what} of population {name} must be equal, "
                     f"it has {theirs}, this run {ours}"
                 )
-        files[name] = _files(run_file, policy)
-    return files
+        imports[name] = Import(
+            files=_files(run_file, policy),
+            origin=player,
+            policy=policy.player,
+            agent_steps=policy.agent_steps,
+            digest=policy.digest,
+        )
+    return imports
 
 
 def _files(run_file: RunFile, policy: PolicyWeights) -> dict[str, bytes]:

@@ -46,8 +46,7 @@ def resolve_players(
                 f"{first} plays by code of its maker's ({', '.join(game.user_code)}): evaluate it "
                 f"beside its run, or say --environment {game.spec.id} to use yours"
             )
-        first, game = "--environment", Game.of_environment(environment)
-        game = game.drawing_as(next(iter(games.values())))
+        first, game = "--environment", game.vouched_for(environment)
     for name, other in games.items():
         if other.spec.digest != game.spec.digest:
             raise ConfigError(

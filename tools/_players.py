@@ -42,6 +42,7 @@ class PolicyWeights:
         network: The architecture.
         tensors: float32, as a checkpoint has them.
         digest: Of the weights in that run's league.
+        agent_steps: That it was trained for.
         export: The directory it was exported to, if it comes from one.
     """
 
@@ -50,6 +51,7 @@ class PolicyWeights:
     network: NetworkConfig
     tensors: Mapping[str, torch.Tensor]
     digest: Digest
+    agent_steps: int
     export: Path | None = None
 
     @property
@@ -149,11 +151,12 @@ def resolve_player(name: str) -> ResolvedPlayer:
         return ResolvedPlayer(name=canonical_bot(name), game=None, policies={})
     path = Path(name)
     if path.is_dir():
+        # A run's directory has the export of its champion in it: the run is what was named.
+        if (path / "run.yaml").is_file():
+            return _of_run(name, path, player=None)
         exports = _exports(path)
         if exports:
             return _exported(name, exports)
-        if (path / "run.yaml").is_file():
-            return _of_run(name, path, player=None)
         raise ConfigError(f"{path} is neither a run directory nor an export; {_FORMS}")
     run, colon, player = name.rpartition(":")
     if not colon or not Path(run).is_dir():
@@ -196,6 +199,7 @@ def _exported_policy(directory: Path, card: Card) -> PolicyWeights:
         network=network,
         tensors=tensors,
         digest=card.weights_digest,
+        agent_steps=card.agent_steps,
         export=directory,
     )
 
@@ -279,6 +283,7 @@ def load_policy(
         network=manifest.network,
         tensors=tensors,
         digest=reference.digest,
+        agent_steps=manifest.agent_steps,
     )
 
 
@@ -312,11 +317,13 @@ def find_in_run(inspection: Inspection, player: str) -> WeightsRef:
         ConfigError: If the run has no such player, or it has no checkpoint yet.
     """
     from arena.errors import ConfigError
-    from arena.types import PlayerId, PolicyId, WeightsRef
+    from arena.types import PolicyId, WeightsRef, ghost_id
 
     tables = inspection.tables
     if _GHOST.fullmatch(player):
-        ghost = tables.ghosts.get(PlayerId(player))
+        policy, _, steps = player.partition("@")
+        # Leading zeros may be left out, as they are where little room is.
+        ghost = tables.ghosts.get(ghost_id(PolicyId(policy), agent_steps=int(steps)))
         if ghost is None:
             raise ConfigError(
                 f"{inspection.run_dir} has no ghost {player!r}; ghosts: {_listed(tables.ghosts)}"

@@ -77,7 +77,7 @@ def preset_text(
     lines += [("", ""), *_budgets(trial)]
     head = (
         f"# {spec.id}, as arena envs check found it.\n"
-        "# What is not here has its default: configs/default.yaml has every key.\n"
+        "# What is not here has its default: arena presets default shows every key.\n"
     )
     return head + "".join(_written(line, comment) for line, comment in lines)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -40,14 +42,20 @@ def leave_on_signals() -> Iterator[None]:
 
 
 @contextmanager
-def stop_on_signals(server: Server) -> Iterator[None]:
-    """Stop a server with everything saved at the first signal, at once at the second."""
+def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
+    """Stop a server with everything saved at the first signal, at once at the second.
+
+    Args:
+        server: Of the run.
+        run_dir: The run's directory, to say how it goes on.
+    """
+    resume = f"arena launch --resume --run-dir {shlex.quote(str(run_dir))}"
     received: list[str] = []
 
     def stop(name: str) -> None:
         received.append(name)
         if len(received) > 1:
-            _say(f"interrupted by {name} once more; --resume goes on from what is saved")
+            _say(f"interrupted by {name} once more; from what is saved goes on: {resume}")
             raise AtOnce(code_of(name))
         server.request_stop(f"interrupted by {name}")
 

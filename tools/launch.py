@@ -82,7 +82,7 @@ def _start(
 ) -> None:
     """Check everything that can be checked, and only then create anything."""
     from arena.errors import ConfigError
-    from populations.config import load_config
+    from populations.config import draft_config
     from populations.controller.run import clear_run, create_run, has_run, make_run_directory
     from populations.controller.server import utc_now
     from populations.run_file import new_run_file
@@ -94,12 +94,13 @@ def _start(
         find_outsiders,
         find_resets,
     )
+    from ._looking_over import looked_over
     from ._replay import replaying
-    from ._sizing import inspect_for, sizing_line
+    from ._sizing import sizing_line
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
-    config = load_config(source, overrides)
+    draft = draft_config(source, overrides, notify=tell)
     target = run_dir if run_dir is not None else _default_run_dir(source)
     if has_run(target) and not force:
         raise ConfigError(
@@ -108,8 +109,8 @@ def _start(
     if target.exists() and not has_run(target) and any(target.iterdir()):
         raise ConfigError(f"{target} is neither empty nor a run directory")
     launch_directory = str(Path.cwd())
-    asked = config
-    config, found = inspect_for(config, launch_directory=launch_directory)
+    config, found = looked_over(draft, launch_directory=launch_directory)
+    asked = draft.require()
     if origin.replay is not None:
         config = replaying(config, found.spec, origin.replay, launch_directory=launch_directory)
     run_file = new_run_file(
@@ -121,15 +122,24 @@ def _start(
         pace=found.pace,
     )
     if line := sizing_line(asked, run_file, why=found.why):
-        log_console().print(line, markup=False, soft_wrap=True)
-    weights = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
+        tell(line)
+    initial = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
     make_run_directory(target)
     with RunLock(target):
         if has_run(target) and not force:
             raise ConfigError(f"{target} holds a run by now: somebody else was faster")
         clear_run(target)
-        create_run(target, run_file, initial_weights=weights, immigrants=immigrants, utc=utc_now())
+        create_run(
+            target,
+            run_file,
+            initial_weights={name: start.files for name, start in initial.items()},
+            origins={name: start.record for name, start in initial.items()},
+            immigrants=immigrants,
+            utc=utc_now(),
+        )
+        for name, start in initial.items():
+            tell(f"{name} starts from {start.said}")
         _serve(target, changes={}, json_=json_)
 
 
@@ -150,8 +160,10 @@ def _resume(
     from arena.errors import ConfigError
     from populations.config import load_config
     from populations.controller.run import has_run
-    from populations.run_file import RUN_FILE, RunFile, check_resume, with_config
+    from populations.run_file import RUN_FILE, RunFile, check_resume, other_versions, with_config
     from populations.storage.lock import RunLock
+
+    from ._device import check_device
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
@@ -163,49 +175,90 @@ def _resume(
         raise ConfigError(f"there is no run in {run_dir}")
     with RunLock(run_dir):
         old = RunFile.load(run_dir / RUN_FILE)
-        config = load_config(source, overrides) if source is not None else None
-        new, changes = check_resume(old, config=config, overrides=overrides)
+        config = load_config(source, overrides, notify=tell) if source is not None else None
+        new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
+        check_device(new.device)
+        versions = other_versions(old)
+        if versions:
+            tell(versions_warning(versions))
         if changes:
             with_config(old, new).save(run_dir / RUN_FILE)
-        _serve(run_dir, changes={c.key: [c.before, c.after] for c in changes}, json_=json_)
+        _serve(
+            run_dir,
+            changes={c.key: [c.before, c.after] for c in changes},
+            versions={name: list(pair) for name, pair in versions.items()},
+            json_=json_,
+        )
 
 
-def _serve(run_dir: Path, *, changes: dict[str, Json], json_: bool) -> None:
+def versions_warning(versions: Mapping[str, tuple[str, str | None]]) -> str:
+    """Say which packages are others than when a run was made."""
+    parts = [f"{name} {then} (here {now or 'none'})" for name, (then, now) in versions.items()]
+    pins = " ".join(f"{name}=={then}" for name, (then, _) in versions.items())
+    return (
+        f"warning: run.yaml records {', '.join(parts)}; with other packages the same seed may give "
+        f"other results (the recorded ones: pip install {pins})"
+    )
+
+
+def tell(text: str) -> None:
+    """Say something on standard error."""
+    log_console().print(text, markup=False, soft_wrap=True, highlight=False)
+
+
+def _serve(
+    run_dir: Path,
+    *,
+    changes: Mapping[str, Json],
+    versions: Mapping[str, Json] | None = None,
+    json_: bool,
+) -> None:
     """Run a controller in this process until the run ends, then say how."""
     from populations.controller.run import OpenRun
     from populations.controller.server import utc_now
-    from populations.league.views import Inspection, cyclicity, status_view
-
-    from ._mixture import cyclic_warnings
 
     with OpenRun(run_dir) as run:
-        run.note_changes(changes, utc=utc_now())
-        state = run.state.tables.run.state
-        if state == "finished" and not _may_go_on(run):
-            log_console().print(
-                f"{run_dir} is finished: {run.state.tables.run.reason}. Raise a stop to go on, "
-                "for example stop.duration_s=600",
-                soft_wrap=True,
-            )
-        else:
+        run.note_event("versions_differ", versions or {}, utc=utc_now())
+        run.note_event("configuration_changed", changes, utc=utc_now())
+        holds = _holding_limit(run)
+        if holds is None:
             _control(run)
-    inspection = Inspection.open(run_dir)
-    try:
-        document = status_view(inspection, None)
-        warnings = list(cyclic_warnings(cyclicity(inspection), run=run_dir))
-    finally:
-        inspection.close()
-    for warning in warnings:
-        log_console().print(warning, markup=False, soft_wrap=True)
+        else:
+            tell(f"{run_dir} is finished, and a limit holds still: nothing was trained")
+    document = _say_how_it_ended(run_dir, holds=holds)
     if json_:
         print_json(document)
     _exit(str(document["state"]), str(document["reason"]))
 
 
-def _may_go_on(run: OpenRun) -> bool:
+def _holding_limit(run: OpenRun) -> str | None:
+    """The limit for which a finished run cannot go on, with its value; None: it can."""
     from populations.controller.ending import limit_reached
 
-    return limit_reached(run.state, elapsed_s=run.state.tables.run.elapsed_s) is None
+    row = run.state.tables.run
+    if row.state != "finished":
+        return None
+    return limit_reached(run.state, elapsed_s=row.elapsed_s)
+
+
+def _say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
+    """Print the last lines of a run; its status."""
+    from populations.league.views import Inspection, cyclicity, status_view
+
+    from ._last_lines import last_lines, make_ending
+    from ._mixture import cyclic_warnings
+
+    inspection = Inspection.open(run_dir)
+    try:
+        document = status_view(inspection, None)
+        warnings = list(cyclic_warnings(cyclicity(inspection), run=run_dir))
+        limits = inspection.run_file.config.stop.model_dump(mode="json")
+    finally:
+        inspection.close()
+    ending = make_ending(document, run_dir=run_dir, limits=limits, holds=holds)
+    for line in (*warnings, *last_lines(ending)):
+        tell(line)
+    return document
 
 
 def _control(run: OpenRun) -> None:
@@ -243,7 +296,7 @@ def _control(run: OpenRun) -> None:
             on_commit=display.note,
             on_status=refresh,
         )
-        with stop_on_signals(server):
+        with stop_on_signals(server, run_dir=run.run_dir):
             server.run()
 
 
@@ -262,9 +315,8 @@ def _tell_where(run: OpenRun, endpoint: str) -> None:
 
 
 def _exit(state: str, reason: str) -> None:
-    from populations.errors import RunFailed
-
+    """End with the state's code; the reason is said already."""
     if state == "failed":
-        raise RunFailed(reason)
+        raise typer.Exit(3)
     if state == "stopped":
         raise typer.Exit(143 if "SIGTERM" in reason or "SIGHUP" in reason else 130)

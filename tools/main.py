@@ -15,7 +15,20 @@ from typing import Annotated, TextIO
 
 import typer
 
-from . import bench, envs, evaluate, export, launch, league, learner, rate, simulate, verify
+from . import (
+    bench,
+    envs,
+    evaluate,
+    export,
+    launch,
+    league,
+    learner,
+    presets,
+    rate,
+    simulate,
+    verify,
+)
+from ._options import TakesKeys
 from ._output import exit_code, one_line, plain
 from ._signals import AtOnce, leave_on_signals
 
@@ -27,15 +40,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command()(launch.launch)
+app.command(cls=TakesKeys)(launch.launch)
 app.command()(learner.learner)
 app.command()(league.league)
+app.command()(presets.presets)
 app.command()(export.export)
 app.command()(evaluate.evaluate)
 app.command()(rate.rate)
-app.command()(simulate.simulate)
+app.command(cls=TakesKeys)(simulate.simulate)
 app.command()(verify.verify)
-app.command()(bench.bench)
+app.command(cls=TakesKeys)(bench.bench)
 app.add_typer(envs.app, name="envs")
 
 
@@ -84,13 +98,16 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _report(error: Exception) -> int:
-    from arena.errors import ArenaError
+    from arena.errors import ArenaError, ConfigFaults
     from arena.users_code import split_lines
 
     with contextlib.suppress(OSError):  # nobody reads it
-        if isinstance(error, ArenaError):
-            said, lines = split_lines(str(error))
-            sys.stderr.write(f"arena: {one_line(said)}{plain(lines, keep=chr(10))}\n")
+        if isinstance(error, ConfigFaults) and len(error.faults) > 1:
+            lines = [f"{len(error.faults)} things are wrong:", *error.faults]
+            sys.stderr.write("arena: " + "\n  ".join(map(one_line, lines)) + "\n")
+        elif isinstance(error, ArenaError):
+            said, code = split_lines(str(error))
+            sys.stderr.write(f"arena: {one_line(said)}{plain(code, keep=chr(10))}\n")
         else:
             traceback.print_exception(error)
         sys.stderr.flush()

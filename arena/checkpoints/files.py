@@ -32,6 +32,7 @@ from arena.checkpoints.manifest import (
     Manifest,
 )
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, DiskRefused
+from arena.rules import broken_rules
 from arena.types import Digest
 
 MAX_KEY_LENGTH = 512
@@ -132,7 +133,8 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
             )
         manifest = Manifest.model_validate_json(b"{" + body)
     except ValidationError as error:
-        raise CheckpointCorrupt(f"{source}: not a manifest of this release: {error}") from error
+        first = broken_rules(error)[0]
+        raise CheckpointCorrupt(f"{source}: not a manifest of this release: {first}") from error
     if WEIGHTS not in manifest.files or not manifest.files.keys() <= {WEIGHTS, OPTIMIZER}:
         raise CheckpointCorrupt(f"{source}: unexpected files {sorted(manifest.files)}")
     return manifest

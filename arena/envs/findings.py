@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from arena.users_code import split_lines
 
 SEE_README = (
-    "the rule is in the message; arena/envs/README.md says what Arena expects of environments"
+    "the rule is in the message; PettingZoo's page 'Custom Environments' says what is expected of "
+    "an environment"
 )
 
 NUM_SHOWN = 3

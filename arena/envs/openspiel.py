@@ -27,7 +27,7 @@ from arena.errors import ConfigError, EnvironmentUnavailable
 
 PREFIX = "openspiel:"
 DISTRIBUTION = "open_spiel"
-INSTALL = "pip install 'arena-league[openspiel]'"
+INSTALL = f"pip install {DISTRIBUTION}"
 
 OBSERVATION = "observation"
 """The one key of ``environment.kwargs`` that is no parameter of a game: what players see."""

@@ -56,25 +56,18 @@ class Family:
         modules: The package that has one module for each environment.
         names: Of the environments. Suggestions only: an id that is not listed is looked up all the
             same.
-        extra: Of Arena's distribution, that installs it.
     """
 
     package: str
     modules: str
     names: tuple[str, ...]
-    extra: str
 
 
 FAMILIES = {
-    "mpe": Family(package="mpe2", modules="mpe2", names=MPE_NAMES, extra="mpe"),
-    "magent": Family(
-        package="magent2", modules="magent2.environments", names=MAGENT_NAMES, extra="magent2"
-    ),
+    "mpe": Family(package="mpe2", modules="mpe2", names=MPE_NAMES),
+    "magent": Family(package="magent2", modules="magent2.environments", names=MAGENT_NAMES),
 }
 """By what an id begins with, without the 2. Their environments come in both forms."""
-
-EXTRAS = ("classic", "butterfly", "sisl")
-"""Of Arena's distribution, named as PettingZoo's own, which they install."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,7 +334,7 @@ def _install_line(environment_id: str, missing: str) -> str:
     package = missing.partition(".")[0]
     for family in FAMILIES.values():
         if family.package in (package, environment_id.partition("/")[0]):
-            return f"pip install 'arena-league[{family.extra}]'"
+            return f"pip install {family.package}"
     if ":" not in environment_id:
         return _install_extra(environment_id.partition("/")[0])
     home = environment_id.split(".")
@@ -351,8 +344,8 @@ def _install_line(environment_id: str, missing: str) -> str:
 
 
 def _install_extra(namespace: str) -> str:
-    distribution = "arena-league" if namespace in EXTRAS else "pettingzoo"
-    return f"pip install '{distribution}[{namespace}]'"
+    # PettingZoo's own extras, not Arena's: these work from a clone and from a wheel alike.
+    return f"pip install 'pettingzoo[{namespace}]'"
 
 
 def _importable(module: str) -> bool:

@@ -21,6 +21,7 @@ from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import AgentSpec, ContinuousActions, EnvironmentSpec, MaskPlace, SpaceJson
 from arena.errors import CheckpointCorrupt, CheckpointMissing
 from arena.export.directory import CARD as CARD
+from arena.rules import broken_rules
 from arena.types import Digest, Seat
 
 SCHEMA = 1
@@ -367,6 +368,4 @@ def _read(directory: Path, kind: type[CardT]) -> CardT:
     try:
         return kind.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the card"
-        raise CheckpointCorrupt(f"{path}: {where}: {first['msg']}") from error
+        raise CheckpointCorrupt(f"{path}: {broken_rules(error)[0]}") from error

@@ -24,6 +24,7 @@ from arena.config import LearnerSetup
 from arena.errors import ArenaError, ConfigError
 from arena.learners.loop import EXIT_CRASHED, LearnerLoop, MakeWork, make_worker, new_learner_id
 from arena.learners.state import EXIT_REFUSED, Patience
+from arena.rules import broken_rules
 from arena.wire.keys import load_learner_keys
 from arena.wire.zeromq import ZmqLearnerTransport
 
@@ -46,8 +47,11 @@ def main(argv: Sequence[str] | None = None, *, make_work: MakeWork = make_worker
         faulthandler.register(signal.SIGUSR1, file=options.stacks.open("ab"), all_threads=True)
     try:
         setup = LearnerSetup.model_validate_json(Path(options.setup).read_bytes())
-    except (OSError, ValidationError) as error:
-        logger.error("%s is no learner's setup: %s", options.setup, error)
+    except OSError as error:
+        logger.error("%s is no learner's setup: %s", options.setup, error.strerror)
+        return EXIT_REFUSED
+    except ValidationError as error:
+        logger.error("%s is no learner's setup: %s", options.setup, "; ".join(broken_rules(error)))
         return EXIT_REFUSED
     populations = tuple(name for name in options.populations.split(",") if name)
     return serve(

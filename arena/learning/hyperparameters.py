@@ -9,8 +9,9 @@ from typing import Any, Literal, cast
 from pydantic import Field, ValidationError, create_model
 
 from arena.config import MAX_REWARD_WEIGHT, Model
-from arena.errors import ConfigError
+from arena.errors import ConfigError, ConfigFaults
 from arena.resolve import resolve
+from arena.rules import broken_rules
 
 REWARD_WEIGHT = "reward_weights."
 """Begins the names of the hyperparameters that weigh components of the reward."""
@@ -129,7 +130,7 @@ def make_settings(algorithm: str, values: Mapping[str, object], *, launch_direct
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(_faults(error, of="algorithm_settings")) from error
+        raise ConfigFaults(broken_rules(error, of="algorithm_settings")) from error
 
 
 def _model(found: object, name: str, *, algorithm: str) -> type[Model]:
@@ -193,24 +194,20 @@ def coerce_hyperparameters(
     Raises:
         ConfigError: Names each bad key with its rule and its value.
     """
-    rounded: dict[str, float | int | None] = {}
-    for name, value in values.items():
-        if name not in model.model_fields:
-            raise ConfigError(_unknown(model, name))
-        rounded[name] = _rounded(value) if model.model_fields[name].annotation is int else value
+    faults = [_unknown(model, name) for name in values if name not in model.model_fields]
+    rounded: dict[str, float | int | None] = {
+        name: _rounded(value) if model.model_fields[name].annotation is int else value
+        for name, value in values.items()
+        if name in model.model_fields
+    }
     try:
         validated = model.model_validate(rounded)
     except ValidationError as error:
-        raise ConfigError(_faults(error, of="hyperparameters")) from error
+        raise ConfigFaults([*faults, *broken_rules(error, of="hyperparameters")]) from error
+    if faults:
+        raise ConfigFaults(faults)
     dumped = cast("dict[str, float | int | None]", validated.model_dump())
     return {name: value for name, value in dumped.items() if value is not None}
-
-
-def _faults(error: ValidationError, *, of: str) -> str:
-    return "; ".join(
-        f"{'.'.join(map(str, (of, *fault['loc'])))}: {fault['msg']}, got {fault['input']!r}"
-        for fault in error.errors()
-    )
 
 
 def _rounded(value: float) -> float | int:

@@ -81,6 +81,7 @@ class LiveFigures:
             "epoch": state.tables.run.epoch,
             "endpoint": endpoint,
             "phase": state.phase,
+            "elapsed_s": round(state.elapsed_before_s + now_s - state.started_s, 2),
             "assignments_finished": state.tables.run.assignments_finished,
             "alerts": alerts(state, now_s=now_s),
             "agent_steps_per_s": round(self.agent_steps_per_s, 1),

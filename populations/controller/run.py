@@ -63,6 +63,7 @@ def create_run(
     run_file: RunFile,
     *,
     initial_weights: Mapping[str, Mapping[str, bytes]],
+    origins: Mapping[str, Mapping[str, Json]] | None = None,
     immigrants: Mapping[str, Mapping[str, bytes]] | None = None,
     utc: str,
 ) -> None:
@@ -74,6 +75,7 @@ def create_run(
         run_dir: Empty, but for the lock that the caller holds.
         run_file: What run.yaml will say.
         initial_weights: Weights and manifest to start from, file by file, by population.
+        origins: Where those come from, by population, for the events.
         immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
             are opponents, by `outsider_key`.
         utc: For the first events.
@@ -87,17 +89,19 @@ def create_run(
     policies = initial_policies(run_file.config)
     rows += policies
     rows += first_generations(policies)
-    for sequence, policy in enumerate(policies, start=1):
-        data: dict[str, Json] = {
+    events: list[tuple[str, str, Mapping[str, Json]]] = [
+        ("weights_imported", name, origin) for name, origin in (origins or {}).items()
+    ]
+    for policy in policies:
+        about: dict[str, Json] = {
             "role": policy.role,
             "hyperparameters": dict(policy.hyperparameters),
             "reference": policy.index == 0,
         }
-        rows.append(
-            EventRow(
-                sequence=sequence, time=utc, kind="policy_created", subject=policy.policy, data=data
-            )
-        )
+        events.append(("policy_created", policy.policy, about))
+    for sequence, (kind, subject, data) in enumerate(events, start=1):
+        row = EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=dict(data))
+        rows.append(row)
     with Journal.create(run_dir / JOURNAL, rows) as journal:
         journal.backup(run_dir / BACKUP)
     with storage_errors(run_dir):
@@ -229,19 +233,13 @@ class OpenRun:
         self.journal.commit(rows)
         return self.journal.load()
 
-    def note_changes(self, changes: Mapping[str, Json], *, utc: str) -> None:
-        """Record which keys of the configuration a resume changed."""
-        if not changes:
+    def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
+        """Record what a resume finds or changes; nothing if there is nothing to say."""
+        if not data:
             return
         tables = self.state.tables
         tables.num_events += 1
-        row = EventRow(
-            sequence=tables.num_events,
-            time=utc,
-            kind="configuration_changed",
-            subject="",
-            data=dict(changes),
-        )
+        row = EventRow(sequence=tables.num_events, time=utc, kind=kind, subject="", data=dict(data))
         self.journal.commit([row])
 
     def __enter__(self) -> Self:

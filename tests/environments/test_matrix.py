@@ -32,7 +32,7 @@ def skip_without(row: Row) -> None:
     if missing:
         pytest.skip(
             f"{row.id} needs {', '.join(missing)}, not installed here: "
-            f"pip install 'arena-league[{row.extra}]'"
+            f"pip install -e '.[{row.extra}]'"
         )
 
 

@@ -101,7 +101,9 @@ def test_the_second_one_ends_it_at_once_and_it_is_consistent_all_the_same(
     error = end(process, run, [number, number], code=code)
     if state_of(run) != "stopped":  # it was not faster than the second one
         assert state_of(run) == "crashed"
-        assert "once more; --resume goes on" in error
+        assert (
+            f"once more; from what is saved goes on: arena launch --resume --run-dir {run}" in error
+        )
 
 
 @pytest.mark.parametrize(

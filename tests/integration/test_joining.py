@@ -102,7 +102,19 @@ def test_policies_start_from_another_runs_weights_with_counters_at_zero(
         if row["player"] == "player/p001"
     )
     steps = "stop.agent_steps_per_policy=2000"
-    arena(*launch_arguments(second, steps, "--init-from", source))
+    done = arena(*launch_arguments(second, steps, "--init-from", source))
+    agent_steps, digest = line["evaluated_agent_steps"] or line["agent_steps"], line["weights"]
+    assert (
+        f"player starts from {source}: player/p001 at {agent_steps:,} agent steps, "
+        f"weights {digest[:12]}"
+    ) in done.stderr
+    (event,) = [
+        event
+        for event in arena_json("league", second, "events")["events"]
+        if event["kind"] == "weights_imported"
+    ]
+    assert (event["subject"], event["origin"], event["player"]) == ("player", source, "player/p001")
+    assert (event["agent_steps"], event["weights"]) == (agent_steps, digest)
     rows = arena_json("league", second, "checkpoints")["ghosts"]
     zero = [row for row in rows if row["agent_steps"] == 0]
     assert {row["weights_digest"] for row in zero} == {line["weights"]}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -109,8 +112,17 @@ def test_ctrl_c_saves_everything_and_resume_goes_on(
     process = start(launch_arguments(run_dir, STEPS, "--learners", "1"))
     wait_until(lambda: num_finished(run_dir) >= 4, timeout_s=60.0)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=40)
+    _, error = process.communicate(timeout=40)
     assert process.returncode == 130
+    resume = f"arena launch --resume --run-dir {run_dir}"
+    said = error.splitlines()
+    last = said[said.index("stopped: interrupted by SIGINT") :]
+    assert last[0:3] == [
+        "stopped: interrupted by SIGINT",
+        f"everything is saved in {run_dir}; to go on:",
+        f"  {resume}",
+    ]
+    assert last[3].startswith("champion: ")
     before = arena_json("league", run_dir, "status")
     assert before["state"] == "stopped"
     arena("verify", run_dir)
@@ -128,7 +140,43 @@ def test_ctrl_c_saves_everything_and_resume_goes_on(
     assert after["state"] == "finished"
     assert after["agent_steps"] > before["agent_steps"]
     again = arena("launch", "--resume", "--run-dir", run_dir)
-    assert "is finished" in again.stderr
+    assert "is finished, and a limit holds still" in again.stderr
+    _check_last_lines(again.stderr, run_dir)
+    # A limit that does not end it is raised in vain: the one that holds is named.
+    in_vain = arena("launch", "--resume", "--run-dir", run_dir, "stop.agent_steps=1e9")
+    assert "finished: stop.agent_steps_per_policy: every" in in_vain.stderr
+
+
+def _check_last_lines(error: str, run: Path) -> None:
+    """Why it ended, that all is saved, how to go on, the champion and what next."""
+    reason, saved, resume, champion, following = error.splitlines()[-5:]
+    assert reason.startswith("finished: stop.agent_steps_per_policy: every active policy has done")
+    assert saved == f"everything is saved in {run}; to go on:"
+    assert resume == (f"  arena launch --resume --run-dir {run} stop.agent_steps_per_policy=12000")
+    assert re.fullmatch(
+        r"champion: player/p\d{3}(@\d{12})?, rating -?\d+ \[-?\d+, -?\d+\]", champion
+    )
+    assert following == f"next: arena export {run}"
+
+
+def test_other_packages_than_recorded_are_warned_of(
+    arena: Command,
+    arena_json: Callable[..., dict[str, Any]],
+    finished_run: Path,
+    tmp_path: Path,
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished_run, run)
+    text = (run / "run.yaml").read_text()
+    (run / "run.yaml").write_text(re.sub(r"( numpy: ).*", r"\g<1>1.0.0", text))
+    done = arena("launch", "--resume", "--run-dir", run)
+    (warning,) = [line for line in done.stderr.splitlines() if line.startswith("warning")]
+    here = importlib.metadata.version("numpy")
+    assert f"run.yaml records numpy 1.0.0 (here {here})" in warning
+    assert "pip install numpy==1.0.0" in warning
+    events = arena_json("league", run, "events")["events"]
+    (event,) = [event for event in events if event["kind"] == "versions_differ"]
+    assert event["numpy"] == ["1.0.0", here]
 
 
 def _damage_a_current_checkpoint(arena_json: Callable[..., dict[str, Any]], run: Path) -> str:

@@ -32,7 +32,10 @@ def test_counts_and_their_section_are_taken() -> None:
         ({"boss": 1}, r"populations\.player\.roles: a role must be one of main, .* not 'boss'"),
         ({"main_exploiter": 4}, r"populations\.player\.roles: at least 1 of 4 policies must be"),
         ({"main": 1, "main_exploiter": 1}, r"populations\.player\.roles: must add up to the size"),
-        ({"main_exploiter": -1}, r"populations\.player\.roles\.main_exploiter: Input should be"),
+        (
+            {"main_exploiter": -1},
+            r"populations\.player\.roles\.main_exploiter: must be at least 0, got -1",
+        ),
     ],
 )
 def test_impossible_counts_name_their_key(roles: dict[str, int], message: str) -> None:
@@ -46,7 +49,7 @@ def test_impossible_counts_name_their_key(roles: dict[str, int], message: str) -
         ("player/p007", "population player has 4 policies, got 'player/p007'"),
         ("prey/p000", r"must be a player of the population that has exploiters \(player\)"),
         ("player/p003", "must be a main agent or a ghost, got 'player/p003'"),
-        ("", r"roles\.reset: String should have at least 1 character"),
+        ("", r"roles\.reset: must not be empty, got ''"),
     ],
 )
 def test_a_player_that_cannot_be_there_is_refused(reset: str, message: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,14 @@ from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
 from populations.config import RunConfig, load_config, validate_config
 from populations.errors import ResumeRefused, StorageError
-from populations.run_file import RunFile, check_resume, learner_setup, new_run_file, with_config
+from populations.run_file import (
+    RunFile,
+    check_resume,
+    learner_setup,
+    new_run_file,
+    other_versions,
+    with_config,
+)
 
 SPEC = EnvironmentSpec(
     id="classic/connect_four-v3",
@@ -234,3 +242,36 @@ def test_a_config_of_plain_data_survives_the_file(tmp_path: Path) -> None:
     run_file.save(tmp_path / "run.yaml")
     loaded = RunFile.load(tmp_path / "run.yaml")
     assert loaded.config.environment.kwargs == {"text": "1e6", "number": 0.5, "none": None}
+
+
+def test_all_that_is_refused_is_named_with_what_may_change(run_file: RunFile) -> None:
+    overrides = ["seed=2", "ghosts.every_agent_steps=7", "stop.duration_s=9"]
+    with pytest.raises(ResumeRefused) as error_info:
+        check_resume(run_file, config=None, overrides=overrides)
+    text = str(error_info.value)
+    before = run_file.config
+    assert f"seed is {before.seed} in this run and cannot become 2" in text
+    assert f"ghosts.every_agent_steps is {before.ghosts.every_agent_steps} in this run" in text
+    assert "only stop, learners, endpoint" in text
+    assert "--init-from" in text
+    assert "stop.duration_s is" not in text
+
+
+def test_a_resume_reads_other_names_of_hyperparameters_too(run_file: RunFile) -> None:
+    notices: list[str] = []
+    rate = run_file.config.populations["player"].hyperparameters["learning_rate"]
+    key = "populations.player.hyperparameters.lr"
+    config, changes = check_resume(
+        run_file, config=None, overrides=[f"{key}={rate}"], notify=notices.append
+    )
+    assert (config, changes) == (run_file.config, ())
+    assert notices == [f"{key} is read as learning_rate"]
+
+
+def test_packages_that_are_others_here_are_named(run_file: RunFile) -> None:
+    assert other_versions(run_file).keys() <= {"pettingzoo"}  # the specification's is made up
+    versions = {**run_file.versions, "torch": "1.0", "no-such-package": "3"}
+    found = other_versions(replace(run_file, versions=versions))
+    assert found["torch"] == ("1.0", importlib.metadata.version("torch"))
+    assert found["no-such-package"] == ("3", None)
+    assert "numpy" not in found

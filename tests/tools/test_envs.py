@@ -34,15 +34,15 @@ def test_list_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
         "package": "pettingzoo",
         "installed": True,
         "api": "aec",
-        "install": "pip install 'arena-league[classic]'",
+        "install": "pip install 'pettingzoo[classic]'",
         "batched": True,
         "twin": CONNECT_FOUR_TWIN,
     }
     assert by_id["openspiel:kuhn_poker"]["batched"] is True
-    assert by_id["openspiel:kuhn_poker"]["install"] == "pip install 'arena-league[openspiel]'"
+    assert by_id["openspiel:kuhn_poker"]["install"] == "pip install open_spiel"
     assert by_id["classic/go-v5"]["batched"] is False
     assert by_id["classic/go-v5"]["twin"] is None
-    assert by_id["mpe2/simple_tag_v3"]["install"] == "pip install 'arena-league[mpe]'"
+    assert by_id["mpe2/simple_tag_v3"]["install"] == "pip install mpe2"
 
 
 def test_list_for_people(capsys: pytest.CaptureFixture[str]) -> None:

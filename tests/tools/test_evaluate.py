@@ -41,6 +41,13 @@ def test_ratings_put_random_play_at_0_and_agree_with_the_pairs(
         assert line["rating_low"] <= line["rating"] <= line["rating_high"]
 
 
+def test_a_ghosts_leading_zeros_may_be_left_out(command: Command, board_run: Path) -> None:
+    arguments = ("bot:random", "--matches", 2, "--json")
+    long = command("evaluate", f"{board_run}:player/p000@000000060000", *arguments)
+    short = command("evaluate", f"{board_run}:player/p000@60000", *arguments)
+    assert [p["score"] for p in short["pairs"]] == [p["score"] for p in long["pairs"]]
+
+
 def test_the_same_seed_gives_the_same_tournament(command: Command, board_run: Path) -> None:
     arguments = ("evaluate", board_run, "bot:random", "--matches", 5, "--json")
     first = command(*arguments, "--seed", 1)
@@ -208,3 +215,16 @@ def test_people_get_tables(board_run: Path, capsys: pytest.CaptureFixture[str]) 
     assert f"│ {board_run} " in output.out
     assert output.err == ""
     assert "\x1b" not in output.out
+
+
+def test_a_run_knows_its_environment_though_its_champion_is_exported_in_it(
+    command: Command, cyclic_run: Path, tmp_path: Path
+) -> None:
+    """An export says by whose code it plays, and asks for --environment; a run needs none."""
+    run = tmp_path / "run"
+    shutil.copytree(cyclic_run, run)
+    (run / "champion").mkdir()
+    (run / "champion" / "card.json").write_text("{}")
+    document = command("evaluate", run, "bot:random", "--matches", 2, "--json")
+    assert document["environment"] == "classic/rps-v2"
+    assert document["players"] == [str(run), "bot:random"]

@@ -133,6 +133,8 @@ def test_ones_own_environment_replaces_a_foreign_outcome(
     shutil.copytree(exported[1], directory)
     card = json.loads((directory / "card.json").read_text())
     card["environment"]["outcome"] = "no.such:function"
+    # What it is called with is data: an environment of other arguments would be another one.
+    card["environment"]["kwargs"] = {"screen_scaling": 5}
     (directory / "card.json").write_text(json.dumps(card))
     arguments = ("--environment", "classic/connect_four-v3", "--matches", 1, "--json")
     assert len(command("evaluate", directory, "bot:random", *arguments)["pairs"]) == 2

@@ -86,7 +86,7 @@ def test_what_nobody_expected_has_a_traceback(
             ["launch", "connect_four", "sede=1"],
             "arena: unknown key sede (= 1); did you mean 'seed'",
         ),
-        (["launch", "connect_four", "seed=x"], "arena: seed: Input should be a valid integer"),
+        (["launch", "connect_four", "seed=x"], "arena: seed: must be a whole number, got 'x'"),
         (["launch", "missing.yaml"], "arena: cannot read missing.yaml: No such file"),
     ],
 )

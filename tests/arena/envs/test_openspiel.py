@@ -335,7 +335,7 @@ def test_an_unknown_game_is_answered_with_its_neighbour(
 
 def test_without_openspiel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspiel", None)
-    with pytest.raises(EnvironmentUnavailable, match=r"pip install 'arena-league\[openspiel\]'"):
+    with pytest.raises(EnvironmentUnavailable, match=r"pip install open_spiel$"):
         openspiel_facts("openspiel:kuhn_poker", kwargs={})
 
 

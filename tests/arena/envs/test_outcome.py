@@ -73,6 +73,16 @@ def test_scores_are_shares_of_all_pairs(values: list[int]) -> None:
             assert (one > other) == (score > other_score + 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("returns", "expected"), [(0.0, (1.0, 0.0)), (-0.5, (0.0, 1.0)), (0.5, (1.0, 0.0))]
+)
+def test_a_threshold_of_0_is_a_threshold(returns: float, expected: tuple[float, float]) -> None:
+    """The 21st of the fifty bugs: ``if threshold and ...`` switches it off."""
+    score = made(ThresholdOutcome(threshold=0.0, side="predators"), TEAMS)
+    agents = [agent for members in TEAMS.values() for agent in members]
+    assert score(dict.fromkeys(agents, returns), {}) == expected
+
+
 def test_a_threshold_decides_for_its_side() -> None:
     score = made(ThresholdOutcome(threshold=2.0, side="predators"), TEAMS)
     assert score({"p_0": 4.0, "p_1": 0.0, "q": 9.0}, {}) == (1.0, 0.0)

@@ -112,19 +112,23 @@ def test_a_missing_package_names_what_installs_it(
 
 
 @pytest.mark.parametrize(
-    ("package", "environment_id", "extra"),
+    ("package", "environment_id", "requirement"),
     [
-        ("mpe2", "mpe2/simple_tag_v3", "mpe"),
-        ("mpe2", "mpe2.simple_tag_v3:env", "mpe"),
+        ("mpe2", "mpe2/simple_tag_v3", "mpe2"),
+        ("mpe2", "mpe2.simple_tag_v3:env", "mpe2"),
         ("magent2", "magent/battle-v4", "magent2"),
-        ("chess", "classic/chess-v6", "classic"),
-        ("chess", "pettingzoo.classic.chess.chess:env", "classic"),
-        ("pymunk", "butterfly/pistonball-v6", "butterfly"),
-        ("Box2D", "sisl/multiwalker-v9", "sisl"),
+        ("chess", "classic/chess-v6", "'pettingzoo[classic]'"),
+        ("chess", "pettingzoo.classic.chess.chess:env", "'pettingzoo[classic]'"),
+        ("pymunk", "butterfly/pistonball-v6", "'pettingzoo[butterfly]'"),
+        ("Box2D", "sisl/multiwalker-v9", "'pettingzoo[sisl]'"),
     ],
 )
-def test_a_missing_package_names_the_extra(
-    package: str, environment_id: str, extra: str, assets: str, monkeypatch: pytest.MonkeyPatch
+def test_a_missing_package_names_what_a_clone_can_install_too(
+    package: str,
+    environment_id: str,
+    requirement: str,
+    assets: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = (package, environment_id.partition("/")[2].partition("-")[0] or "classic.chess")
     for name in list(sys.modules):
@@ -133,7 +137,7 @@ def test_a_missing_package_names_the_extra(
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(EnvironmentUnavailable) as caught:
         make_environment(environment_id, kwargs={}, api="aec", launch_directory=assets)
-    assert f"pip install 'arena-league[{extra}]'" in str(caught.value)
+    assert f"pip install {requirement}" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,9 @@ def test_batched_games_report_no_parts(make_env: Make) -> None:
     assert env.reset([1, 2, 3]).components is not None  # stepped one by one
     with pytest.raises(ConfigError, match=r"batched_games:Hunt is a batched game, not"):
         make_env("batched_games:Hunt", {"win": 1.0})
-    with pytest.raises(ConfigError, match=r"environment\.backend must be auto or pettingzoo"):
+    with pytest.raises(ValueError, match=r"environment\.backend must be auto or pettingzoo"):
         EnvironmentConfig(id="x", backend="batched", reward_weights={"win": 1.0})
-    with pytest.raises(ConfigError, match=r"environment\.reward_weights must be empty where Open"):
+    with pytest.raises(ValueError, match=r"environment\.reward_weights must be empty where Open"):
         EnvironmentConfig(id="openspiel:kuhn_poker", reward_weights={"win": 1.0})
-    with pytest.raises(ConfigError, match=r"a component's name must match .* got 'a\.b'"):
+    with pytest.raises(ValueError, match=r"a component's name must match .* got 'a\.b'"):
         EnvironmentConfig(id="x", reward_weights={"a.b": 1.0})

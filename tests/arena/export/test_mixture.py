@@ -164,7 +164,7 @@ def test_an_altered_member_is_refused(written: WrittenMixture, tmp_path: Path) -
 
 
 def test_a_mixture_is_no_policy(written: WrittenMixture) -> None:
-    with pytest.raises(CheckpointCorrupt, match="kind: Input should be 'policy'"):
+    with pytest.raises(CheckpointCorrupt, match="kind: must be 'policy', got 'mixture'"):
         ExportedActor(written.directory)
 
 
@@ -173,7 +173,7 @@ def test_a_mixture_is_no_policy(written: WrittenMixture) -> None:
     [
         ({"probability": 0.3}, "must sum to 1"),
         ({"probability": 0.0}, "greater than 0"),
-        ({"directory": "members/00/../../.."}, "pattern"),
+        ({"directory": "members/00/../../.."}, "must match"),
         ({"directory": "members/00"}, "a directory of its own"),
     ],
 )

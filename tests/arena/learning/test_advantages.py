@@ -138,3 +138,20 @@ def test_nothing_leaks_through_an_untrained_decision() -> None:
     )
     assert advantage == pytest.approx([1.0, 0.0, 0.0])
     assert defined == "x--"
+
+
+def test_without_a_future_only_ones_own_reward_counts() -> None:
+    """``gamma`` 0 is allowed, and PBT may come near it: nothing is divided by it."""
+    given = decisions(
+        decided="x-xx",
+        trained="x-xx",
+        ended="--x-",
+        value=column(1.0, 0.0, 2.0, 3.0),
+        reward=column(1.0, 0.5, 2.0, 7.0),
+        end_value=column(0.0, 0.0, 1e9, 0.0),
+        next_value=1e9,
+    )
+    advantage, defined = own_decision_advantages(given, gamma=0.0, gae_lambda=0.95)
+    # The first decision's reward came in two calls: 1.5 - 1; then 2 - 2 and 7 - 3.
+    assert advantage.flatten().tolist() == [0.5, 0.0, 0.0, 4.0]
+    assert defined.flatten().tolist() == [True, False, True, True]

@@ -136,3 +136,11 @@ def test_step_by_step(num_rows: int) -> None:
         torch.testing.assert_close(
             advantage, torch.tensor(expected_advantage), rtol=1e-4, atol=1e-4
         )
+
+
+def test_without_a_future_only_ones_own_reward_counts() -> None:
+    given = transitions([1.0, 2.0], [1, -1], [1e9, 1e9])
+    value, ratio = torch.tensor([0.5, 1.0]), torch.tensor([1.0, 0.5])
+    advantage, target = vtrace(given, value=value, ratio=ratio, gamma=0.0, gae_lambda=0.95)
+    assert advantage.tolist() == [0.5, 0.5]
+    assert target.tolist() == [1.0, 1.5]

@@ -95,5 +95,5 @@ def test_a_configured_convolution_takes_every_grid() -> None:
 
 
 def test_an_encoder_that_there_is_not_is_refused() -> None:
-    with pytest.raises(ConfigError, match="one of auto, mlp, cnn, residual_cnn or package"):
+    with pytest.raises(ValueError, match="one of auto, mlp, cnn, residual_cnn or package"):
         NetworkConfig(encoder="transformer")

@@ -121,7 +121,7 @@ def test_what_it_answers_must_be_opponents(launch_directory: str) -> None:
         ({"bots": {"bot:nobody": 0.1}}, "a bot is bot:random, .*, got 'bot:nobody'"),
         ({"bots": {"bot:random": 0.6, "exports/a": 0.5}}, "shares must sum to at most 1"),
         ({"bots": {"bot:random": 0.0}}, "greater than 0"),
-        ({"options": {"back": 1}}, "options are for a kind of your own"),
+        ({"options": {"back": 1}}, "options must be empty where kind is .*, got \\{'back': 1\\}"),
         ({"meta_solver": "guess"}, "matchmaking.meta_solver"),
     ],
 )

@@ -251,3 +251,19 @@ def test_genes_go_back_to_their_start_values() -> None:
     assert exploration.moves["entropy_coef"] not in ("reset", "kept")  # no start value is known
     alone = rule.explore(START, space, rng=np.random.default_rng(0))
     assert "reset" not in alone.moves.values()
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_discount_of_0_is_a_value_as_any_other(log: bool) -> None:
+    """About 1 - gamma a step leaves 0; about gamma itself no factor could."""
+    high = 0.95 if log else 1.0
+    space: SearchSpace = {"gamma": {"low": 0.0, "high": high, "complement": True, "log": log}}
+    rng = np.random.default_rng(0)
+    down = DOWN.explore({"gamma": 0.0}, space, rng=rng).new["gamma"]
+    up = UP.explore({"gamma": 0.0}, space, rng=rng).new["gamma"]
+    assert down == pytest.approx(0.2)  # 1 - 0.8 (1 - 0)
+    assert up == 0.0  # the bound is in the way
+    gamma = 0.0
+    for _ in range(300):
+        gamma = Perturb().explore({"gamma": gamma}, space, rng=rng).new["gamma"]
+        assert 0.0 <= gamma <= high

@@ -1,0 +1,112 @@
+"""The rules of a model in words: what a value must be, for the person who wrote it. Torch-free."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from arena.errors import BrokenRules
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
+MAX_SHOWN_CHARS = 200
+
+WHOLE, NUMBER = "must be a whole number", "must be a number"
+
+_RULES = (
+    ("int_", WHOLE),
+    ("float_", NUMBER),
+    ("bool_", "must be true or false"),
+    ("string_type", "must be text"),
+    ("string_unicode", "must be text"),
+    ("string_too_short", "must have at least {min_length} characters"),
+    ("string_too_long", "must have at most {max_length} characters"),
+    ("string_pattern_mismatch", "must match {pattern}"),
+    ("finite_number", "must be a finite number"),
+    ("greater_than_equal", "must be at least {ge}"),
+    ("greater_than", "must be greater than {gt}"),
+    ("less_than_equal", "must be at most {le}"),
+    ("less_than", "must be less than {lt}"),
+    ("multiple_of", "must be a multiple of {multiple_of}"),
+    ("too_short", "must have at least {min_length} entries"),
+    ("too_long", "must have at most {max_length} entries"),
+    ("literal_error", "must be {expected}"),
+    ("enum", "must be {expected}"),
+    ("none_required", "must be null"),
+    ("missing", "is required"),
+    ("extra_forbidden", "is no key that is known here"),
+    ("json_invalid", "must be a JSON document"),
+    ("list_", "must be a list"),
+    ("tuple_", "must be a list"),
+    ("dict_", "must be a mapping of keys to values"),
+    ("mapping_", "must be a mapping of keys to values"),
+    ("model_", "must be a mapping of keys to values"),
+    ("dataclass_", "must be a mapping of keys to values"),
+    ("value_error", "{error}"),
+    ("assertion_error", "{error}"),
+)
+"""How a kind of fault begins, and what it says; the first one that fits holds."""
+
+
+def broken_rule(fault: ErrorDetails) -> str:
+    """Say which rule a value breaks.
+
+    Args:
+        fault: One of those that pydantic lists.
+
+    Returns:
+        A predicate without its subject: ``must be at least 1``; never a sentence of pydantic's.
+    """
+    context = {name: _bound(value) for name, value in (fault.get("ctx") or {}).items()}
+    if context.get("min_length") == 1:
+        return "must not be empty"
+    for begin, rule in _RULES:
+        if fault["type"].startswith(begin):
+            return rule.format_map(context) + _suggestion(begin, fault["input"])
+    return "must be of another form"
+
+
+def broken_rules(error: ValidationError, *, of: str = "") -> tuple[str, ...]:
+    """Say of every fault where it is, which rule it breaks, and the value.
+
+    Args:
+        error: What pydantic found.
+        of: The key of the whole, in front of each place.
+    """
+    return tuple(
+        told(".".join(map(str, (*([of] if of else []), *fault["loc"]))), fault)
+        for fault in error.errors()
+    )
+
+
+def told(where: str, fault: ErrorDetails) -> str:
+    """A fault in one sentence: its place, the rule and the value."""
+    rule = broken_rule(fault)
+    if isinstance((fault.get("ctx") or {}).get("error"), BrokenRules):
+        return rule
+    if fault["type"] == "missing":
+        return f"{where} {rule}"
+    return f"{where or 'the document'}: {rule}, got {shown(fault['input'])}"
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: cut off where it is long."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."
+
+
+def _bound(value: object) -> object:
+    """A bound as people write it: 1, not 1.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _suggestion(begin: str, value: object) -> str:
+    """What was probably meant."""
+    is_single = isinstance(value, int | float | str) and not isinstance(value, bool)
+    if begin in ("list_", "tuple_") and is_single:
+        return f", for example [{value}]"
+    if begin in ("int_", "float_") and isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+        return f" without quotes, for example {value}"
+    return ""

@@ -1,0 +1,51 @@
+"""The configurations that come with Arena, and the texts of a user's own."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from arena.errors import ConfigError
+from populations.documents import nearest
+
+PRESETS = "populations.presets"
+
+
+def preset_names() -> list[str]:
+    """Names that ``arena launch`` takes."""
+    entries = resources.files(PRESETS).iterdir()
+    return sorted(Path(entry.name).stem for entry in entries if entry.name.endswith(".yaml"))
+
+
+def preset_text(name: str) -> bytes:
+    """The YAML of a preset.
+
+    Raises:
+        ConfigError: If there is none of that name.
+    """
+    try:
+        names = preset_names()
+    except ModuleNotFoundError as error:
+        raise ConfigError("the presets are not installed; run: pip install -e .") from error
+    if name not in names:
+        raise ConfigError(
+            f"there is no preset {name!r}{nearest(name, names)}; presets: {', '.join(names)}; "
+            "a file's name must end in .yaml"
+        )
+    return (resources.files(PRESETS) / f"{name}.yaml").read_bytes()
+
+
+def config_text(source: str | Path) -> bytes:
+    """The YAML of a preset or a file, as it is written.
+
+    Raises:
+        ConfigError: If there is none.
+    """
+    path = Path(source)
+    is_path = isinstance(source, Path) or path.suffix in (".yaml", ".yml") or len(path.parts) > 1
+    if not is_path:
+        return preset_text(str(source))
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {source}: {error.strerror}") from error

@@ -1,0 +1,59 @@
+"""`arena presets`: the configurations that come with Arena."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import takewhile
+from typing import Annotated
+
+import typer
+
+from ._output import console, print_json
+from ._tables import print_table
+
+
+def presets(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="The one to print; default: every key, explained."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+) -> None:
+    """List the presets that arena launch takes, or print one: a file to start from.
+
+    `arena presets default` shows every key with its default and what it means.
+    """
+    from populations.preset_files import preset_names, preset_text
+
+    if name is not None:
+        text = preset_text(name).decode()
+        if as_json:
+            print_json({"name": name, "text": text})
+        else:
+            sys.stdout.write(text)
+        return
+    about = {known: _about(preset_text(known).decode()) for known in preset_names()}
+    if as_json:
+        print_json({"presets": [{"name": known, "about": text} for known, text in about.items()]})
+        return
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for known, text in about.items():
+        table.add_row(known, text)
+    print_table(console(), table)
+
+
+def _about(text: str) -> str:
+    """The first sentence of the comment at a preset's top."""
+    comment = " ".join(_comment(text))
+    sentence, stop, _ = comment.partition(". ")
+    return sentence.removesuffix(".") + "." if stop or comment else ""
+
+
+def _comment(text: str) -> Iterator[str]:
+    for line in takewhile(lambda line: line.startswith("#"), text.splitlines()):
+        yield line.removeprefix("#").strip()
