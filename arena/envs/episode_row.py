@@ -12,6 +12,7 @@ import numpy as np
 
 from arena.envs.buffers import Buffers, Place
 from arena.envs.outcome import Score
+from arena.envs.own_figures import KEY
 from arena.envs.reward_components import ComponentRow
 from arena.errors import EnvironmentFault
 
@@ -140,6 +141,8 @@ class EpisodeRow:
 
     def _end(self, agent: str, place: Place, info: Mapping[str, Any] | None) -> None:
         self._buffers.has_ended[self.b, place.column] = True
+        if info and (reported := info.get(KEY)) is not None:
+            self._buffers.figures.take(self.b, place.column, reported)
         if self._keeps_infos and info is not None:
             self._infos[agent] = info
 
