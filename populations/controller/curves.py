@@ -123,11 +123,11 @@ def _write_standings(
             state.curves.written[row.policy] = point
             metrics = {**ratings, **_record_metrics(state, population, digest)}
             metrics |= _bot_metrics(state, digest, prefix="evaluation/")
-            steps = _evaluated_steps(state, row, digest)
+            steps = evaluated_steps(state, row, digest)
             tx.commands.append(WriteMetrics(policy=row.policy, agent_steps=steps, metrics=metrics))
 
 
-def _evaluated_steps(state: ControllerState, row: PolicyRow, digest: Digest) -> int:
+def evaluated_steps(state: ControllerState, row: PolicyRow, digest: Digest) -> int:
     """The policy's count when it had these weights; those of a donor it has since it copied."""
     origin = state.league.checkpoints[digest]
     return origin.agent_steps if origin.policy == row.policy else row.generation_at

@@ -16,7 +16,7 @@ NUM_ROUNDS = 4
 OBSERVATION = spaces.Box(0.0, 10.0, (2,))
 ACTION = spaces.Discrete(2)
 
-BAD: dict[str, Any] = {
+BAD: dict[Any, Any] = {
     "no_number": "far",
     "not_finite": float("nan"),
     "infinite": float("inf"),

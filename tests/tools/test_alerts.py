@@ -47,6 +47,5 @@ def test_alerts_stand_beside_the_figures_and_the_disk_in_their_place() -> None:
         "Lower learning_rate."
     )
     assert display.alert({"alerts": [ALERT, STORAGE]}) == "storage: no room"
-    for nothing in ({}, {"alerts": []}):
-        assert display.alert_names(nothing) == ""
-        assert display.alert_lines(nothing) == []
+    assert display.alert_names({}) == display.alert_names({"alerts": []}) == ""
+    assert display.alert_lines({}) == display.alert_lines({"alerts": []}) == []

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from arena.envs.spec import EnvironmentSpec
 from arena.types import Digest, PolicyId
 from populations.controller.commands import Command, WriteMetrics
-from populations.controller.curves import Curves, curve_names
+from populations.controller.curves import Curves, curve_names, evaluated_steps
 from populations.league.cells import payoff_cells
 from populations.league.standings import champion, standings
 from populations.types import GenerationRow
@@ -64,6 +64,16 @@ def played() -> NotingWorld:
     world.join()
     world.run()
     return world
+
+
+def test_a_copys_point_is_where_it_was_copied(played: NotingWorld) -> None:
+    tables = played.state.tables
+    policy = tables.policies[PolicyId("player/p001")]
+    digests = {row.policy: row.weights_digest for row in tables.checkpoints.values()}
+    copied = replace(policy, generation_at=3777)
+    assert evaluated_steps(played.state, copied, digests[PolicyId("player/p002")]) == 3777
+    own = played.state.league.checkpoints[digests[policy.policy]]
+    assert evaluated_steps(played.state, copied, own.weights_digest) == own.agent_steps
 
 
 def last(points: list[tuple[int, Mapping[str, float]]], name: str) -> tuple[int, float]:
