@@ -26,6 +26,7 @@ from arena.learning.hyperparameters import (
 from arena.matches.seating import make_seats
 from arena.types import Hyperparameters
 from arena.wire.address import check_listening
+from populations.alert_settings import AlertsConfig
 from populations.aliases import overridden
 from populations.core import SearchSpace
 from populations.documents import nearest, read_document
@@ -119,6 +120,7 @@ class RunConfig(Model):
     """Of the products in training; ``auto``: bfloat16 where the hardware has it."""
 
     metrics: MetricsConfig = MetricsConfig()
+    alerts: AlertsConfig = AlertsConfig()
     """Where figures about learning go."""
 
     hooks: tuple[str, ...] = ()

@@ -38,6 +38,7 @@ MAY_CHANGE = (
     "device",
     "evaluation.share",
     "metrics",
+    "alerts",
 )
 """Keys, with all below them, that a resumed run may have otherwise."""
 

@@ -174,6 +174,7 @@ class ImmigrationConfig(Model):
 
 
 EXPLOIT_KINDS = ("truncation", "binary_tournament", "welch", "predicted_win", "none")
+SINK_KINDS = ("tensorboard", "jsonl")
 EXPLORE_KINDS = ("perturb", "resample", "tpe", "gp", "cma_es", "random", "pb2", "none")
 
 
@@ -364,8 +365,17 @@ class CheckpointsConfig(Model):
 class MetricsConfig(Model):
     """Where figures about learning go."""
 
-    sinks: tuple[Literal["tensorboard", "jsonl"], ...] = ("tensorboard", "jsonl")
-    """Event files for TensorBoard, lines of JSON, or both."""
+    sinks: tuple[str, ...] = ("tensorboard", "jsonl")
+    """``tensorboard`` (event files), ``jsonl`` (lines of JSON), ``package.module:Class``."""
+
+    @field_validator("sinks")
+    @classmethod
+    def _known_sinks(cls, sinks: tuple[str, ...]) -> tuple[str, ...]:
+        for sink in sinks:
+            _kind_or_import_path(sink, SINK_KINDS)
+        if len(set(sinks)) < len(sinks):
+            raise ValueError(f"each sink must be named once, got {', '.join(sinks)}")
+        return sinks
 
 
 class StopConfig(Model):

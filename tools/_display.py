@@ -30,7 +30,7 @@ TOLD = frozenset(
     {
         "exploited", "explored", "quarantined", "learner_lost", "learner_start_failed",
         "assignment_failed", "checkpoint_corrupt", "fell_back", "training_stopped",
-        "configuration_changed", "storage_full", "storage_recovered",
+        "configuration_changed", "storage_full", "storage_recovered", "alert", "alert_cleared",
     }
 )  # fmt: skip
 """Kinds of events; the last lines of a run say why it ended."""
@@ -91,7 +91,8 @@ class PlainDisplay:
         now_s = time.monotonic()
         if now_s >= self._next_line_s or self._state.phase != self._phase:
             self._next_line_s, self._phase = now_s + LINE_EVERY_S, self._state.phase
-            text = alert(status) or "  ".join(headline(self._state, status))
+            now = "  ".join(headline(self._state, status))
+            text = alert(status) or now + alert_names(status)
             self._screen.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -124,7 +125,11 @@ class LiveDisplay:
             self._live.update(Text(warning), refresh=True)
             return
         moment = Moment.of(self._state, status)
-        lines = [*headline(self._state, status), *learner_lines(self._state, moment)]
+        lines = [
+            *headline(self._state, status),
+            *learner_lines(self._state, moment),
+            *alert_lines(status),
+        ]
         parts: list[RenderableType] = [Text(plain(line)) for line in lines]
         for name, standing in standings(self._state.tables, self._state.league).items():
             parts.append(self._table(name, standing))
@@ -178,6 +183,8 @@ def told(rows: Sequence[Row]) -> Iterator[EventRow]:
 
 def explain(row: EventRow) -> str:
     """An event on one line."""
+    if row.kind in ("alert", "alert_cleared"):
+        return alert_event(row)
     numbers = ("donor", "gap", "deviation", "reason", "changes")
     details = "  ".join(f"{key}={_short(row.data[key])}" for key in numbers if key in row.data)
     parts = (f"{row.kind.replace('_', ' ')}:", row.subject, details)
@@ -195,10 +202,36 @@ def _short(value: Json) -> str:
     return one_line(str(value).strip().partition("\n")[0], max_chars=MAX_CHARS)
 
 
+def alert_event(row: EventRow) -> str:
+    """That an alert begins, with what to do, or is over."""
+    what = f" ({row.subject})" if row.subject else ""
+    if row.kind == "alert_cleared":
+        return f"alert is over: {row.data['name']}{what}"
+    return f"alert: {row.data['name']}{what}: {_short(row.data['what'])}. {row.data['advice']}"
+
+
 def alert(status: Mapping[str, Json]) -> str:
-    """What is wrong. It is all that is shown then: memory may be ahead of what is committed."""
+    """What the disk refuses. It is all that is shown then: memory may be ahead of the journal."""
+    return "  ".join(
+        f"storage: {one['what']}" for one in _alerts(status) if one["name"] == "storage_full"
+    )
+
+
+def alert_names(status: Mapping[str, Json]) -> str:
+    """The alerts that hold, to end a line with."""
+    names = ", ".join(dict.fromkeys(str(one["name"]) for one in _alerts(status)))
+    return f"  alerts: {names}" if names else ""
+
+
+def alert_lines(status: Mapping[str, Json]) -> list[str]:
+    """A line for each alert that holds: what is wrong, and what to do."""
+    return [f"alert: {one['name']}: {one['what']}. {one['advice']}" for one in _alerts(status)]
+
+
+def _alerts(status: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     alerts = status.get("alerts")
-    return "  ".join(str(text) for text in alerts) if isinstance(alerts, Sequence) else ""
+    listed = alerts if isinstance(alerts, Sequence) else ()
+    return [one for one in listed if isinstance(one, Mapping)]
 
 
 def headline(state: ControllerState, status: Mapping[str, Json]) -> tuple[str, str]:

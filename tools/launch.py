@@ -82,6 +82,7 @@ def _start(
 ) -> None:
     """Check everything that can be checked, and only then create anything."""
     from arena.errors import ConfigError
+    from arena.metrics.sink import find_sinks
     from populations.config import draft_config
     from populations.controller.run import clear_run, create_run, has_run, make_run_directory
     from populations.controller.server import utc_now
@@ -121,6 +122,7 @@ def _start(
         init_from=origin.init_from,
         pace=found.pace,
     )
+    find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
     if line := sizing_line(asked, run_file, why=found.why):
         tell(line)
     initial = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}

@@ -16,6 +16,7 @@ from ._output import console, plain, print_json
 
 if TYPE_CHECKING:
     from populations.league.views import Inspection
+    from populations.types import Json
 
 View = Literal[
     "standings",
@@ -168,9 +169,11 @@ def _rows(view: View, document: Mapping[str, object]) -> list[dict[str, Cell]]:
             policies = cast("dict[str, dict[str, Cell]]", document["policies"])
             return [{"policy": name, **values} for name, values in policies.items()]
         case "status":
-            return [
-                {"key": key, "value": value} for key, value in document.items() if key != "schema"
-            ]
+            from ._display import alert_lines
+
+            lines = alert_lines(cast("Mapping[str, Json]", document))
+            shown = {**document, "alerts": "  ".join(lines) or None}
+            return [{"key": key, "value": value} for key, value in shown.items() if key != "schema"]
         case "matches":
             return cast("list[dict[str, Cell]]", document["tallies"])
         case "lineage":

@@ -13,6 +13,8 @@ from typing import Protocol
 
 import torch
 
+from arena.envs.own_figures import Report
+
 
 @dataclass(slots=True)
 class Group:
@@ -59,6 +61,7 @@ class Turn:
             ``episode_over`` is False. float32 [B, sides].
         components: The parts of what each agent received since the last call, in the order of
             ``environment.reward_weights``; None where that is empty. float32 [B, A, R].
+        figures: What agents whose episode ended in this call reported about it, if anything.
         void: Where an episode is over because its environment broke: it counts for nothing, no
             score, no match, nothing to learn from. None: nowhere. bool [B].
         state: The environment's ``state()`` after this call, flattened; None where no value network
@@ -74,6 +77,7 @@ class Turn:
     episode_over: torch.Tensor
     score: torch.Tensor
     components: torch.Tensor | None = None
+    figures: Sequence[Report] = ()
     void: torch.Tensor | None = None
     state: torch.Tensor | None = None
     final_state: torch.Tensor | None = None

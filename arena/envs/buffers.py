@@ -18,6 +18,7 @@ import torch
 from arena.envs.actions import ActionLayout
 from arena.envs.asked import Asked, DecisionFault
 from arena.envs.base import Group, Turn
+from arena.envs.own_figures import OwnFigures
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import ContinuousActions, EnvironmentSpec, MaskPlace
 from arena.errors import ConfigError, EnvironmentFault
@@ -178,6 +179,7 @@ class Buffers:
         self.episode_over = np.zeros(num_envs, dtype=np.bool_)
         self.score = np.zeros((num_envs, num_sides), dtype=np.float32)
         self._is_void = np.zeros(num_envs, dtype=np.bool_)
+        self.figures = OwnFigures()
         self.populations = {
             name: _population(spec, agents, num_envs=num_envs, continuous=continuous_actions)
             for name, agents in populations.items()
@@ -213,6 +215,7 @@ class Buffers:
         self.truncated.fill(False)
         self.episode_over.fill(False)
         self.score.fill(np.nan)
+        self.figures.clear()
         self._is_void.fill(False)
         self._turn.void = None
         for asked in self._asked:
@@ -232,6 +235,7 @@ class Buffers:
             self.components[b] = 0.0
         self.terminated[b] = self.truncated[b] = False
         self.score[b] = np.nan
+        self.figures.void(b)
         self.episode_over[b] = self._is_void[b] = True
         self._turn.void = torch.from_numpy(self._is_void)
 
@@ -332,6 +336,7 @@ def _shared_turn(buffers: Buffers) -> Turn:
         episode_over=torch.from_numpy(buffers.episode_over),
         score=torch.from_numpy(buffers.score),
         components=None if buffers.components is None else torch.from_numpy(buffers.components),
+        figures=buffers.figures.reports,
     )
 
 
@@ -355,5 +360,6 @@ def _moved(turn: Turn, device: torch.device) -> Turn:
         episode_over=turn.episode_over.to(device),
         score=turn.score.to(device),
         components=None if turn.components is None else turn.components.to(device),
+        figures=turn.figures,
         void=None if turn.void is None else turn.void.to(device),
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from arena.envs.buffers import Buffers, Place
 from arena.envs.outcome import Score
+from arena.envs.own_figures import KEY
 from arena.envs.reward_components import ComponentRow
 from arena.envs.spaces import is_finite
 from arena.errors import EnvironmentFault
@@ -137,5 +138,7 @@ class EpisodeRow:
 
     def _end(self, agent: str, place: Place, info: Mapping[str, Any] | None) -> None:
         self._buffers.has_ended[self.b, place.column] = True
+        if info and (reported := info.get(KEY)) is not None:
+            self._buffers.figures.take(self.b, place.column, reported)
         if self._keeps_infos and info is not None:
             self._infos[agent] = info

@@ -19,8 +19,10 @@ from arena.learners.players import Players, frozen_entrant
 from arena.learners.silence import Silence
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.match import Progress
+from arena.matches.returns import ReturnSums
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.measured import note_spread
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Digest, Entrant, Player, PolicyId, Seating, Tally, trainee_entrant
 from arena.wire.messages import Finished, InFlight, Train, Trainee
@@ -137,6 +139,8 @@ class _Training:
         self._update_s = 0.0
         self._episodes: tuple[Tally, ...] = ()
         self._held: HeldEpisodes | None = None
+        self._sides: tuple[str, ...] = ()
+        self._measured: dict[PolicyId, dict[str, float]] = {policy: {} for policy in learning}
         self.agent_steps: dict[PolicyId, int] = {}
         self.tallies: tuple[Tally, ...] = ()
 
@@ -170,6 +174,9 @@ class _Training:
                 raise AssignmentFault("stopped", "told to stop during training")
         self.tallies = collector.tallies()
         self._episodes = collector.episodes()
+        self._sides = tuple(seat.side for seat in setup.seats)
+        for policy, measured in collector.measured().items():
+            self._measured[policy] |= measured
 
     def hold(
         self, environments: Environments, *, checkpoints: tuple[Digest, ...]
@@ -262,6 +269,7 @@ class _Training:
             with naming_policy(learning.policy):
                 metrics = learning.algorithm.update(rollout, generator=self._generator)
             self._updates[learning.policy].add(metrics)
+            note_spread(self._measured[learning.policy], rollout.observation)
             progress.advance()
         self._collect_s += collected - start
         self._update_s += time.perf_counter() - collected
@@ -305,7 +313,7 @@ class _Training:
         duration_s = self._collect_s + self._update_s
         for policy, mean in self._updates.items():
             prefix = "" if len(self._updates) == 1 else f"{policy}/"
-            own = {**mean.result(), **self._episode_metrics(policy)}
+            own = {**mean.result(), **self._measured[policy], **self._episode_metrics(policy)}
             if duration_s > 0.0:
                 own["throughput/agent_steps_per_s"] = self.agent_steps[policy] / duration_s
             result.update({f"{prefix}{name}": value for name, value in own.items()})
@@ -315,24 +323,17 @@ class _Training:
 
     def _episode_metrics(self, policy: PolicyId) -> dict[str, float]:
         """Of all episodes that ended and in which the policy learned."""
-        num_episodes = num_returns = length_sum = 0
-        return_sum = 0.0
+        num_episodes = length_sum = 0
+        returns = ReturnSums()
         generations = {t.policy: t.generation for t in self._message.trainees}
         entrant = trainee_entrant(policy, generation=generations[policy])
         for tally in self._episodes:
-            own = [
-                value
-                for name, value in zip(tally.entrants, tally.return_sum, strict=True)
-                if name == entrant
-            ]
-            if own:
+            if entrant in tally.entrants:
                 num_episodes += tally.matches
                 length_sum += tally.length_sum
-                num_returns += tally.matches * len(own)
-                return_sum += sum(own)
-        metrics = {"episode/count": float(num_episodes)}
+                returns.add(tally, entrant=entrant, sides=self._sides)
+        metrics = {"episode/count": float(num_episodes), **returns.metrics()}
         if num_episodes:
-            metrics["episode/return_mean"] = return_sum / num_returns
             metrics["episode/length_mean"] = length_sum / num_episodes
         return metrics
 

@@ -12,7 +12,7 @@ _TAIL_BYTES = 65536
 class JsonlSink:
     """Appends to one file per run. Every line is complete or was never there.
 
-    A line is ``{"policy": "player/p003", "agent_steps": 120000, "losses/policy": -0.01, ...}``.
+    A line is ``{"policy": "player/p003", "agent_steps": 120000, "loss/policy": -0.01, ...}``.
     """
 
     def __init__(self, path: Path) -> None:

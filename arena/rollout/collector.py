@@ -25,6 +25,7 @@ from arena.matches.tally import OpenEpisodes, TallyBook
 from arena.rollout.buffer import Rollout, RolloutBuffer
 from arena.rollout.calls import rollout_calls
 from arena.rollout.critic_rows import CriticRows
+from arena.rollout.measured import Measured
 from arena.rollout.openings import Openings, random_decisions
 from arena.rollout.phases import Phases
 from arena.rollout.recorder import Learning, Recorder, SeatedPlayer
@@ -217,6 +218,7 @@ class Collector:
             for index, player in enumerate(self._seated.players)
             if isinstance(player, Learning)
         ]
+        self._measured = Measured(num_envs=env.num_envs, num_agents=len(env.agents), device=device)
         self.agent_steps: dict[PolicyId, int] = {
             recorder.learning.policy: 0 for recorder in self._recorders
         }
@@ -246,6 +248,15 @@ class Collector:
     def episodes(self) -> tuple[Tally, ...]:
         """All episodes so far, matches or not; for statistics only."""
         return self._book.episodes()
+
+    def measured(self) -> dict[PolicyId, dict[str, float]]:
+        """Metrics of rewards and of the environments' own figures, by policy that learns."""
+        return {
+            recorder.learning.policy: self._measured.metrics(
+                recorder.index, table=self._seated.table
+            )
+            for recorder in self._recorders
+        }
 
     def collect(
         self, should_stop: Callable[[], bool] = lambda: False
@@ -291,6 +302,7 @@ class Collector:
         for recorder in self._recorders:
             recorder.store_result(t, turn, seated=self._seated)
         self._seated.memory.forget(turn)
+        self._measured.take(turn, table=self._seated.table)
         over = turn.episode_over
         if bool(over.any()):
             length = float(self._open.length[over].double().mean()) + 1.0

@@ -87,9 +87,15 @@ class RemoveCheckpoints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteMetrics:
-    """Hand the metrics of a committed assignment to the sinks."""
+    """Hand figures of what is committed to the sinks.
 
-    policy: PolicyId
+    Attributes:
+        policy: Its id, or `arena.metrics.sink.RUN` for the run's own.
+        agent_steps: Where on the curves: the policy's count, or the run's.
+        metrics: By name.
+    """
+
+    policy: str
     agent_steps: int
     metrics: Mapping[str, float]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from populations.controller import alerts
 from populations.controller.commands import EndRun, KillLearner
 from populations.controller.finals import is_decided, seconds_left
 from populations.controller.state import ControllerState
@@ -85,6 +86,7 @@ def _end(state: ControllerState, tx: Transaction) -> None:
     for index, slot in enumerate(state.slots):
         if slot.started_s is not None:
             tx.commands.append(KillLearner(slot=index))
+    alerts.note_end(state, tx)
     state.phase = "over"
     ended: RunState = "failed" if state.failed else "stopped" if state.interrupted else "finished"
     tx.put(replace(state.tables.run, state=ended, reason=state.reason))

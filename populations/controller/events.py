@@ -159,6 +159,19 @@ class CheckpointsRemoved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTold:
+    """A sink raised, or works again.
+
+    Attributes:
+        sink: As ``metrics.sinks`` names it.
+        problem: What it raised; empty: it took what it was given.
+    """
+
+    sink: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
     """Somebody wants the run to stop with everything saved."""
 
@@ -194,6 +207,7 @@ Event = (
     | HyperparametersExplored
     | GhostsLinked
     | CheckpointsRemoved
+    | SinkTold
     | StopRequested
     | Ticked
 )

@@ -9,6 +9,7 @@ from statistics import median_high
 from typing import TYPE_CHECKING
 
 from arena.types import LearnerId
+from populations.controller.alerts import document
 from populations.types import Json
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 WINDOW_S = 30.0
 SAMPLE_S = 0.5
 STRAGGLER_SHARE = 0.25
+
+STORAGE = "storage_full"
+STORAGE_ADVICE = "Make room, or the disk writable: the run goes on by itself."
 
 
 def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:
@@ -90,10 +94,12 @@ class LiveFigures:
 
 
 def alerts(state: ControllerState, *, now_s: float) -> list[Json]:
-    """What somebody should look at, one line each."""
+    """What somebody should look at; the disk first."""
+    raised = state.alerts.documents()
     pause = state.pause
     if pause is None:
-        return []
+        return raised
     when = f"in {max(pause.retry_at_s - now_s, 0.0):.0f} s" if not pause.is_trying else "now"
     paused = f"nothing is given out since {now_s - pause.since_s:.0f} s"
-    return [f"storage: {pause.reason}; {paused}, the next try is {when}"]
+    what = f"{pause.reason}; {paused}, the next try is {when}"
+    return [document(STORAGE, "", what, advice=STORAGE_ADVICE), *raised]

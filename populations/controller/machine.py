@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from populations.controller import (
+    alerts,
     assigning,
+    curves,
     ending,
     evolving,
     exploring,
@@ -34,6 +36,7 @@ from populations.controller.events import (
     LearnerUnreachable,
     Now,
     RatingsFitted,
+    SinkTold,
     StopRequested,
     StrangerSpoke,
     Ticked,
@@ -52,6 +55,7 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
         return tx  # nothing follows from it that the next tick would not find
     state.known.take(tx.rows, teams=state.teams)
     state.histories.take(tx.rows, state.tables)
+    alerts.watch(state, tx)
     if state.phase != "over":
         exploring.ask(state, tx)
         ending.advance(state, tx)
@@ -64,6 +68,7 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     state.known.take(tx.rows, teams=state.teams)
     state.histories.take(tx.rows, state.tables)
     state.retention.take(tx.rows)
+    curves.follow(state, tx)
     if tx.rows:
         tx.put(replace(state.tables.run, elapsed_s=state.elapsed_s(now)))
     return tx
@@ -101,6 +106,10 @@ def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
         case CheckpointsRemoved():
             for key in event.keys:
                 tx.put(replace(state.tables.checkpoints[key], state="deleted"))
+        case SinkTold():
+            what = f"{event.sink} raised {event.problem}" if event.problem else ""
+            finding = alerts.Finding("sink_failed", event.sink, event.sink, what)
+            alerts.note(state, tx, finding)
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():

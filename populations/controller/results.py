@@ -11,14 +11,11 @@ from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
 from populations.controller import carrying, evolving, pausing
 from populations.controller.believing import problem, published_by
 from populations.controller.broken import blame_environment, clear_environment
-from populations.controller.commands import (
-    RemoveCheckpoints,
-    SendMessage,
-    WriteMetrics,
-)
+from populations.controller.commands import RemoveCheckpoints, SendMessage
 from populations.controller.evaluating import validated_by, validated_policy
 from populations.controller.events import AssignmentFailed, AssignmentFinished
 from populations.controller.opponents import drop_outsider, lower_qualities
+from populations.controller.own_metrics import own_metrics
 from populations.controller.resetting import without_weights
 from populations.controller.snapshots import snapshot
 from populations.controller.state import ControllerState
@@ -176,24 +173,6 @@ def _open_row(
     return row
 
 
-def own_metrics(
-    metrics: Mapping[str, float], trainees: Sequence[Trainee], *, of: PolicyId
-) -> dict[str, float]:
-    """One trainee's metrics, without those of the others: of several each has its own below its id.
-
-    Args:
-        metrics: Of the assignment.
-        trainees: Who learned in it.
-        of: Whose are wanted.
-    """
-    others = tuple(f"{t.policy}/" for t in trainees if t.policy != of)
-    return {
-        name.removeprefix(f"{of}/"): value
-        for name, value in metrics.items()
-        if not name.startswith(others)
-    }
-
-
 def _advance_policy(
     state: ControllerState,
     tx: Transaction,
@@ -240,12 +219,6 @@ def _advance_policy(
         episode_length=_smooth(policy.episode_length, length),
     )
     tx.put(policy)
-    if is_trained:
-        tx.commands.append(
-            WriteMetrics(
-                policy=policy.policy, agent_steps=policy.agent_steps, metrics=dict(metrics)
-            )
-        )
 
 
 def _follow_up(state: ControllerState, tx: Transaction, trainees: Sequence[Trainee]) -> None:

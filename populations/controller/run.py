@@ -16,13 +16,15 @@ from arena.checkpoints.files import sha256_file
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.failpoints import failpoint
-from arena.metrics.sink import Sink, make_sinks
+from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
 from populations.config import RunConfig
+from populations.controller import alerts
 from populations.controller.generations import first_generations
 from populations.controller.immigration import immigrant_key
 from populations.controller.learners import Patience
 from populations.controller.resetting import reset_key
+from populations.controller.sinks import Sinks
 from populations.controller.state import make_state
 from populations.errors import StorageError
 from populations.league.roles import deal_roles, has_exploiters
@@ -30,7 +32,7 @@ from populations.matchmaking.outsiders import Outsider, outsider_id, outsider_ke
 from populations.pbt.explore import initial_hyperparameters
 from populations.run_file import RUN_FILE, RunFile, learner_setup
 from populations.storage.database import BACKUP, JOURNAL, storage_errors
-from populations.storage.journal import Journal
+from populations.storage.journal import Journal, JournalReader
 from populations.storage.recovery import recover
 from populations.storage.tables import Tables
 from populations.types import EventRow, Json, PolicyRow, Row, RunRow
@@ -218,12 +220,18 @@ class OpenRun:
             immigrants=imported_immigrants(run_dir, self.run_file.config),
             outsiders=imported_outsiders(run_dir, self.run_file.config),
             measured_length=0.0 if measured is None else measured.episode_length,
+            alerts=self._alerts(),
         )
         with storage_errors(run_dir):
             failpoint("open.sinks")
-            self.sinks = make_sinks(self.run_file.config.metrics.sinks, run_dir)
-        for sink in self.sinks:
-            self._stack.callback(_close, sink)
+            self.sinks = Sinks(
+                find_sinks(
+                    self.run_file.config.metrics.sinks,
+                    run_dir,
+                    launch_directory=self.setup.launch_directory,
+                )
+            )
+        self._stack.callback(self.sinks.close)
 
     def _recovered(self) -> Tables:
         tables = self.journal.load()
@@ -232,6 +240,10 @@ class OpenRun:
             return tables
         self.journal.commit(rows)
         return self.journal.load()
+
+    def _alerts(self) -> alerts.Alerts:
+        with JournalReader(self.run_dir / JOURNAL) as reader:
+            return alerts.resumed(reader.events(kinds=[alerts.RAISED, alerts.CLEARED]))
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""
@@ -252,13 +264,6 @@ class OpenRun:
         traceback: TracebackType | None,
     ) -> None:
         self._stack.close()
-
-
-def _close(sink: Sink) -> None:
-    try:
-        sink.close()
-    except OSError as error:
-        logger.error("the last metrics could not be written: %s", error)
 
 
 def imported_weights(run_dir: Path) -> dict[str, WeightsRef]:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from arena.failpoints import failpoint
-from arena.metrics.sink import Sink
 from arena.types import LearnerId
 from arena.wire.messages import (
     Acknowledge,
@@ -25,6 +24,7 @@ from arena.wire.messages import (
     Train,
 )
 from arena.wire.transport import ControllerTransport
+from populations.controller.alerts import document
 from populations.controller.commands import (
     Command,
     EndRun,
@@ -57,8 +57,9 @@ from populations.controller.events import (
 )
 from populations.controller.exploring import answer
 from populations.controller.inbox import Inbox, Lease
-from populations.controller.live import LiveFigures
+from populations.controller.live import STORAGE_ADVICE, LiveFigures
 from populations.controller.machine import handle
+from populations.controller.sinks import Sinks
 from populations.controller.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
@@ -105,7 +106,7 @@ class Server:
         journal: Journal,
         transport: ControllerTransport,
         launcher: Launcher,
-        sinks: Sequence[Sink] = (),
+        sinks: Sinks | None = None,
         on_commit: Callable[[Sequence[Row]], None] = lambda rows: None,
         on_status: Callable[[Mapping[str, Json]], None] = lambda document: None,
         clock: Callable[[], float] = time.monotonic,
@@ -117,7 +118,7 @@ class Server:
         self._journal = journal
         self._transport = transport
         self._launcher = launcher
-        self._sinks = sinks
+        self._sinks = sinks or Sinks({})
         self._on_commit = on_commit
         self._on_status = on_status
         self._clock = clock
@@ -232,7 +233,8 @@ class Server:
         document["bad_messages"] = dict(self._transport.num_bad)
         self._status = document
         self._show_status(document)
-        self._tell_sinks(lambda sink: sink.flush())
+        self._sinks.flush()
+        self._hear_sinks()
 
     def _show_status(self, document: Mapping[str, Json]) -> None:
         """Nothing depends on it: a disk that refuses it ends no run."""
@@ -242,18 +244,16 @@ class Server:
             logger.warning("the live figures could not be written: %s", error)
         self._on_status(document)
 
-    def _tell_sinks(self, tell: Callable[[Sink], None]) -> None:
-        for sink in self._sinks:
-            try:
-                tell(sink)
-            except OSError as error:
-                logger.error("metrics could not be written: %s", error)
+    def _hear_sinks(self) -> None:
+        for told in self._sinks.told():
+            self._inbox.expect(_done(told))
 
     def _commit(self, rows: Sequence[Row]) -> None:
         def alert(reason: str) -> None:
             # The figures of before: what is in memory now is not committed.
-            text = f"storage: {reason}; nothing is acknowledged until the journal has room"
-            self._show_status({**self._status, "alerts": [text]})
+            text = f"{reason}; nothing is acknowledged until the journal has room"
+            waiting = document("storage_full", "", text, advice=STORAGE_ADVICE)
+            self._show_status({**self._status, "alerts": [waiting]})
 
         commit_patiently(
             self._journal,
@@ -355,8 +355,8 @@ class Server:
             case RemoveCheckpoints():
                 self._inbox.expect(self._reader.submit(remove, self._run_dir, command.keys))
             case WriteMetrics():
-                policy, steps, metrics = command.policy, command.agent_steps, command.metrics
-                self._tell_sinks(lambda sink: sink.write(policy, steps, metrics))
+                self._sinks.write(command.policy, command.agent_steps, command.metrics)
+                self._hear_sinks()
             case EndRun():
                 self._ended = True
 

@@ -16,9 +16,11 @@ from arena.config import LearnerSetup
 from arena.types import AssignmentId, LearnerId, PolicyId, WeightsRef
 from arena.wire.messages import Stop
 from populations.config import RunConfig
+from populations.controller.alerts import Alerts
 from populations.controller.candidates import CandidateCache
 from populations.controller.changed import ChangedMembers
 from populations.controller.commands import FitRatings, SendMessage
+from populations.controller.curves import Curves
 from populations.controller.due import DuePolicies
 from populations.controller.events import (
     Now,
@@ -69,6 +71,8 @@ class ControllerState:
         changed: What PBT knows of whom, until it changes; follows from the tables.
         known: How well each player is known, until that changes; follows from the tables.
         unfitted: Evaluation matches that ratings do not cover.
+        alerts: What somebody should look at; those that hold follow from the events.
+        curves: What was written of each policy; counts of it follow from the tables.
         histories: Generations of policies that are ranked together; follows from the tables.
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
@@ -151,6 +155,8 @@ class ControllerState:
     known: KnownPlayers = field(default_factory=KnownPlayers)
     unfitted: UnfittedMatches = field(default_factory=UnfittedMatches)
     histories: Histories = field(default_factory=Histories)
+    alerts: Alerts = field(default_factory=Alerts)
+    curves: Curves = field(default_factory=Curves)
     _ratings: dict[str, Ratings] = field(default_factory=dict)
 
     @property
@@ -265,6 +271,7 @@ def make_state(
     outsiders: Mapping[str, tuple[Outsider, ...]] | None = None,
     immigrants: Mapping[str, WeightsRef] | None = None,
     measured_length: float = 0.0,
+    alerts: Alerts | None = None,
 ) -> ControllerState:
     """The controller of a run, from its configuration and its journal's rows."""
     half_life = config.payoffs.half_life_matches
@@ -299,6 +306,8 @@ def make_state(
         initial_weights=initial_weights or {},
         immigrants=immigrants or {},
         measured_length=measured_length,
+        alerts=alerts or Alerts(),
+        curves=Curves([*tables.ghosts.values(), *tables.generations.values()]),
         played_matches=sum(row.matches for row in tables.records.values()) // len(setup.seats),
     )
 

@@ -9,6 +9,7 @@ ratings.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
 from arena.types import Digest, Entrant, Seat, Tally, is_bot
@@ -25,6 +26,14 @@ from populations.types import (
 
 ResultKey = tuple[Rated, Rated, tuple[int, int]]
 """First, second, and their seats; the seats are (0, 0) in cooperation."""
+
+
+class Met(NamedTuple):
+    """What one did against another in evaluation: points (a draw is half), of how many matches."""
+
+    points: float
+    matches: float
+    return_sum: float
 
 
 class League:
@@ -164,6 +173,22 @@ class League:
         """Evaluation matches of an entrant; zeros if it has played none."""
         key = (population, Entrant(entrant))
         return self.records.get(key) or RecordRow(population=population, entrant=key[1])
+
+    def evaluated_against(self, entrant: Entrant, other: Entrant) -> Met:
+        """What an entrant did in evaluation against another one, over all seats."""
+        points = matches = return_sum = 0.0
+        for low, high in rival_seats(self.seats):
+            row = self._evaluation_pairs.get(("evaluate", entrant, other, low, high))
+            if row is not None:
+                points += row.wins + row.draws / 2
+                matches += row.wins + row.draws + row.losses
+                return_sum += row.first_return_sum
+            row = self._evaluation_pairs.get(("evaluate", other, entrant, low, high))
+            if row is not None:
+                points += row.losses + row.draws / 2
+                matches += row.wins + row.draws + row.losses
+                return_sum += row.second_return_sum
+        return Met(points=points, matches=matches, return_sum=return_sum)
 
     def is_evaluated(self, population: str, entrant: str) -> bool:
         """Whether an entrant has played an evaluation match."""

@@ -13,6 +13,8 @@ from typing import cast
 
 from arena.matches.seating import num_episodes
 from arena.types import Digest, is_bot
+from populations.controller.alerts import CLEARED, RAISED, document, resumed
+from populations.controller.live import STORAGE, STORAGE_ADVICE
 from populations.league.cells import payoff_cells
 from populations.league.exploitability import read_exploitability
 from populations.league.league import League
@@ -259,7 +261,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "epoch": row.epoch,
         "endpoint": live.get("endpoint"),
         "phase": live.get("phase"),
-        "alerts": _alerts(run, live) if state == "running" else [],
+        "alerts": _alerts(run, live, is_running=state == "running"),
         "elapsed_s": row.elapsed_s,
         "agent_steps": row.agent_steps,
         "matches": row.matches,
@@ -274,13 +276,19 @@ def status_view(run: Inspection, population: str | None) -> Document:
     }
 
 
-def _alerts(run: Inspection, live: Mapping[str, Json]) -> list[Json]:
-    """What somebody should look at. A disk that is full may have refused the live figures too."""
-    alerts = list(cast("list[Json]", live.get("alerts") or []))
-    kinds = ["storage_full", "storage_recovered", "controller_started"]
+def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Json]:
+    """What somebody should look at: by the live figures, else by the events.
+
+    A disk that is full may have refused the live figures too.
+    """
+    if alerts := live.get("alerts"):
+        return list(cast("list[Json]", alerts))
+    alerts = resumed(run.reader.events(kinds=[RAISED, CLEARED])).documents()
+    kinds = [STORAGE, "storage_recovered", "controller_started"]
     last = run.reader.events(kinds=kinds, limit=1, newest=True)
-    if not alerts and last and last[0].kind == "storage_full":
-        alerts.append(f"storage: {last[0].data['reason']}")
+    if is_running and last and last[0].kind == STORAGE:
+        reason = str(last[0].data["reason"])
+        alerts.append(document(STORAGE, "", reason, advice=STORAGE_ADVICE))
     return alerts
 
 

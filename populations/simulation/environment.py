@@ -59,8 +59,8 @@ def simulated_spec(config: RunConfig) -> EnvironmentSpec:
     agents = tuple(
         agent for population in config.populations.values() for agent in population.agents or ()
     )
-    box = {"type": "Box", "shape": [1], "dtype": "float32", "low": None, "high": None}
-    discrete = {"type": "Discrete", "n": 2, "start": 0}
+    box = {"kind": "Box", "shape": [1], "dtype": "float32", "low": None, "high": None}
+    discrete = {"kind": "Discrete", "n": 2, "start": 0}
     agent_spec = AgentSpec(observation=box, action=discrete, mask=None)
     return EnvironmentSpec(
         id=config.environment.id,

@@ -171,12 +171,11 @@ def phases(log: Path) -> dict[str, Any]:
     for path in sorted(log.glob("*.log")):
         data = path.read_bytes()
         is_training, number = np.frombuffer(data, dtype=np.int64, count=2).tolist()
-        lengths, ended = np.frombuffer(data, dtype=np.int64, count=2 * number, offset=16).reshape(
-            2, number
-        )
+        columns = np.frombuffer(data, dtype=np.int64, count=2 * number, offset=16)
+        lengths, ends = columns.reshape(2, number).tolist()
         times = np.frombuffer(data, dtype=np.float64, offset=16 * (1 + number))
         for own, length, over in zip(
-            np.split(times, np.cumsum(lengths)[:-1]), lengths.tolist(), ended.tolist(), strict=True
+            np.split(times, np.cumsum(lengths)[:-1]), lengths, ends, strict=True
         ):
             episodes[bool(is_training)].append((own, length, bool(over)))
     found: dict[str, Any] = {}

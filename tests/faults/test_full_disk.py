@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -93,7 +94,9 @@ def test_without_room_one_try_at_a_time_is_made_and_nobody_is_blamed() -> None:
         wait_s = min(2.0 * wait_s, 60.0)
         assert world.events("storage_full")[-1].data["retry_in_s"] == wait_s
     (alert,) = alerts(world.state, now_s=world.now_s)
-    assert REASON in str(alert)
+    assert isinstance(alert, Mapping)
+    assert alert["name"] == "storage_full"
+    assert REASON in str(alert["what"])
     assert not world.events("quarantined")
     assert {row.failures for row in world.state.tables.policies.values()} == {0}
 
@@ -323,19 +326,20 @@ def test_the_status_view_warns_also_where_the_live_figures_could_not_be_written(
 ) -> None:
     run = SmallRun(tmp_path)
 
-    def shown() -> object:
+    def shown() -> list[Any]:
         inspection = Inspection.open(tmp_path)
         try:
-            return status_view(inspection, None)["alerts"]
+            return cast("list[Any]", status_view(inspection, None)["alerts"])
         finally:
             inspection.close()
 
     with run.journal, RunLock(tmp_path):
         run.put(replace(run.tables.run, state="running"))
         run.note("storage_full", "", reason=REASON)
-        assert shown() == [f"storage: {REASON}"]
-        write_status(tmp_path, {"alerts": ["storage: more is known"]})
-        assert shown() == ["storage: more is known"]
+        (alert,) = shown()
+        assert (alert["name"], alert["what"]) == ("storage_full", REASON)
+        write_status(tmp_path, {"alerts": [{"name": "storage_full", "what": "more is known"}]})
+        assert [alert["what"] for alert in shown()] == ["more is known"]
         write_status(tmp_path, {"alerts": []})
         run.note("storage_recovered", "")
         assert shown() == []

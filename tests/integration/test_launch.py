@@ -54,8 +54,12 @@ def test_a_population_trains_is_inspected_verified_and_exits_clean(
         assert arena_json("league", run_dir, view)
         assert arena("league", run_dir, view, "--csv").stdout
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    assert lines
-    assert all("loss/policy" in json.loads(line) for line in lines)
+    points = [json.loads(line) for line in lines]
+    assert {point["policy"] for point in points} == {f"player/p00{n}" for n in range(3)} | {"run"}
+    for policy in ("player/p000", "player/p001", "player/p002"):
+        own = [point for point in points if point["policy"] == policy]
+        assert sum("loss/policy" in point for point in own) >= 5
+        assert any("rating/mean_elo" in point for point in own)
 
 
 EXPLORING = (

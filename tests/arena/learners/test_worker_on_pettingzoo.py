@@ -24,6 +24,7 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Finished, Pairing, Train, Trainee
 
+ASSETS = str(Path(__file__).parents[2] / "assets")
 RANDOM = Player(player=PlayerId("bot:random"))
 HYPERPARAMETERS: dict[str, float] = {"rollout_length": 16, "num_epochs": 1, "num_minibatches": 2}
 
@@ -40,14 +41,16 @@ def make_worker(
     num_envs: int,
     sides: dict[str, tuple[str, ...]] | None = None,
     populations: dict[str, tuple[str, ...]] | None = None,
+    launch_directory: str = "",
 ) -> Worker:
-    spec = inspect_environment(environment, kwargs={}, launch_directory=str(root))
+    launch_directory = launch_directory or str(root)
+    spec = inspect_environment(environment, kwargs={}, launch_directory=launch_directory)
     sides = sides or {agent: (agent,) for agent in spec.agents}
     populations = populations or {"player": spec.agents}
     setup = LearnerSetup(
         run="test",
         root=str(root),
-        launch_directory=str(root),
+        launch_directory=launch_directory,
         environment=EnvironmentConfig(id=environment, num_envs=num_envs),
         spec=spec,
         sides=sides,
@@ -137,6 +140,51 @@ def test_tictactoe_in_turns_with_masks(tmp_path: Path) -> None:
         assert 5 <= answer.metrics["episode/length_mean"] <= 9
         assert [tally.matches for tally in matches.tallies] == [40, 40]
     assert results[0] == results[1]
+
+
+def test_returns_against_itself_are_published_only_where_they_do_not_cancel(tmp_path: Path) -> None:
+    worker = make_worker(tmp_path, "classic/tictactoe-v3", num_envs=8)
+    first = start(worker, "player/p000")
+    me = live("player/p000")
+    for seatings in ([(me, me)], [(me, me), (me, RANDOM), (RANDOM, me)]):
+        message = train(("player/p000", first), seatings=seatings, agent_steps=300)
+        answer = finished(worker.carry_out(message))
+        assert answer.metrics["episode/count"] == sum(tally.matches for tally in answer.tallies)
+        others = [tally for tally in answer.tallies if "bot:random" in tally.entrants]
+        if not others:
+            assert not [name for name in answer.metrics if name.startswith("episode/return")]
+            continue
+        own = [
+            (tally.return_sum[seat], tally.return_sum_of_squares[seat], tally.matches)
+            for tally in others
+            for seat in range(2)
+            if tally.entrants[seat] != "bot:random"
+        ]
+        total, squares, matches = (sum(column) for column in zip(*own, strict=True))
+        mean = total / matches
+        assert answer.metrics["episode/return_mean"] == pytest.approx(mean)
+        assert answer.metrics["episode/return_deviation"] == pytest.approx(
+            math.sqrt(squares / matches - mean**2)
+        )
+    worker.close()
+
+
+def test_figures_rewards_and_observations_are_measured(tmp_path: Path) -> None:
+    worker = make_worker(tmp_path, "own_figures:FiguresAtOnce", num_envs=4, launch_directory=ASSETS)
+    first = start(worker, "player/p000")
+    me = live("player/p000")
+    answer = finished(
+        worker.carry_out(train(("player/p000", first), seatings=[(me, RANDOM)], agent_steps=128))
+    )
+    metrics = answer.metrics
+    assert metrics["rollout/steps_count"] == 32.0, "two rollouts of 16"
+    assert metrics["reward/min"] == metrics["reward/max"] == 0.0
+    assert metrics["observation/spread"] == 3.0, "the round is 0 to 3 where it is decided"
+    assert 0.0 <= metrics["environment/sum_min"] < metrics["environment/sum_max"] <= 4.0
+    assert 1.0 < metrics["environment/sum_mean"] < 3.0, "the sum of four coins"
+    assert 0.5 < metrics["environment/sum_deviation"] < 1.5
+    assert "environment/ignored_count" not in metrics
+    worker.close()
 
 
 def test_rock_paper_scissors_all_at_once(tmp_path: Path) -> None:

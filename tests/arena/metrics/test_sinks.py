@@ -15,7 +15,7 @@ from tensorboardX.record_writer import masked_crc32c
 from arena.errors import ConfigError
 from arena.metrics.event_records import scalars_record, version_record
 from arena.metrics.jsonl import JsonlSink
-from arena.metrics.sink import Sink, make_sinks
+from arena.metrics.sink import find_sinks
 from arena.metrics.tensorboard import TensorboardSink
 
 
@@ -109,9 +109,11 @@ def test_tensorboard_loses_nothing_when_files_are_closed_and_opened_again(tmp_pa
     assert sorted(scalars(tmp_path / "player/p002")) == [("a/b", step, 2.0) for step in range(3)]
 
 
-def test_make_sinks_opens_what_is_named(tmp_path: Path) -> None:
-    sinks: tuple[Sink, ...] = make_sinks(["tensorboard", "jsonl"], tmp_path)
-    for sink in sinks:
+def test_find_sinks_opens_what_is_named(tmp_path: Path) -> None:
+    makers = find_sinks(["tensorboard", "jsonl"], tmp_path)
+    assert not list(tmp_path.iterdir()), "nothing is opened before it is asked for"
+    for make in makers.values():
+        sink = make()
         sink.write("player/p001", 7, {"a/b": 3.0})
         sink.flush()
         sink.close()
@@ -119,29 +121,30 @@ def test_make_sinks_opens_what_is_named(tmp_path: Path) -> None:
     assert scalars(tmp_path / "tensorboard/player/p001") == [("a/b", 7, 3.0)]
 
 
-def test_make_sinks_takes_a_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_sinks_takes_a_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "my_sinks.py"
     module.write_text(
         "class Mine:\n    def __init__(self, run_dir):\n        self.run_dir = run_dir\n"
     )
     monkeypatch.setattr(sys, "path", list(sys.path))
-    (sink,) = make_sinks(["my_sinks:Mine"], tmp_path / "run", launch_directory=str(tmp_path))
+    makers = find_sinks(["my_sinks:Mine"], tmp_path / "run", launch_directory=str(tmp_path))
+    sink = makers["my_sinks:Mine"]()
     assert sink.run_dir == tmp_path / "run"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", ["wandb", "no_such_module:Sink", "json:NoSuchSink"])
-def test_make_sinks_names_what_it_cannot_open(tmp_path: Path, name: str) -> None:
+def test_find_sinks_names_what_it_cannot_open(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=name):
-        make_sinks([name], tmp_path)
+        find_sinks([name], tmp_path)
 
 
 def test_the_controller_can_write_to_sinks_without_torch(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from arena.metrics.sink import make_sinks\n"
-        "for sink in make_sinks(['tensorboard', 'jsonl'], Path(sys.argv[1])):\n"
-        "    sink.write('player/p001', 7, {'a/b': 3.0})\n"
+        "from arena.metrics.sink import find_sinks\n"
+        "for make in find_sinks(['tensorboard', 'jsonl'], Path(sys.argv[1])).values():\n"
+        "    make().write('player/p001', 7, {'a/b': 3.0})\n"
         "assert not {'torch', 'tensorboardX', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, timeout=60)

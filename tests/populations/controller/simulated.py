@@ -53,9 +53,9 @@ from populations.types import EventRow, Row
 START, BOT = -200.0, -400.0
 
 BOX: dict[str, object] = {
-    "type": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None
+    "kind": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None
 }  # fmt: skip
-DISCRETE: dict[str, object] = {"type": "Discrete", "n": 3, "start": 0}
+DISCRETE: dict[str, object] = {"kind": "Discrete", "n": 3, "start": 0}
 
 
 def duel_spec() -> EnvironmentSpec:

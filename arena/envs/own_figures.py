@@ -1,0 +1,107 @@
+"""Figures that an environment reports about an episode: how far, how many, whether it succeeded.
+
+An environment may put a mapping from names to numbers into ``infos[agent]["metrics"]``. It is read
+once for each agent, where the agent's episode ends: the last word about the whole of it. Nothing
+depends on such figures, so one that is no finite number is left out with a note in the log; the
+episode counts all the same.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+logger = logging.getLogger(__name__)
+
+KEY = "metrics"
+"""In an agent's info."""
+
+MAX_NAMES = 32
+"""Of one batch of environments: each is four curves of every policy."""
+
+LARGEST = float(np.finfo(np.float32).max)
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+class Report(NamedTuple):
+    """What one agent reported at the end of an episode.
+
+    Attributes:
+        environment: Its place in the batch.
+        agent: Its column in ``Turn.reward``.
+        figures: Finite numbers by name.
+        num_ignored: Figures that were left out.
+    """
+
+    environment: int
+    agent: int
+    figures: Mapping[str, float]
+    num_ignored: int
+
+
+@dataclass(slots=True)
+class OwnFigures:
+    """Takes the figures of a batch of environments.
+
+    Attributes:
+        reports: Since the last call of ``clear``; always the same list.
+    """
+
+    reports: list[Report] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)
+    _noted: set[str] = field(default_factory=set)
+
+    def take(self, environment: int, agent: int, reported: object) -> None:
+        """Keep what can be used of what an agent reported."""
+        if not isinstance(reported, Mapping):
+            self._note("", f"must be a mapping from names to numbers, got {reported!r:.80}")
+            self.reports.append(Report(environment, agent, {}, 1))
+            return
+        figures: dict[str, float] = {}
+        for name, value in reported.items():
+            number = _number(value)
+            if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+                self._note("name", f"has a name of other than letters, digits, ._-: {name!r:.80}")
+            elif number is None:
+                self._note(name, f"{name!r} must be a finite number, got {value!r:.80}")
+            elif not self._knows(name):
+                self._note("number", f"may have {MAX_NAMES} names, {name!r} is one more")
+            else:
+                figures[name] = number
+        self.reports.append(Report(environment, agent, figures, len(reported) - len(figures)))
+
+    def void(self, environment: int) -> None:
+        """Forget what an environment said whose episode counts for nothing."""
+        self.reports[:] = [one for one in self.reports if one.environment != environment]
+
+    def clear(self) -> None:
+        """Forget the last call."""
+        self.reports.clear()
+
+    def _knows(self, name: str) -> bool:
+        if name not in self._names and len(self._names) < MAX_NAMES:
+            self._names.add(name)
+        return name in self._names
+
+    def _note(self, about: str, text: str) -> None:
+        """Say it once; the figures of a broken environment come by the thousand."""
+        if about not in self._noted and len(self._noted) < MAX_NAMES:
+            self._noted.add(about)
+            logger.warning("a figure is left out: infos[agent][%r] %s", KEY, text)
+
+
+def _number(value: object) -> float | None:
+    """A finite number that float32 can hold; True is 1."""
+    if not isinstance(value, bool | int | float | np.number | np.bool_):
+        return None
+    try:
+        number = float(value)
+    except (OverflowError, TypeError, ValueError):
+        return None
+    return number if -LARGEST <= number <= LARGEST else None

@@ -1,0 +1,52 @@
+"""Mean and deviation of a player's returns over tallies, where they say anything."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from arena.types import Entrant, Tally
+
+ZERO = 1e-9
+"""Relative to the size of returns: what is left of a sum that is 0."""
+
+
+@dataclass(slots=True)
+class ReturnSums:
+    """Sums over the seats of one player.
+
+    A player that sits on several sides of a game in which one side's gain is the other's loss has
+    returns that cancel, however well it plays: such matches are left out.
+    """
+
+    count: int = 0
+    total: float = 0.0
+    squares: float = 0.0
+
+    def add(self, tally: Tally, *, entrant: Entrant, sides: Sequence[str]) -> None:
+        """Take in a tally.
+
+        Args:
+            tally: The results.
+            entrant: The player.
+            sides: The side of each seat.
+        """
+        mine = [index for index, name in enumerate(tally.entrants) if name == entrant]
+        total = math.fsum(tally.return_sum[index] for index in mine)
+        squares = math.fsum(tally.return_sum_of_squares[index] for index in mine)
+        count = tally.matches * len(mine)
+        size = math.sqrt(max(squares, 0.0) * count)
+        if len({sides[index] for index in mine}) > 1 and abs(total) <= ZERO * size:
+            return
+        self.count += count
+        self.total += total
+        self.squares += squares
+
+    def metrics(self) -> dict[str, float]:
+        """Empty where nothing says anything."""
+        if not self.count:
+            return {}
+        mean = self.total / self.count
+        variance = max(self.squares / self.count - mean * mean, 0.0)
+        return {"episode/return_mean": mean, "episode/return_deviation": math.sqrt(variance)}

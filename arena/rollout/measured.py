@@ -1,0 +1,124 @@
+"""What is measured while environments run, beside what is learned from: for people and alerts.
+
+Shapes: B environments, A agents, D decisions, F features of a flattened observation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from arena.envs.base import Turn
+from arena.envs.own_figures import LARGEST, Report
+
+SAMPLED_ROWS = 64
+"""Observations that are compared first; all of them only where these are equal."""
+
+
+@dataclass(slots=True)
+class Spread:
+    """Mean, bounds and deviation of numbers that come one by one (Welford's method)."""
+
+    count: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+    low: float = math.inf
+    high: float = -math.inf
+
+    def add(self, value: float) -> None:
+        """Take in one more."""
+        self.count += 1
+        gap = value - self.mean
+        self.mean += gap / self.count
+        self.squares += gap * (value - self.mean)
+        self.low, self.high = min(self.low, value), max(self.high, value)
+
+    def metrics(self, name: str) -> dict[str, float]:
+        """What four curves show; the deviation is that of the numbers themselves."""
+        return {
+            f"{name}_mean": self.mean,
+            f"{name}_min": self.low,
+            f"{name}_max": self.high,
+            f"{name}_deviation": math.sqrt(self.squares / self.count),
+        }
+
+
+class Measured:
+    """Follows the turns of one assignment. Two operations a step, no wait for a device.
+
+    Args:
+        num_envs: B.
+        num_agents: A.
+        device: Where turns are.
+    """
+
+    def __init__(self, *, num_envs: int, num_agents: int, device: torch.device) -> None:
+        self._low = torch.full((num_envs, num_agents), math.inf, device=device)
+        self._high = -self._low
+        self._num_steps = 0
+        self._figures: dict[int, dict[str, Spread]] = {}
+        self._num_ignored: dict[int, int] = {}
+
+    def take(self, turn: Turn, *, table: torch.Tensor) -> None:
+        """Take in what a step brought.
+
+        Args:
+            turn: Of the step.
+            table: Which player each agent is. int64 [B, A].
+        """
+        self._num_steps += 1
+        torch.minimum(self._low, turn.reward, out=self._low)
+        torch.maximum(self._high, turn.reward, out=self._high)
+        if turn.figures:
+            self._take_figures(turn.figures, table=table)
+
+    def _take_figures(self, reports: Sequence[Report], *, table: torch.Tensor) -> None:
+        environments = [report.environment for report in reports]
+        players = table[environments, [report.agent for report in reports]].tolist()
+        for player, report in zip(players, reports, strict=True):
+            own = self._figures.setdefault(player, {})
+            for name, value in report.figures.items():
+                own.setdefault(name, Spread()).add(value)
+            self._num_ignored[player] = self._num_ignored.get(player, 0) + report.num_ignored
+
+    def metrics(self, player: int, *, table: torch.Tensor) -> dict[str, float]:
+        """About one player: rewards of single steps, what its environments reported of it."""
+        found = {"rollout/steps_count": float(self._num_steps)}
+        mine = table == player
+        if self._num_steps and bool(mine.any()):
+            found["reward/min"] = float(self._low[mine].min())
+            found["reward/max"] = float(self._high[mine].max())
+        for name, spread in self._figures.get(player, {}).items():
+            found |= spread.metrics(f"environment/{name}")
+        if self._num_ignored.get(player):
+            found["environment/ignored_count"] = float(self._num_ignored[player])
+        return found
+
+
+def note_spread(metrics: dict[str, float], observation: torch.Tensor) -> None:
+    """Note in metrics by how much observations differed, of decisions that can differ."""
+    name = "observation/spread"
+    if len(observation) > 1:
+        metrics[name] = max(metrics.get(name, 0.0), observation_spread(observation))
+
+
+def observation_spread(observation: torch.Tensor) -> float:
+    """By how much that number of observations differs which differs most; 0: all are equal.
+
+    Some of them tell in nearly all cases that they differ; only otherwise all are looked at.
+
+    Args:
+        observation: float32 or uint8 [D, F].
+    """
+    if observation.numel() == 0:
+        return 0.0
+    few = observation[:: max(len(observation) // SAMPLED_ROWS, 1)]
+    return _spread(few) or _spread(observation)
+
+
+def _spread(observation: torch.Tensor) -> float:
+    low, high = observation.aminmax(dim=0)
+    return min(float((high - low).max()), LARGEST)

@@ -1,0 +1,90 @@
+"""The kinds of alerts: how often something must be wrong, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """How a kind of alert is raised and cleared.
+
+    Attributes:
+        advice: What to do.
+        raise_after: Measurements in a row that something is wrong.
+        clear_after: Measurements in a row that all is well.
+    """
+
+    advice: str
+    raise_after: int = 1
+    clear_after: int = 1
+
+
+KINDS: Mapping[str, Kind] = {
+    "no_episode_ended": Kind(
+        advice="If episodes are longer than that, wait, or lower environment.num_envs, so that "
+        "each environment gets further in the same time. Else the environment does not end: it "
+        "must set terminations or truncations; arena envs check shows how long its episodes are.",
+    ),
+    "reward_constant": Kind(
+        advice="Nothing can be learned from it. Check what the environment pays, and when; if the "
+        "goal is reached too rarely, pay for steps towards it or begin episodes nearer to it.",
+    ),
+    "observations_constant": Kind(
+        raise_after=3,
+        advice="Right for a game without a state. Else check the environment: often observe() "
+        "returns what was computed at the reset.",
+    ),
+    "entropy_collapsed": Kind(
+        raise_after=5,
+        clear_after=3,
+        advice="The policy hardly tries anything any more. Unless it plays as well as can be, "
+        "raise entropy_coef or lower learning_rate.",
+    ),
+    "loss_high": Kind(
+        raise_after=5,
+        clear_after=3,
+        advice="The value does not follow the returns. Lower learning_rate, or scale rewards so "
+        "that returns are of the size of 1.",
+    ),
+    "kl_high": Kind(
+        raise_after=5,
+        clear_after=3,
+        advice="Each update changes the policy too much. Lower learning_rate or num_epochs, or set "
+        "target_kl (0.02, for example).",
+    ),
+    "void_episodes": Kind(
+        clear_after=20,
+        advice="The environment raised or broke its contract, and those episodes count for "
+        "nothing. The log of the learner, in the run's logs/, has the traceback.",
+    ),
+    "learners_idle": Kind(
+        raise_after=30,
+        clear_after=10,
+        advice="There is nothing that they may do: train more policies (populations.NAME.size) or "
+        "start fewer learners (learners).",
+    ),
+    "explore_fell_back": Kind(
+        clear_after=5,
+        advice="Values are perturbed instead. Mend pbt.explore; the traceback is in "
+        "logs/controller.log, the values that were refused are in the events (explore_failed).",
+    ),
+    "exploit_fell_back": Kind(
+        clear_after=5,
+        advice="Nothing is copied meanwhile. Mend pbt.exploit; the traceback is in "
+        "logs/controller.log.",
+    ),
+    "pbt_undecided": Kind(
+        advice="It knows too little of who is better. Raise evaluation.share, lower "
+        "pbt.min_matches, or raise pbt.ready_agent_steps.",
+    ),
+    "no_steps": Kind(
+        advice="Raise the stop condition, or see the events (arena league RUN events) for "
+        "what kept learners from finishing anything.",
+    ),
+    "sink_failed": Kind(
+        advice="It gets no figures until it works again; it is tried again after a while, at most "
+        "a minute. Mend it, or take it out of metrics.sinks.",
+    ),
+}

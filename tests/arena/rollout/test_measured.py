@@ -1,0 +1,98 @@
+"""What is measured beside what is learned from, compared with numpy."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from arena.envs.base import Turn
+from arena.envs.own_figures import LARGEST, Report
+from arena.rollout.measured import SAMPLED_ROWS, Measured, Spread, observation_spread
+
+
+def turn(reward: torch.Tensor, *figures: Report) -> Turn:
+    flags = torch.zeros(reward.shape, dtype=torch.bool)
+    return Turn(
+        groups={},
+        reward=reward,
+        terminated=flags,
+        truncated=flags,
+        final_observation={},
+        episode_over=flags[:, 0],
+        score=reward,
+        figures=figures,
+    )
+
+
+def test_four_figures_of_many_numbers() -> None:
+    values = np.random.default_rng(3).normal(1e6, 2.0, size=500)
+    spread = Spread()
+    for value in values.tolist():
+        spread.add(value)
+    assert spread.metrics("environment/height") == pytest.approx(
+        {
+            "environment/height_mean": values.mean(),
+            "environment/height_min": values.min(),
+            "environment/height_max": values.max(),
+            "environment/height_deviation": values.std(),
+        }
+    )
+
+
+def test_rewards_and_figures_are_those_of_the_players_own_agents() -> None:
+    table = torch.tensor([[0, 1], [1, 0], [1, 1]])
+    measured = Measured(num_envs=3, num_agents=2, device=torch.device("cpu"))
+    measured.take(
+        turn(
+            torch.tensor([[1.0, -9.0], [8.0, 0.5], [7.0, 7.0]]),
+            Report(0, 0, {"goals": 2.0}, 0),
+            Report(0, 1, {"goals": 50.0}, 3),
+            Report(1, 1, {"goals": 4.0, "won": 1.0}, 1),
+        ),
+        table=table,
+    )
+    measured.take(turn(torch.tensor([[-2.0, 0.0], [0.0, 3.0], [0.0, 0.0]])), table=table)
+    assert measured.metrics(0, table=table) == {
+        "rollout/steps_count": 2.0,
+        "reward/min": -2.0,
+        "reward/max": 3.0,
+        "environment/goals_mean": 3.0,
+        "environment/goals_min": 2.0,
+        "environment/goals_max": 4.0,
+        "environment/goals_deviation": 1.0,
+        "environment/won_mean": 1.0,
+        "environment/won_min": 1.0,
+        "environment/won_max": 1.0,
+        "environment/won_deviation": 0.0,
+        "environment/ignored_count": 1.0,
+    }
+    assert measured.metrics(7, table=table) == {"rollout/steps_count": 2.0}, "it sits nowhere"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_observations_differ_by_their_widest_number(dtype: torch.dtype) -> None:
+    rows = torch.full((5000, 3), 7, dtype=dtype)
+    assert observation_spread(rows) == 0.0
+    rows[4321, 1] = 9
+    assert observation_spread(rows) == 2.0, "where only one differs, all are looked at"
+    rows[::2, 2] = 200
+    assert observation_spread(rows) == 193.0
+    assert observation_spread(rows[:0]) == 0.0
+    assert len(rows) > 2 * SAMPLED_ROWS
+
+
+def test_the_largest_numbers_differ_by_a_finite_number() -> None:
+    assert observation_spread(torch.tensor([[-LARGEST], [LARGEST]])) == LARGEST
+
+
+def test_a_turn_without_figures_costs_no_copy_of_the_table() -> None:
+    class Unreadable:
+        def __getitem__(self, _: object) -> object:
+            raise AssertionError("it was read")
+
+    measured = Measured(num_envs=1, num_agents=1, device=torch.device("cpu"))
+    empty = dataclasses.replace(turn(torch.zeros(1, 1)), figures=())
+    measured.take(empty, table=Unreadable())  # type: ignore[arg-type]

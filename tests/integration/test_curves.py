@@ -1,0 +1,188 @@
+"""The curves and alerts of a real short run, read by TensorBoard's own reader."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from arena.envs.inspect import inspect_environment
+from populations.config import validate_config
+from populations.controller.run import OpenRun, create_run
+from populations.controller.server import Server, utc_now
+from populations.launchers.make import make_launcher
+from populations.league.views import Inspection, status_view
+from populations.run_file import new_run_file
+from populations.storage.lock import RunLock
+from tests.integration.conftest import Command
+
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]
+
+ROOT = Path(__file__).parents[2]
+ASSETS = ROOT / "tests" / "assets"
+CONFIG: dict[str, object] = {
+    "environment": {"id": "own_figures:FiguresInTurns", "num_envs": 8},
+    "populations": {
+        "player": {
+            "agents": ["a", "b"],
+            "size": 2,
+            "network": {"hidden_sizes": [8]},
+            "hyperparameters": {"rollout_length": 8, "num_epochs": 1, "num_minibatches": 1},
+        }
+    },
+    "assignment": {"agent_steps": 256},
+    "ghosts": {"every_agent_steps": 512},
+    "pbt": {"exploit": "none"},
+    "evaluation": {"share": 0.2},
+    "metrics": {"sinks": ["tensorboard", "jsonl", "sinks:Kept", "sinks:Broken"]},
+    "launcher": "inline",
+    "device": "cpu",
+    "stop": {"agent_steps_per_policy": 1024},
+}
+
+
+def serve(run: Path) -> None:
+    with RunLock(run), OpenRun(run) as opened, make_launcher(opened) as (transport, launcher):
+        Server(
+            run_dir=run,
+            state=opened.state,
+            journal=opened.journal,
+            transport=transport,
+            launcher=launcher,
+            sinks=opened.sinks,
+        ).run()
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of two policies in an environment that reports figures and never pays."""
+    run = tmp_path_factory.mktemp("curves") / "run"
+    run.mkdir()
+    spec = inspect_environment(
+        "own_figures:FiguresInTurns", kwargs={}, launch_directory=str(ASSETS)
+    )
+    run_file = new_run_file(
+        validate_config(CONFIG), spec, name="curves", launch_directory=str(ASSETS)
+    )
+    create_run(run, run_file, initial_weights={}, utc=utc_now())
+    serve(run)
+    return run
+
+
+def curves(directory: Path) -> dict[str, list[tuple[int, float]]]:
+    """All curves of a directory, as TensorBoard reads them."""
+    reader = EventAccumulator(str(directory), size_guidance={"scalars": 0})
+    reader.Reload()
+    return {
+        tag: [(point.step, point.value) for point in reader.Scalars(tag)]
+        for tag in reader.Tags()["scalars"]
+    }
+
+
+def explained() -> list[re.Pattern[str]]:
+    """The names in the tables of populations/README.md, as patterns."""
+    text = (ROOT / "populations" / "README.md").read_text()
+    section = text.split("## Metrics")[1].split("## Alerts")[0]
+    names = re.findall(r"^\| `([a-z_]+/[^`]+)` \| \S", section, flags=re.MULTILINE)
+    assert len(names) > 50
+    return [
+        re.compile("[A-Za-z0-9_.-]+".join(map(re.escape, re.split("<[a-z]+>", name))))
+        for name in names
+    ]
+
+
+def unexplained(names: Iterable[str]) -> list[str]:
+    patterns = explained()
+    return [name for name in names if not any(pattern.fullmatch(name) for pattern in patterns)]
+
+
+def test_tensorboards_reader_lists_the_curves_of_a_run(run: Path) -> None:
+    for policy in ("player/p000", "player/p001"):
+        found = curves(run / "tensorboard" / policy)
+        assert {
+            "loss/policy", "policy/entropy", "episode/count", "reward/max", "observation/spread",
+            "environment/sum_mean", "environment/sum_deviation", "environment/lucky_max",
+            "hyperparameter/learning_rate", "hyperparameter/gamma", "pbt/generation_count",
+            "pbt/copies_count", "league/ghosts_count", "rating/mean_elo", "rating/low_elo",
+            "rating/high_elo", "evaluation/score_mean", "evaluation/return_mean",
+        } <= set(found)  # fmt: skip
+        assert "episode/return_mean" not in found or 0.0 not in dict(found["episode/return_mean"])
+        assert found["loss/policy"][-1][0] >= 1024
+        for points in found.values():
+            steps = [step for step, _ in points]
+            assert steps == sorted(steps)
+            assert all(math.isfinite(value) for _, value in points)
+        assert dict(found["environment/sum_max"]).popitem()[1] == 2.0
+        assert unexplained(found) == []
+    of_run = curves(run / "tensorboard" / "run")
+    assert unexplained(of_run) == []
+    assert of_run["run/ghosts_count"][-1][1] >= 3.0
+    assert "champion/player_low_elo" in of_run
+    against_random = {
+        tag
+        for directory in ("player/p000", "player/p001", "run")
+        for tag in curves(run / "tensorboard" / directory)
+        if tag.endswith("_vs_random")
+    }
+    assert {"evaluation/score_vs_random", "evaluation/return_vs_random"} <= against_random
+
+
+def test_every_sink_is_told_the_same(run: Path) -> None:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    told = [[line.pop("policy"), line.pop("agent_steps"), sorted(line)] for line in lines]
+    *kept, last, _ = (run / "kept.txt").read_text().splitlines()
+    assert [json.loads(line) for line in kept] == told
+    assert last == "closed"
+    assert {policy for policy, _, _ in told} == {"player/p000", "player/p001", "run"}
+
+
+def test_alerts_of_a_finished_run_are_in_its_status_and_events(run: Path, arena: Command) -> None:
+    inspection = Inspection.open(run)
+    try:
+        status = status_view(inspection, None)
+    finally:
+        inspection.close()
+    assert status["state"] == "finished"
+    alerts = {alert["name"]: alert for alert in status["alerts"]}  # type: ignore[index,call-overload,union-attr]
+    assert set(alerts) == {"reward_constant", "sink_failed"}
+    broken = alerts["sink_failed"]
+    assert broken["subject"] == "sinks:Broken"  # type: ignore[index,call-overload]
+    assert "ConnectionError: nobody is there" in broken["what"]  # type: ignore[index,call-overload,operator]
+    events = json.loads(arena("league", run, "events", "--json").stdout)["events"]
+    raised = [event for event in events if event["kind"] == "alert"]
+    assert sorted(event["name"] for event in raised) == ["reward_constant", "sink_failed"]
+    shown = arena("league", run, "status").stdout
+    assert "alert: reward_constant: player/p00" in shown
+    assert "metrics.sinks" in shown
+
+
+def test_alerts_hold_when_the_run_goes_on(run: Path) -> None:
+    with RunLock(run), OpenRun(run) as opened:
+        assert set(opened.state.alerts.raised) == {
+            ("reward_constant", "player"),
+            ("sink_failed", "sinks:Broken"),
+        }
+
+
+def test_a_kind_of_alert_ends_a_run_with_exit_code_three(arena: Command, tmp_path: Path) -> None:
+    done = arena(
+        "launch", "tictactoe", "metrics.sinks=[json:loads]", "alerts.fail=[sink_failed]",
+        "--run-dir", tmp_path / "run",
+        code=3,
+    )  # fmt: skip
+    assert "alerts.fail: sink_failed: json:loads raised TypeError" in done.stderr
+    assert "take it out of metrics.sinks" in done.stderr
+
+
+def test_a_sink_that_cannot_be_imported_is_refused_before_anything_is_made(
+    arena: Command, tmp_path: Path
+) -> None:
+    arguments = ("launch", "tictactoe", "--run-dir", tmp_path / "run")
+    done = arena(*arguments, "metrics.sinks=[json:NoSuchSink]", code=2)
+    assert "NoSuchSink" in done.stderr
+    assert not (tmp_path / "run").exists()
