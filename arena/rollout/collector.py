@@ -28,7 +28,7 @@ from arena.rollout.critic_rows import CriticRows
 from arena.rollout.measured import Measured
 from arena.rollout.openings import Openings, random_decisions
 from arena.rollout.phases import Phases
-from arena.rollout.recorder import Learning, Recorder, SeatedPlayer
+from arena.rollout.recorder import Learning, Recorder, SeatedPlayer, learning_in
 from arena.types import Entrant, PolicyId, Seat, Tally
 
 
@@ -108,7 +108,7 @@ class Collector:
         self._product_dtypes = product_dtypes
         device = generator.device
         self._random = {name: RandomActor(layout) for name, layout in actions.items()}
-        learning = _learning_in(blocks, seats=seats)
+        learning = learning_in([block.players for block in blocks], seats=seats)
         self._turn = env.reset(seeds)
         self._agents_in_turn = _agents_in_turn(self._turn, num_agents=len(env.agents))
         self._critics = {
@@ -186,7 +186,7 @@ class Collector:
     ) -> None:
         """Give each environment the players of its block, and count from 0."""
         env, device = self._env, self._generator.device
-        learning = _learning_in(blocks, seats=self._seats)
+        learning = learning_in([block.players for block in blocks], seats=self._seats)
         longest = max(player.algorithm.rollout_length for player in learning)
         self._num_steps = rollout_calls(longest, agents_in_turn=self._agents_in_turn)
         self._num_blocks, self._num_new = len(blocks), num_new
@@ -385,27 +385,3 @@ def _agents_in_turn(first: Turn, *, num_agents: int) -> int:
     num_slots = max(group.agent_index.shape[1] for group in groups)
     deciding = torch.stack([(group.agent_index >= 0).sum(dim=1) for group in groups]).sum(dim=0)
     return num_agents if num_slots == 1 and int(deciding.max()) <= 1 else 1
-
-
-def _learning_in(
-    blocks: Sequence[TrainingBlock], *, seats: tuple[Seat, ...]
-) -> tuple[Learning, ...]:
-    """Policies that learn in some blocks.
-
-    Raises:
-        ValueError: If there is none, or one has a seat of another population.
-    """
-    found: dict[int, Learning] = {}
-    for block in blocks:
-        for seat, player in zip(seats, block.players, strict=True):
-            if not isinstance(player, Learning):
-                continue
-            if player.population != seat.population:
-                raise ValueError(
-                    f"{player.policy} cannot sit in seat {seat.name!r} of population "
-                    f"{seat.population!r}"
-                )
-            found[id(player)] = player
-    if not found:
-        raise ValueError("nobody learns in these blocks")
-    return tuple(found.values())

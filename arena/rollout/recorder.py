@@ -6,6 +6,7 @@ features of a flattened observation, G numbers of a row that only values see, H 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,7 +25,7 @@ from arena.matches.rows import Rows
 from arena.matches.seated import SeatedPlayers
 from arena.rollout.buffer import Rollout, RolloutBuffer
 from arena.rollout.critic_rows import CriticRows
-from arena.types import PolicyId, population_of
+from arena.types import PolicyId, Seat, population_of
 
 
 @dataclass(eq=False, slots=True, kw_only=True)
@@ -79,6 +80,30 @@ class Learning:
 
 
 SeatedPlayer = Actor | Learning
+
+
+def learning_in(
+    blocks: Sequence[Sequence[SeatedPlayer]], *, seats: Sequence[Seat]
+) -> tuple[Learning, ...]:
+    """Return the policies that learn in some blocks, one player per seat in each.
+
+    Raises:
+        ValueError: If there is none, or one has a seat of another population.
+    """
+    found: dict[int, Learning] = {}
+    for block in blocks:
+        for seat, player in zip(seats, block, strict=True):
+            if not isinstance(player, Learning):
+                continue
+            if player.population != seat.population:
+                raise ValueError(
+                    f"{player.policy} cannot sit in seat {seat.name!r} of population "
+                    f"{seat.population!r}"
+                )
+            found[id(player)] = player
+    if not found:
+        raise ValueError("nobody learns in these blocks")
+    return tuple(found.values())
 
 
 class Recorder:

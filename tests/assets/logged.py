@@ -6,35 +6,32 @@ Found by id: ``tests.assets.logged:make`` with ``kwargs: {environment: ..., log:
 from __future__ import annotations
 
 import importlib
-import itertools
 import os
 import sys
 import time
 from array import array
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pettingzoo.utils import BaseParallelWrapper, BaseWrapper
 
-NUMBERS = itertools.count()
+LOGS: list[Log] = []
+"""All logs of this process."""
 
 
 class Log:
-    """Times of the decisions of one environment, episode by episode; written when it is closed.
-
-    Args:
-        directory: Takes one file for each environment.
-    """
+    """Times of the decisions of one environment, episode by episode."""
 
     def __init__(self, directory: Path) -> None:
-        self._path = directory / f"{os.getpid()}-{next(NUMBERS)}.log"
+        self._directory = directory
         self._times = array("d")
         self._lengths = array("q")
         self._ended = array("q")
         self._length = 0
         self._is_over = False
         self._role = ""
+        LOGS.append(self)
 
     def begin(self) -> None:
         """A reset: what was played before is one episode."""
@@ -51,15 +48,20 @@ class Log:
         self._is_over = over
 
     def close(self) -> None:
-        """Write it down."""
+        """Write all logs of the process, once: a learner that is told to stop has little time."""
+        path = self._directory / f"{os.getpid()}-{len(LOGS)}.log"
+        with path.open("ab") as file:
+            for log in LOGS:
+                log.write(file)
+        LOGS.clear()
+
+    def write(self, file: BinaryIO) -> None:
+        """Write the columns: is it training, number of episodes, lengths, ends, times."""
         self._finish()
         if self._lengths and self._role:
-            # A learner that is told to stop has little time to close its environments.
-            with self._path.open("wb") as file:
-                header = array("q", [self._role == "collector", len(self._lengths)])
-                for column in (header, self._lengths, self._ended, self._times):
-                    column.tofile(file)
-        self._times, self._lengths, self._ended = array("d"), array("q"), array("q")
+            header = array("q", [self._role == "collector", len(self._lengths)])
+            for column in (header, self._lengths, self._ended, self._times):
+                file.write(column.tobytes())
 
     def _finish(self) -> None:
         if self._length:

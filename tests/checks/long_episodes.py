@@ -169,15 +169,18 @@ def phases(log: Path) -> dict[str, Any]:
     """The histograms, of training and of matches."""
     episodes: dict[bool, list[tuple[npt.NDArray[np.float64], int, bool]]] = defaultdict(list)
     for path in sorted(log.glob("*.log")):
-        data = path.read_bytes()
-        is_training, number = np.frombuffer(data, dtype=np.int64, count=2).tolist()
-        columns = np.frombuffer(data, dtype=np.int64, count=2 * number, offset=16)
-        lengths, ends = columns.reshape(2, number).tolist()
-        times = np.frombuffer(data, dtype=np.float64, offset=16 * (1 + number))
-        for own, length, over in zip(
-            np.split(times, np.cumsum(lengths)[:-1]), lengths, ends, strict=True
-        ):
-            episodes[bool(is_training)].append((own, length, bool(over)))
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            is_training, number = np.frombuffer(data, dtype=np.int64, count=2, offset=at).tolist()
+            columns = np.frombuffer(data, dtype=np.int64, count=2 * number, offset=at + 16)
+            lengths, ends = columns.reshape(2, number).tolist()
+            at += 16 * (1 + number)
+            times = np.frombuffer(data, dtype=np.float64, count=sum(lengths), offset=at)
+            at += times.nbytes
+            for own, length, over in zip(
+                np.split(times, np.cumsum(lengths)[:-1]), lengths, ends, strict=True
+            ):
+                episodes[bool(is_training)].append((own, length, bool(over)))
     found: dict[str, Any] = {}
     for is_training, name in ((True, "trained"), (False, "matches")):
         own_episodes = episodes[is_training]
