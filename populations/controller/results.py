@@ -6,20 +6,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from arena.checkpoints.manifest import Manifest
-from arena.types import AssignmentId, Digest, LearnerId, PolicyId, Tally
+from arena.matches.seating import num_episodes
+from arena.types import AssignmentId, Digest, LearnerId, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
 from populations.controller import carrying, evolving, pausing
 from populations.controller.believing import problem, published_by
-from populations.controller.broken import blame_environment, clear_environment
+from populations.controller.broken import clear_environment
 from populations.controller.commands import RemoveCheckpoints, SendMessage
-from populations.controller.evaluating import validated_by, validated_policy
+from populations.controller.evaluating import validated_policy
 from populations.controller.events import AssignmentFailed, AssignmentFinished
-from populations.controller.opponents import drop_outsider, lower_qualities
+from populations.controller.failures import fail_row
+from populations.controller.opponents import lower_qualities
 from populations.controller.own_metrics import own_metrics
-from populations.controller.resetting import without_weights
 from populations.controller.snapshots import snapshot
 from populations.controller.state import ControllerState
-from populations.controller.teams import leader_of, leaders_of, team_of
+from populations.controller.teams import leaders_of, team_of
 from populations.controller.transaction import Transaction
 from populations.folded import PairKey, PairRow, RecordKey, RecordRow
 from populations.types import (
@@ -29,8 +30,6 @@ from populations.types import (
     TallyRow,
 )
 
-MAX_FAILURES = 3
-MAX_FAILED_EVALUATIONS = 6
 SMOOTHING = 0.5
 
 
@@ -48,7 +47,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
             kind="error",
             reason=f"what the learner sent does not fit its assignment: {fault}",
         )
-        _fail_row(state, tx, row, failed)
+        fail_row(state, tx, row, failed)
         return
     state.settle(event.learner)
     clear_environment(state, row)
@@ -87,6 +86,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         state.failed_evaluations = 0
         state.played_matches += matches
         _validate(state, tx, row.message)
+        _learn_lengths(state, tx, finished.tallies)
         tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
         state.refit(tx)
     doom(state, tx)
@@ -110,6 +110,17 @@ def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> Non
             any(_is_of_generation(state, mate, digest) for digest in played) for mate in team
         ):
             tx.put(replace(policy, validated_generation=policy.generation))
+
+
+def _learn_lengths(state: ControllerState, tx: Transaction, tallies: Sequence[Tally]) -> None:
+    """Take the length of matches for policies that have not ended an episode in training yet."""
+    for tally in tallies:
+        for entrant in dict.fromkeys(tally.entrants):
+            made = state.league.checkpoints.get(Digest(entrant))
+            policy = None if made is None else state.tables.policies[made.policy]
+            if policy is not None and policy.episode_length == 0.0:
+                length = tally.length_sum / num_episodes(tally, seats=state.setup.seats)
+                tx.put(replace(policy, episode_length=length))
 
 
 def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
@@ -256,139 +267,4 @@ def fail(state: ControllerState, tx: Transaction, event: AssignmentFailed) -> No
     failed = event.failed
     row = _open_row(state, tx, event.learner, failed.assignment_id, failed.attempt)
     if row is not None:
-        _fail_row(state, tx, row, failed)
-
-
-def _fail_row(state: ControllerState, tx: Transaction, row: AssignmentRow, failed: Failed) -> None:
-    """Give the assignment out again, or end it where that cannot help."""
-    if failed.kind == "stopped":
-        return
-    tx.add_event(
-        "assignment_failed",
-        str(row.assignment_id),
-        attempt=failed.attempt,
-        failure=failed.kind,
-        reason=failed.reason,
-        policy=failed.policy,
-    )
-    unlinked = failed.key is not None and pausing.is_unlinked(state, failed.key)
-    if failed.kind == "storage" or unlinked:
-        pausing.refuse(state, tx, reason=failed.reason)
-        return
-    if failed.kind == "checkpoint" and failed.key is not None:
-        close(tx, row, failed.reason)
-        set_aside(state, tx, failed.key, reason=failed.reason)
-        # Weights of another run have nothing to fall back on.
-        for trainee in row.message.trainees if isinstance(row.message, Train) else ():
-            if trainee.initial_weights is not None and trainee.initial_weights.key == failed.key:
-                blame(state, tx, trainee.policy, reason=failed.reason)
-        return
-    if failed.kind == "environment":
-        blame_environment(state, tx, row, reason=failed.reason)
-        return
-    if not isinstance(row.message, Train):
-        blame_evaluation(state, tx, row, reason=failed.reason)
-        return
-    for leader in leaders_of(state, row.message.trainees):
-        if failed.kind == "non_finite":
-            evolving.quarantine(state, tx, leader.policy, reason=failed.reason)
-        else:
-            blame(state, tx, leader.policy, reason=failed.reason)
-
-
-def blame_trainees(state: ControllerState, tx: Transaction, message: Train, *, reason: str) -> None:
-    """Count a lost assignment against those who learned in it."""
-    for leader in leaders_of(state, message.trainees):
-        blame(state, tx, leader.policy, reason=reason)
-
-
-def blame(state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str) -> None:
-    """Count a failed or lost assignment against a policy's team; three in a row quarantine it."""
-    policy = leader_of(state, policy_id)
-    policy = replace(policy, failures=policy.failures + 1)
-    tx.put(policy)
-    if policy.failures >= MAX_FAILURES:
-        text = (
-            f"{policy.failures} assignments in a row failed on one checkpoint; the last: {reason}"
-        )
-        evolving.quarantine(state, tx, policy.policy, reason=text)
-
-
-def blame_evaluation(
-    state: ControllerState,
-    tx: Transaction,
-    row: AssignmentRow,
-    *,
-    reason: str,
-    is_lost: bool = False,
-) -> None:
-    """Count a failed or lost evaluation: whose fault it is cannot be told, so many fail the run.
-
-    Newcomers are validated one at a time then. Who fails alone against itself is to blame, unless
-    nobody can play any more. The first time that a learner is lost, its evaluation is done again
-    all the same: most are lost by no fault of those who play.
-    """
-    assert isinstance(row.message, Evaluate), "it is an evaluation"
-    validated = list(validated_by(state, iter([row.message])))
-    if validated and not (is_lost and state.failed_evaluations == 0):
-        close(tx, row, reason)
-    state.failed_evaluations += 1
-    limit = MAX_FAILED_EVALUATIONS
-    if len(validated) == 1:
-        _blame_alone(state, tx, validated[0], reason=reason)
-        limit = max(limit, 2 * MAX_FAILURES * (len(state.tables.policies) + 1))
-    if state.failed_evaluations >= limit:
-        number = state.failed_evaluations
-        state.fail(tx, reason=f"{number} evaluations in a row failed; the last: {reason}")
-
-
-def _blame_alone(
-    state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str
-) -> None:
-    """Count a validation that failed; training in between does not make up for it."""
-    state.failed_validations[policy_id] += 1
-    if state.failed_validations[policy_id] >= MAX_FAILURES:
-        del state.failed_validations[policy_id]
-        text = f"it cannot play against itself, {MAX_FAILURES} times in a row; the last: {reason}"
-        evolving.quarantine(state, tx, policy_id, reason=text)
-
-
-def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
-    """End an assignment as failed: it will not be given out again."""
-    tx.put_assignment(replace(row, status="failed", reason=reason))
-
-
-def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
-    """A checkpoint or ghost is corrupt: nobody uses it any more; its policy falls back."""
-    drop_outsider(state, tx, key, reason=reason)
-    for ghost in list(state.tables.ghosts.values()):
-        if ghost.key == key and not ghost.corrupt:
-            tx.put(replace(ghost, corrupt=True))
-            tx.add_event("ghost_corrupt", ghost.player, key=key, reason=reason)
-    without_weights(state, tx, key, reason=reason)
-    row = state.tables.checkpoints.get(key)
-    if row is None or row.state == "corrupt":
-        return
-    tx.put(replace(row, state="corrupt"))
-    tx.add_event("checkpoint_corrupt", row.policy, key=key, reason=reason)
-    for policy in list(state.tables.policies.values()):
-        if policy.checkpoint == key:
-            fall_back(state, tx, policy)
-
-
-def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
-    """Put a policy on its newest older checkpoint that is still there, or quarantine its team."""
-    candidates = [
-        row
-        for row in state.tables.checkpoints.values()
-        if row.policy == policy.policy and row.state == "present"
-    ]
-    if not candidates:
-        reason = f"no checkpoint of {policy.policy} is left that verifies"
-        for mate in team_of(state, policy):
-            tx.put(replace(mate, state="quarantined"))
-            tx.add_event("quarantined", mate.policy, reason=reason)
-        return
-    newest = max(candidates, key=lambda row: row.agent_steps)
-    tx.put(replace(policy, checkpoint=newest.key))
-    tx.add_event("fell_back", policy.policy, checkpoint=newest.key, agent_steps=newest.agent_steps)
+        fail_row(state, tx, row, failed)

@@ -8,7 +8,7 @@ import numpy as np
 
 from arena.types import LearnerId
 from arena.wire.messages import Refuse, Stop, Train, Welcome
-from populations.controller import carrying, results
+from populations.controller import carrying, failures
 from populations.controller.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.events import HeartbeatReceived, LearnerJoined
 from populations.controller.learners import Learner, forgive, overdue
@@ -143,9 +143,9 @@ def lose(
         assignment = state.tables.assignments.get(learner.held[0].assignment_id)
         lost = f"its learner was lost: {reason}"
         if assignment is not None and isinstance(assignment.message, Train):
-            results.blame_trainees(state, tx, assignment.message, reason=lost)
+            failures.blame_trainees(state, tx, assignment.message, reason=lost)
         elif assignment is not None:
-            results.blame_evaluation(state, tx, assignment, reason=lost, is_lost=True)
+            failures.blame_evaluation(state, tx, assignment, reason=lost, is_lost=True)
     if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
         if crash:
             tx.commands.append(KillLearner(slot=learner.slot, dump_stacks=dump_stacks))

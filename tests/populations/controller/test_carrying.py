@@ -327,6 +327,24 @@ def test_endless_assignments_are_counted_by_what_learners_say() -> None:
     assert {500, 1000} < set(budgets)
 
 
+def test_length_is_known_from_matches_before_any_episode_ends_in_training() -> None:
+    """The simulated learners' matches take five steps."""
+    world = make_world({**DUEL, "evaluation": {"share": 0.9}})
+    learner = world.join()
+    world.given.setdefault(learner, [])
+    world.beat(learner)
+    is_evaluated = False
+    while not is_evaluated:
+        is_evaluated = not isinstance(world.given[learner][0], Train)
+        event = world.work(learner)
+        assert event is not None
+        # In training no episode has ended yet.
+        world.handle(replace(event, finished=replace(event.finished, metrics={})))
+    lengths = [row.episode_length for row in world.state.tables.policies.values()]
+    assert 5.0 in lengths
+    assert set(lengths) <= {0.0, 5.0}
+
+
 def test_length_is_the_policys_own_or_its_populations_or_the_measured_one() -> None:
     world = make_world()
     tables = world.state.tables

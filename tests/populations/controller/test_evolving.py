@@ -10,7 +10,8 @@ from populations.controller.events import (
     HyperparametersExplored,
 )
 from populations.controller.exploring import answer
-from populations.controller.results import doom, set_aside
+from populations.controller.failures import set_aside
+from populations.controller.results import doom
 from populations.storage.evolution_checks import check_evolution
 from populations.types import PolicyRow
 from tests.populations.controller.eager import (

@@ -23,8 +23,8 @@ from arena.types import (
 from arena.wire.messages import Train
 from populations.controller.candidates import CandidateCache
 from populations.controller.events import Now
+from populations.controller.failures import set_aside
 from populations.controller.opponents import draw_seatings, lower_qualities, make_request
-from populations.controller.results import set_aside
 from populations.controller.state import make_state
 from populations.controller.transaction import Transaction
 from populations.core import OpponentRequest, Opponents

@@ -11,8 +11,8 @@ from arena.errors import ConfigError
 from arena.types import Digest, Entrant, PolicyId
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller.events import AssignmentFailed
+from populations.controller.failures import set_aside
 from populations.controller.own_metrics import own_metrics
-from populations.controller.results import set_aside
 from populations.league.standings import champion, standings
 from populations.storage.evolution_checks import check_evolution
 from populations.types import AssignmentRow, TallyRow
