@@ -8,6 +8,11 @@ training by step / episode's length (ten bins, shares), from the time on at whic
 ended. Whole episodes, which evaluation plays, have a tenth in each bin; `least` is the smallest
 bin's share of that. The configuration has one line more than an environment's id needs: decisions
 are logged by `tests.assets.logged`.
+
+    python -m tests.checks.long_episodes chess --deterministic 4000
+
+Instead trains each policy for so many agent steps in deterministic mode, twice, and says whether
+all digests of weights are the same.
 """
 
 from __future__ import annotations
@@ -58,8 +63,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--learners", type=int, default=2)
     parser.add_argument("--runs", type=Path, default=Path("runs/long"))
     parser.add_argument("--set", nargs="*", default=[], help="overrides of the configuration")
+    parser.add_argument("--deterministic", type=int, help="agent steps of each policy")
     options = parser.parse_args(argv)
     for name in options.names:
+        if options.deterministic:
+            sys.stdout.write(f"{json.dumps(twice(name, options.runs, options.deterministic))}\n")
+            sys.stdout.flush()
+            continue
         found = check(
             name,
             run=options.runs / name,
@@ -76,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def check(name: str, *, run: Path, settings: Sequence[str]) -> dict[str, Any]:
     """Launch one environment and say what came of it."""
     environment, kwargs = ENVIRONMENTS[name]
+    # One place for all runs: it is among the environment's arguments.
     log = run.resolve().with_name(f"{name}.log")
     log.mkdir(parents=True, exist_ok=True)
     for path in log.iterdir():
@@ -92,6 +103,29 @@ def check(name: str, *, run: Path, settings: Sequence[str]) -> dict[str, Any]:
         code = process.wait()
         memory.stop()
     return {"environment": name, "exit": code, "rss_mib": memory.largest, **of_run(run, log)}
+
+
+def twice(name: str, runs: Path, agent_steps: int) -> dict[str, Any]:
+    """Train in deterministic mode twice, and compare."""
+    settings = ("deterministic=true", f"stop.agent_steps_per_policy={agent_steps}")
+    found = []
+    for index in range(2):
+        run = runs / f"{name}-{index}"
+        check(name, run=run, settings=settings)
+        with closing(sqlite3.connect(f"file:{run / 'journal.db'}?mode=ro", uri=True)) as journal:
+            found.append(
+                journal.execute(
+                    "SELECT policy, agent_steps, weights_digest FROM checkpoints ORDER BY 1, 2, 3"
+                ).fetchall()
+            )
+    file = RunFile.load(runs / f"{name}-0" / RUN_FILE)
+    return {
+        "environment": name,
+        "num_envs": file.config.environment.num_envs,
+        "episodes": file.config.assignment.episodes,
+        "checkpoints": len(found[0]),
+        "same_digests": found[0] == found[1],
+    }
 
 
 class Memory:
