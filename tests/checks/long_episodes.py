@@ -50,6 +50,7 @@ ENVIRONMENTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "at_the_end": (f"{LONG}:paid_at_the_end", {}),
     "any_length": (f"{LONG}:of_any_length", {}),
     "two_halves": (f"{LONG}:two_halves", {}),
+    "heavy": (f"{LONG}:paid_at_the_end", {"kilobytes": 2048}),
 }
 
 NUM_BINS = 10

@@ -112,23 +112,25 @@ def make_env(spec: EnvironmentSpec, *, reads_state: bool) -> tuple[BatchedEnv, l
 
 
 def collect(
-    env: BatchedEnv, spec: EnvironmentSpec, critic: CriticInput
+    env: BatchedEnv, spec: EnvironmentSpec, critic: CriticInput, *, is_cut: bool
 ) -> tuple[Judge, Iterator[Rollout]]:
-    """One policy, on both sides in half of the environments and against random play in others."""
+    """One policy, on both sides in half of the environments and against random play in others.
+
+    Cut, each rollout is of an assignment of its own, and episodes go on.
+    """
     actions = ActionLayout.from_json(spec.agent_specs["a"].action, continuous="squashed")
     judge: Any = Judge(actions, critic_size=critic.layout.size)
     learning = Learning(policy=POLICY, algorithm=judge)
     others: tuple[SeatedPlayer, ...] = (learning, RandomActor(actions))
     assert isinstance(learning.centralized, Judge)
+    blocks = [
+        TrainingBlock(entrants=(Entrant(f"{b}one"), Entrant(f"{b}two")), players=(learning, other))
+        for b, other in enumerate(others)
+    ]
     collector = Collector(
         env,
         seeds=range(NUM_ENVS),
-        blocks=[
-            TrainingBlock(
-                entrants=(Entrant(f"{b}one"), Entrant(f"{b}two")), players=(learning, other)
-            )
-            for b, other in enumerate(others)
-        ],
+        blocks=blocks,
         seats=SEATS,
         sides=tuple(SIDES),
         populations=POPULATIONS,
@@ -138,7 +140,17 @@ def collect(
         progress=Silence(),
         critics={"player": critic},
     )
-    return judge, (rollout for _ in range(NUM_ROLLOUTS) for _, rollout in collector.collect())
+
+    def rollouts() -> Iterator[Rollout]:
+        for seed in range(NUM_ROLLOUTS):
+            if is_cut and seed:
+                becomes = {block: block for block in collector.in_flight()}
+                collector.rest()
+                generator = torch.Generator().manual_seed(seed)
+                collector.go_on(blocks, num_new=2, becomes=becomes, generator=generator)
+            yield from (rollout for _, rollout in collector.collect())
+
+    return judge, rollouts()
 
 
 def seen_row(agent: str, mark: tuple[int, int]) -> Row:
@@ -210,13 +222,14 @@ def successor_value(
     return how, float(judge.judge(torch.tensor([at_end])))
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("kind", ["joint", "state"])
 @pytest.mark.parametrize("name", ["Turns", "AtOnce"])
-def test_every_row_is_what_was_there_at_that_time(name: str, kind: str) -> None:
+def test_every_row_is_what_was_there_at_that_time(name: str, kind: str, is_cut: bool) -> None:
     spec = facts(name)
     critic = make_critic(spec, kind)
     env, made = make_env(spec, reads_state=kind == "state")
-    judge, rollouts = collect(env, spec, critic)
+    judge, rollouts = collect(env, spec, critic, is_cut=is_cut)
     in_turn = name == "Turns"
 
     def row(single: Any, decision: Any) -> Row:

@@ -66,16 +66,17 @@ class World:
     def collector(
         self, *blocks: Sequence[SeatedPlayer], openings: RandomOpenings | None = None
     ) -> Collector:
+        self.blocks = [
+            TrainingBlock(
+                entrants=tuple(Entrant(f"{b}-{s}") for s in range(len(players))),
+                players=tuple(players),
+            )
+            for b, players in enumerate(blocks)
+        ]
         return Collector(
             self.env,
             seeds=range(self.env.num_envs),
-            blocks=[
-                TrainingBlock(
-                    entrants=tuple(Entrant(f"{b}-{s}") for s in range(len(players))),
-                    players=tuple(players),
-                )
-                for b, players in enumerate(blocks)
-            ],
+            blocks=self.blocks,
             seats=make_seats(agents=self.agents, sides=self.sides, populations=self.populations),
             sides=tuple(self.sides),
             populations=self.populations,
@@ -84,6 +85,20 @@ class World:
             generator=torch.Generator().manual_seed(5),
             progress=Silence(),
         )
+
+    def collect(self, collector: Collector, number: int, *, is_cut: bool) -> list[Any]:
+        """Some rollouts; cut, each is of an assignment of its own, and episodes go on."""
+        found = [collector.collect()]
+        for seed in range(1, number):
+            if is_cut:
+                becomes = {block: block for block in collector.in_flight()}
+                collector.rest()
+                generator = torch.Generator().manual_seed(seed)
+                collector.go_on(
+                    self.blocks, num_new=len(self.blocks), becomes=becomes, generator=generator
+                )
+            found.append(collector.collect())
+        return found
 
 
 class Diary:
@@ -133,8 +148,9 @@ class Diary:
         return state.sum(dim=1)
 
 
+@pytest.mark.parametrize("is_cut", [False, True])
 @pytest.mark.parametrize("name", ["Turns", "AtOnce"])
-def test_every_decision_comes_with_what_its_agent_remembers(name: str) -> None:
+def test_every_decision_comes_with_what_its_agent_remembers(name: str, is_cut: bool) -> None:
     world = World(f"payloads:{name}", num_envs=4, form="discrete")
     made = importlib.import_module("payloads").MADE[-4:]
     diaries = [Diary(world.layout, world.actions) for _ in range(3)]
@@ -145,7 +161,7 @@ def test_every_decision_comes_with_what_its_agent_remembers(name: str) -> None:
     )
     ghost: Any = diaries[2]
     collector = world.collector((one, two, ghost, one), (ghost, one, two, ghost))
-    rollouts = [collector.collect() for _ in range(4)]
+    rollouts = world.collect(collector, 4, is_cut=is_cut)
     world.env.close()
     logged = {(d.mark, world.agents.index(d.agent)): d for env in made for d in env.log}
 
