@@ -79,10 +79,13 @@ class RecordedEnv:
         return self._note(self._env.step(actions))
 
     def halt(self, environments: torch.Tensor) -> None:
-        """As the environments do it."""
+        """As the environments do it; nobody answers what was asked there."""
         self._env.halt(environments)
+        for asked in self._asked.values():
+            asked[environments] = -1
 
     def resume(self, environments: torch.Tensor) -> None:
+        """As the environments do it: an episode that was begun begins again, as it was."""
         self._env.resume(environments)
 
     def close(self) -> None:
