@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +180,8 @@ def test_nothing_is_learned_from_a_void_episode(
     collect = Collector.collect
     seen: list[torch.Tensor] = []
 
-    def watched(self: Collector) -> Any:
-        rollouts = collect(self)
+    def watched(self: Collector, should_stop: Callable[[], bool]) -> Any:
+        rollouts = collect(self, should_stop)
         luck = rollouts[0][1].observation[:, 0]
         # Of episodes that are still to break there may be some: nobody knows it of them yet.
         running = self._turn.groups["player"].observation[:, 0, 0]

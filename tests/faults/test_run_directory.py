@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from arena.checkpoints.publish import publish
+from arena.envs.inspect import Inspected
 from arena.errors import DiskRefused
 from arena.failpoints import armed
 from arena.learners.spawn import spawn_learner
@@ -33,7 +34,7 @@ from tests.populations.storage.conftest import duel_run_file
 launch = importlib.import_module("populations.commands.launch")
 main = importlib.import_module("populations.commands.main").main
 
-CONFIG = "environment: {id: 'tests.duel:env'}\npopulations: {player: {size: 2}}\n"
+CONFIG = "environment: {id: 'tests.duel:env', num_envs: 8}\npopulations: {player: {size: 2}}\n"
 
 
 @pytest.fixture
@@ -43,7 +44,8 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def start(*_: object, **__: object) -> None:
         raise AssertionError("nothing may be started")
 
-    monkeypatch.setattr("arena.envs.inspect.inspect_environment", lambda *_, **__: duel_spec())
+    found = Inspected(spec=duel_spec())
+    monkeypatch.setattr("arena.envs.inspect.inspect_and_play", lambda *_, **__: found)
     monkeypatch.setattr(launch, "_control", start)
     (tmp_path / "config.yaml").write_text(CONFIG)
     return ["launch", str(tmp_path / "config.yaml"), "--run-dir", str(tmp_path / "run")]
