@@ -43,9 +43,9 @@ LONG = "tests.assets.long_episodes"
 ENVIRONMENTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "chess": ("pettingzoo.classic.chess_v6:env", {}),
     "go": ("pettingzoo.classic.go_v5:env", {"board_size": 9}),
-    "pursuit": ("pettingzoo.sisl.pursuit_v4:parallel_env", {}),
+    "pursuit": ("pettingzoo.sisl.pursuit_v5:parallel_env", {}),
     "multiwalker": ("pettingzoo.sisl.multiwalker_v9:parallel_env", {}),
-    "knights": ("pettingzoo.butterfly.knights_archers_zombies_v10:parallel_env", {}),
+    "knights": ("pettingzoo.butterfly.knights_archers_zombies_v11:parallel_env", {}),
     "battle": ("magent2.environments.battle_v4:parallel_env", {"map_size": 16}),
     "at_the_end": (f"{LONG}:paid_at_the_end", {}),
     "any_length": (f"{LONG}:of_any_length", {}),
