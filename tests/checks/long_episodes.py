@@ -210,6 +210,8 @@ def phases(log: Path) -> dict[str, Any]:
             columns = np.frombuffer(data, dtype=np.int64, count=2 * number, offset=at + 16)
             lengths, ends = columns.reshape(2, number).tolist()
             at += 16 * (1 + number)
+            if at + 8 * sum(lengths) > len(data):
+                break  # a learner was killed before it had written all
             times = np.frombuffer(data, dtype=np.float64, count=sum(lengths), offset=at)
             at += times.nbytes
             for own, length, over in zip(

@@ -51,17 +51,17 @@ def main() -> Callable[[list[str]], None]:
             ("hyperparameters", "learning_rat", "did you mean 'learning_rate'"),
         ),
         # Values that break a rule.
-        (GOOD + "seed: soon\n", ("seed:", "integer", "'soon'")),
+        (GOOD + "seed: soon\n", ("seed:", "whole number", "'soon'")),
         (GOOD + "seed: 99999999999999999999999\n", ("seed:",)),
         (GOOD + "seed: .nan\n", ("seed:",)),
         (GOOD + "stop: {duration_s: -1}\n", ("stop.duration_s:", "-1")),
-        (GOOD + "device: tpu\n", ("device:", "tpu")),
+        (GOOD + "device: tpu\n", ("device must be", "tpu")),
         (GOOD + "launcher: locla\n", ("launcher:", "local")),
         (KNOWN + "    size: 0\n", ("populations.player.size:", "0")),
         ("environment: null\n", ("environment",)),
         ("environment: {id: classic/rpx-v2}\n", ("classic/rps-v2",)),
         ("environment: {id: 'no_such_module:env'}\n", ("no_such_module",)),
-        (GOOD + 'device: "\\e[2Jcpu"\n', ("device:", "\\x1b[2J")),
+        (GOOD + 'device: "\\e[2Jcpu"\n', ("device must be", "\\x1b[2J")),
     ],
 )  # fmt: skip
 def test_a_corrupt_configuration_is_refused_with_its_place(
