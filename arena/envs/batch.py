@@ -20,9 +20,6 @@ logger = logging.getLogger(__name__)
 MAX_SEED = 2**63
 
 FREE_FAULTS = 16
-STEPS_PER_CALL = 8
-"""Environments between two calls of ``on_step``: they may be slow, and calls cost little."""
-
 EPISODES_PER_FAULT = 10
 """Since a reset so many environments may break, and one more for so many episodes played."""
 
@@ -63,7 +60,7 @@ class PettingZooBatch:
         on_fault: Told of each environment that broke: its episode is void (`Turn.void`), and it
             goes on in a new environment, until too many have broken. None: the first fault is
             raised.
-        on_step: Called after each few environments in a step.
+        on_step: Called before each environment's step: one may take long.
     """
 
     def __init__(
@@ -136,7 +133,7 @@ class PettingZooBatch:
         for b, stepper in enumerate(self._steppers):
             if self._halted[b]:
                 continue
-            if self._on_step is not None and b % STEPS_PER_CALL == 0:
+            if self._on_step is not None:
                 self._on_step()
             try:
                 over = stepper.step(chosen)

@@ -67,8 +67,7 @@ def make_batched_env(
         reads_state: Whether turns have the environment's state.
         on_fault: Told of each environment that broke and was made anew, its episode void, where
             environments are stepped one by one. None, or in a batched game: a fault is raised.
-        on_step: Called again and again in a step of environments that are stepped one by one, which
-            may take long.
+        on_step: Called before each environment's step, where they are stepped one by one.
 
     Raises:
         ConfigError: If the environment cannot be made or is not what the spec says, or the outcome

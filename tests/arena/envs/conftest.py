@@ -57,6 +57,7 @@ def make() -> Iterator[Make]:
         kwargs: Mapping[str, object] | None = None,
         sides: Mapping[str, tuple[str, ...]] | None = None,
         outcome: Outcome = "return",
+        on_step: Callable[[], object] | None = None,
     ) -> Made:
         spec = environment_facts(environment_id, kwargs=kwargs or {}, launch_directory=ASSETS)
         populations: dict[str, list[str]] = {}
@@ -75,6 +76,7 @@ def make() -> Iterator[Make]:
             populations=by_name,
             num_envs=num_envs,
             launch_directory=ASSETS,
+            on_step=on_step,
         )
         made.append(Made(env=env, spec=spec, populations=by_name))
         return made[-1]

@@ -299,6 +299,19 @@ def test_resumed_environments_begin_their_episode_and_others_notice_nothing(
     assert ended >= 2
 
 
+def test_each_step_of_an_environment_is_told(make: Make) -> None:
+    """A learner whose environments are slow makes progress within a step of the batch."""
+    told: list[None] = []
+    made = make("classic/tictactoe-v3", on_step=lambda: told.append(None))
+    generator = torch.Generator().manual_seed(1)
+    turn = made.env.reset([1, 2, 3])
+    made.env.step(random_actions(made, turn, generator))
+    assert len(told) == 3
+    made.env.halt(torch.tensor([False, True, False]))
+    made.env.step(random_actions(made, turn, generator))
+    assert len(told) == 5
+
+
 def test_tensors_are_the_buffers_themselves(make: Make) -> None:
     env = make("classic/tictactoe-v3").env
     before = env.reset([1, 2, 3])
