@@ -195,7 +195,8 @@ class RunConfig(Model):
 
 HINTS: Hints = {
     "environment.outcome": (
-        "return, {threshold: NUMBER, side: SIDE}, {info: KEY} or package.module:function"
+        "return, {threshold: NUMBER, side: SIDE}, {info: KEY}, {margin: NUMBER above 0 or auto} or "
+        "package.module:function"
     ),
     "environment.num_envs": "auto or a number from 1 to 65536",
     "learners": "null, a count, or a count for each population",

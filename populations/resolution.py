@@ -10,7 +10,14 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from arena.config import CONVOLUTIONAL, InfoOutcome, NetworkConfig, Outcome, ThresholdOutcome
+from arena.config import (
+    CONVOLUTIONAL,
+    InfoOutcome,
+    MarginOutcome,
+    NetworkConfig,
+    Outcome,
+    ThresholdOutcome,
+)
 from arena.envs.critic import critic_input
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import AgentSpec, EnvironmentSpec
@@ -102,6 +109,11 @@ def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> No
                 "environment.outcome: a threshold decides between two sides, got "
                 f"{len(sides)}: {', '.join(sides)}"
             )
+    elif isinstance(outcome, MarginOutcome) and len(sides) == 1:
+        raise ConfigError(
+            "environment.outcome: a margin is between sides, and there is one: "
+            f"{', '.join(sides)} (plays are compared by their returns anyway)"
+        )
     elif isinstance(outcome, InfoOutcome) and not outcome.info:
         raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
 

@@ -14,6 +14,7 @@ import torch
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Group, Turn
+from arena.envs.batched.scoring import sides_beaten
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import is_cooperation, seat_teams
 from arena.matches.tally import TallyBook, TallySums, mean_of_agents, played_to_the_end
@@ -210,7 +211,11 @@ def _compare_returns(
     sums.add(
         torch.repeat_interleave(row_of_env, play.num_matches.cpu()),
         seat_return=torch.cat([log.returns for log in logs], dim=1),
-        seat_score=torch.cat([log.scores.expand_as(log.returns) for log in logs], dim=1),
+        seat_score=torch.repeat_interleave(
+            sides_beaten(torch.cat([log.scores for log in logs], dim=1)),
+            torch.tensor([log.returns.shape[1] for log in logs]),
+            dim=1,
+        ),
         length=torch.stack([log.lengths for log in logs]).sum(dim=0),
     )
     return sums.tallies()

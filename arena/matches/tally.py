@@ -11,7 +11,8 @@ from dataclasses import replace
 import torch
 
 from arena.envs.base import Turn
-from arena.envs.batched.scoring import equal
+from arena.envs.batched.scoring import score_against
+from arena.matches.pair_scores import added_sums, kept_sums
 from arena.matches.seating import rival_seats
 from arena.types import Entrant, PairScore, Seat, Tally
 
@@ -43,6 +44,8 @@ class TallySums:
         self._squares = torch.zeros(rows, num_seats, dtype=torch.float64)
         # Columns: wins, draws, losses of the pair's first seat.
         self._results = torch.zeros(rows, len(self._pairs), 3, dtype=torch.int64)
+        # Columns: its scores and their squares.
+        self._scores = torch.zeros(rows, len(self._pairs), 2, dtype=torch.float64)
 
     def add(
         self,
@@ -57,8 +60,7 @@ class TallySums:
         Args:
             row: Index of each match's tuple of entrants. int64 [N].
             seat_return: Mean undiscounted return of the seat's agents. float64 [N, Q].
-            seat_score: Of two seats on different sides the one with the higher score wins, if it is
-                higher by more than rounding. [N, Q].
+            seat_score: Points of the seat's side, as in ``Turn.score``. [N, Q].
             length: Calls of ``step``. int64 [N].
         """
         self._matches.index_add_(0, row, torch.ones_like(row))
@@ -66,26 +68,22 @@ class TallySums:
         self._returns.index_add_(0, row, seat_return)
         self._squares.index_add_(0, row, seat_return.square())
         for column, (first, second) in enumerate(self._pairs):
-            mine, theirs = seat_score[:, first], seat_score[:, second]
-            even = equal(mine, theirs)
-            result = torch.stack((~even & (mine > theirs), even, ~even & (mine < theirs)), dim=1)
+            score = score_against(seat_score[:, first], seat_score[:, second])
+            result = torch.stack((score > 0.5, score == 0.5, score < 0.5), dim=1)
             self._results[:, column].index_add_(0, row, result.long())
+            both = torch.stack((score, score.square()), dim=1)
+            self._scores[:, column].index_add_(0, row, both)
 
     def tallies(self) -> tuple[Tally, ...]:
         """One per tuple of entrants that played; those without a match are left out."""
         matches, lengths = self._matches.tolist(), self._length.tolist()
         returns, squares = self._returns.tolist(), self._squares.tolist()
-        results = self._results.tolist()
+        results, scores = self._results.tolist(), self._scores.tolist()
         return tuple(
             Tally(
                 entrants=entrants,
                 matches=matches[row],
-                pairs=tuple(
-                    PairScore(first=first, second=second, wins=wins, draws=draws, losses=losses)
-                    for (first, second), (wins, draws, losses) in zip(
-                        self._pairs, results[row], strict=True
-                    )
-                ),
+                pairs=tuple(map(_pair_score, self._pairs, results[row], scores[row])),
                 return_sum=tuple(returns[row]),
                 return_sum_of_squares=tuple(squares[row]),
                 length_sum=lengths[row],
@@ -93,6 +91,15 @@ class TallySums:
             for row, entrants in enumerate(self._entrants)
             if matches[row]
         )
+
+
+def _pair_score(
+    seats: tuple[int, int], results: Sequence[int], scores: Sequence[float]
+) -> PairScore:
+    wins, draws, losses = results
+    pair = PairScore(first=seats[0], second=seats[1], wins=wins, draws=draws, losses=losses)
+    score_sum, square_sum = kept_sums(pair, score_sum=scores[0], square_sum=scores[1])
+    return replace(pair, score_sum=score_sum, square_sum=square_sum)
 
 
 class OpenEpisodes:
@@ -223,13 +230,22 @@ def _sum(one: Tally, other: Tally) -> Tally:
     return replace(
         one,
         matches=one.matches + other.matches,
-        pairs=tuple(
-            replace(a, wins=a.wins + b.wins, draws=a.draws + b.draws, losses=a.losses + b.losses)
-            for a, b in zip(one.pairs, other.pairs, strict=True)
-        ),
+        pairs=tuple(map(_sum_of_pairs, one.pairs, other.pairs)),
         return_sum=tuple(map(sum, zip(one.return_sum, other.return_sum, strict=True))),
         return_sum_of_squares=tuple(
             map(sum, zip(one.return_sum_of_squares, other.return_sum_of_squares, strict=True))
         ),
         length_sum=one.length_sum + other.length_sum,
+    )
+
+
+def _sum_of_pairs(one: PairScore, other: PairScore) -> PairScore:
+    score_sum, square_sum = added_sums(one, other)
+    return replace(
+        one,
+        wins=one.wins + other.wins,
+        draws=one.draws + other.draws,
+        losses=one.losses + other.losses,
+        score_sum=score_sum,
+        square_sum=square_sum,
     )
