@@ -19,6 +19,7 @@ from arena.config import (
     ThresholdOutcome,
 )
 from arena.envs.critic import critic_input
+from arena.envs.pace import Pace
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
@@ -116,6 +117,26 @@ def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> No
         )
     elif isinstance(outcome, InfoOutcome) and not outcome.info:
         raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
+
+
+def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
+    """Put the margin that random play has shown where it is left to Arena.
+
+    Args:
+        outcome: As configured.
+        pace: What random play has shown; None: nobody has played, and ``auto`` stays.
+
+    Raises:
+        ConfigError: If nobody has won or lost anything.
+    """
+    if not isinstance(outcome, MarginOutcome) or outcome.margin != "auto" or pace is None:
+        return outcome
+    if pace.largest_margin <= 0.0:
+        raise ConfigError(
+            "environment.outcome.margin must be a number: in random play no agent's return was "
+            "ever above another's, got 'auto'"
+        )
+    return MarginOutcome(margin=pace.largest_margin)
 
 
 def check_teams(

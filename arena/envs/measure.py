@@ -14,6 +14,7 @@ from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.random_play import random_legal_actions
 from arena.envs.roles import Role, roles_of
+from arena.envs.stakes import ROUNDING
 
 SEED = 7
 
@@ -38,6 +39,7 @@ class Measured:
         roles: Agents that seem to play one role, by their names and rewards.
         return_low: Smallest return of an agent in an episode; None: no episode ended.
         return_high: The largest.
+        has_stakes: Whether an agent's return was something else than -1, 0 or 1.
         legal_mean: Mean number of legal choices, by population with masks.
     """
 
@@ -54,6 +56,7 @@ class Measured:
     roles: tuple[Role, ...] = ()
     return_low: float | None = None
     return_high: float | None = None
+    has_stakes: bool = False
     legal_mean: dict[str, float] = field(default_factory=dict)
 
 
@@ -104,6 +107,9 @@ class _Totals:
         low, high = (float(bound) for bound in self._returns[over].aminmax())
         found.return_low = low if found.return_low is None else min(low, found.return_low)
         found.return_high = high if found.return_high is None else max(high, found.return_high)
+        sizes = self._returns[over].abs()
+        is_plain = torch.minimum(sizes, (sizes - 1.0).abs()) <= ROUNDING
+        found.has_stakes = found.has_stakes or not bool(is_plain.all())
         self._returns[over] = 0.0
 
     def result(self, *, stepping_s: float) -> Measured:
