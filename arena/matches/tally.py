@@ -12,6 +12,7 @@ import torch
 
 from arena.envs.base import Turn
 from arena.envs.batched.scoring import score_against
+from arena.matches.distinct import GameHashes, num_distinct
 from arena.matches.pair_scores import added_sums, kept_sums
 from arena.matches.seating import rival_seats
 from arena.types import Entrant, PairScore, Seat, Tally
@@ -46,6 +47,8 @@ class TallySums:
         self._results = torch.zeros(rows, len(self._pairs), 3, dtype=torch.int64)
         # Columns: its scores and their squares.
         self._scores = torch.zeros(rows, len(self._pairs), 2, dtype=torch.float64)
+        self._games: list[tuple[torch.Tensor, torch.Tensor]] = []
+        """Rows and hashes of games."""
 
     def add(
         self,
@@ -54,6 +57,7 @@ class TallySums:
         seat_return: torch.Tensor,
         seat_score: torch.Tensor,
         length: torch.Tensor,
+        game: torch.Tensor | None = None,
     ) -> None:
         """Add N matches. The tensors are on the CPU.
 
@@ -62,7 +66,10 @@ class TallySums:
             seat_return: Mean undiscounted return of the seat's agents. float64 [N, Q].
             seat_score: Points of the seat's side, as in ``Turn.score``. [N, Q].
             length: Calls of ``step``. int64 [N].
+            game: A hash of each game, in every call or in none. int64 [N].
         """
+        if game is not None:
+            self._games.append((row, game))
         self._matches.index_add_(0, row, torch.ones_like(row))
         self._length.index_add_(0, row, length)
         self._returns.index_add_(0, row, seat_return)
@@ -79,6 +86,8 @@ class TallySums:
         matches, lengths = self._matches.tolist(), self._length.tolist()
         returns, squares = self._returns.tolist(), self._squares.tolist()
         results, scores = self._results.tolist(), self._scores.tolist()
+        rows_of_games, games = [row for row, _ in self._games], [game for _, game in self._games]
+        distinct = num_distinct(rows_of_games, games, rows=len(matches))
         return tuple(
             Tally(
                 entrants=entrants,
@@ -87,6 +96,7 @@ class TallySums:
                 return_sum=tuple(returns[row]),
                 return_sum_of_squares=tuple(squares[row]),
                 length_sum=lengths[row],
+                distinct=distinct[row] if games else None,
             )
             for row, entrants in enumerate(self._entrants)
             if matches[row]
@@ -129,6 +139,7 @@ class TallyBook:
         sides: The columns of ``Turn.score``.
         seats: The environment's seats.
         open_episodes: Episodes that go on; None: all begin.
+        games: Told of all decisions in these environments; None: games are not told apart.
     """
 
     def __init__(
@@ -140,6 +151,7 @@ class TallyBook:
         sides: Sequence[str],
         seats: tuple[Seat, ...],
         open_episodes: OpenEpisodes | None = None,
+        games: GameHashes | None = None,
     ) -> None:
         device = block_of_env.device
         distinct = tuple(dict.fromkeys(entrants))
@@ -151,6 +163,7 @@ class TallyBook:
         compare = len(sides) > 1
         self._matches = TallySums(distinct, seats=seats, compare=compare)
         self._void_sums = TallySums(distinct, seats=seats, compare=compare)
+        self._games = games
         self._open = open_episodes or OpenEpisodes(
             num_envs=len(block_of_env), num_agents=len(agents), device=device
         )
@@ -184,14 +197,18 @@ class TallyBook:
         episodes.returns[turn.episode_over] = 0.0
         episodes.length[turn.episode_over] = 0
         episodes.void &= ~turn.episode_over
+        if self._games is not None:
+            self._games.forget(turn.episode_over)
 
     def _add(self, turn: Turn, *, environments: torch.Tensor, sums: TallySums) -> None:
         over = environments.nonzero().squeeze(1)
+        returns = self._open.returns[over]
         sums.add(
             self._row[over].cpu(),
-            seat_return=self._open.returns[over].cpu() @ self._mean_of_agents,
+            seat_return=returns.cpu() @ self._mean_of_agents,
             seat_score=turn.score[over].cpu()[:, self._side_of_seat],
             length=self._open.length[over].cpu(),
+            game=None if self._games is None else self._games.of(over, returns=returns),
         )
 
     def tallies(self) -> tuple[Tally, ...]:
@@ -218,7 +235,10 @@ def mean_of_agents(seats: tuple[Seat, ...], *, agents: tuple[str, ...]) -> torch
 
 
 def merge_tallies(tallies: Sequence[Tally]) -> tuple[Tally, ...]:
-    """Add up tallies of the same entrants; the order of first appearance stays."""
+    """Add up tallies of the same entrants; the order of first appearance stays.
+
+    Games of two tallies count as different ones.
+    """
     merged: dict[tuple[Entrant, ...], Tally] = {}
     for tally in tallies:
         known = merged.get(tally.entrants)
@@ -236,6 +256,11 @@ def _sum(one: Tally, other: Tally) -> Tally:
             map(sum, zip(one.return_sum_of_squares, other.return_sum_of_squares, strict=True))
         ),
         length_sum=one.length_sum + other.length_sum,
+        distinct=(
+            None
+            if one.distinct is None or other.distinct is None
+            else one.distinct + other.distinct
+        ),
     )
 
 
