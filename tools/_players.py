@@ -133,8 +133,10 @@ class ResolvedPlayer:
 
         Of a user's bot nobody knows: if it draws, its games differ, and count.
         """
+        from arena.types import RANDOM_BOT
+
         if self.game is None:
-            return self.name != RANDOM_BOT
+            return self.name != str(RANDOM_BOT)
         return not any(isinstance(policy, MixtureWeights) for policy in self.policies.values())
 
     def make_actors(self, game: Game, *, greedy: bool) -> Mapping[str, Actor | ActorMixture]:

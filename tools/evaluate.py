@@ -78,8 +78,8 @@ def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:
         return ""
     return (
         f"{played} games of players who draw nothing, without chance, were {distinct} different "
-        "ones: each counts once in the ratings, and a rating of one game has no interval. Without "
-        "--greedy policies sample."
+        "ones: each counts once in the ratings, and where there is one for each seating a rating "
+        "has no interval. Without --greedy policies sample."
     )
 
 
@@ -171,16 +171,17 @@ def ratings_of(
     lines: list[dict[str, object]] = []
     for player in sorted(players, key=fit.rating, reverse=True):
         low, high = fit.interval(player)
-        games = sum(
-            counted(tally, repeating) for tally in result.tallies if player in tally.entrants
+        met = [tally for tally in result.tallies if player in tally.entrants]
+        # Where each seating has one game, nothing was drawn that an interval could be about.
+        is_sampled = player in anchors or not all(
+            is_repeating(tally, repeating) and tally.distinct == 1 for tally in met
         )
-        is_known = games != 1 or player in anchors
         lines.append(
             {
                 "player": player,
                 "rating": fit.rating(player),
-                "rating_low": low if is_known else None,
-                "rating_high": high if is_known else None,
+                "rating_low": low if is_sampled else None,
+                "rating_high": high if is_sampled else None,
             }
         )
     return lines

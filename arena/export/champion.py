@@ -599,8 +599,8 @@ def play_record(
 ) -> dict[str, Any]:
     """Play ``games`` games in each seat against uniformly random moves, and count.
 
-    With more than two sides each game has a result against every other side. Wins, draws, losses and
-    score are None in cooperation: there nobody plays against anybody.
+    With more than two sides each game has a result against every other side. Wins, draws, losses
+    and score are None in cooperation: there nobody plays against anybody.
     """
     card = champion.card
     environment = card["environment"]

@@ -60,7 +60,7 @@ class GameHashes:
             On the CPU. int64 [N].
         """
         # Adding 0 makes 0 of -0.
-        words = (returns + 0.0).contiguous().view(torch.int64)
+        words = _mixed((returns + 0.0).contiguous().view(torch.int64))
         paid = (words * _columns(words.shape[1], words.device)).sum(dim=1)
         return combined(self._hashes[games], paid).cpu()
 
