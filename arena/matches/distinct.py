@@ -1,15 +1,17 @@
-"""Tells games apart: a hash of who decided what, and of what all agents received in the end.
+"""Tells games apart: a hash of who decided what, and of what came of it.
 
-Two games are the same where all decisions and all returns are. What chance hid from everybody (a
-card that nobody saw) does not count. With 64 bits, two of a million different games look the same
-with a probability of 3e-8.
+Two games are the same where all decisions and the returns of all seats are. What chance hid from
+everybody (a card that nobody saw) does not count. With 64 bits, two of a million different games
+look the same with a probability of 3e-8.
 
-Shapes: B environments, A agents, S decisions of a population at once, N games that have ended.
+Shapes: B environments, S decisions of a population at once, N games that have ended.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 
 import torch
 
@@ -17,7 +19,8 @@ from arena.envs.base import Turn
 
 # Odd numbers of 64 bits with about half of the bits set; products wrap around.
 _STEP, _FINAL, _COLUMN = -0x61C8864680B583EB, -0x3D4D51C2D82B14B1, 0x2545F4914F6CDD1D
-SHIFT = 29
+_AGENT = 0x1F83D9ABFB41BD6B
+_SHIFT = 29
 
 
 class GameHashes:
@@ -34,35 +37,31 @@ class GameHashes:
     def absorb(self, turn: Turn, actions: Mapping[str, torch.Tensor]) -> None:
         """Take in the decisions that a turn asked for.
 
+        Where nobody decides, the agent is -1 and the action 0, which a game says each time alike.
+
         Args:
             turn: That asked.
             actions: What was answered, by population. int64 [B, S] or float32 [B, S, K].
         """
         for population, group in turn.groups.items():
-            asked = group.agent_index >= 0
             chosen = actions[population]
-            words = (chosen if chosen.dtype == torch.int64 else chosen.view(torch.int32)).long()
-            said = torch.cat([group.agent_index[..., None], words.view(*asked.shape, -1)], dim=2)
-            # Agents that decide at once are told apart by their indices, so their sum is enough.
-            codes = _mixed((said * _columns(said.shape[2], said.device)).sum(dim=2) + _COLUMN)
-            news = codes.masked_fill_(~asked, 0).sum(dim=1)
-            hashes = _mixed(self._hashes * _STEP + news)
-            self._hashes = torch.where(asked.any(dim=1), hashes, self._hashes)
+            if chosen.dtype != torch.int64:
+                words = chosen.view(torch.int32).long().flatten(2)
+                chosen = (words * _columns(words.shape[2], words.device)).sum(dim=2)
+            said = torch.add(chosen, group.agent_index, alpha=_AGENT)
+            if said.shape[1] == 1:
+                said = said.squeeze(1)
+            else:
+                said = (said * _columns(said.shape[1], said.device)).sum(dim=1)
+            self._hashes.mul_(_STEP).add_(said).add_(_COLUMN)
 
-    def of(self, games: torch.Tensor, *, returns: torch.Tensor) -> torch.Tensor:
-        """Hash games that have ended.
+    def of(self, games: torch.Tensor) -> torch.Tensor:
+        """Return hashes of what was decided so far, on the CPU. int64 [N].
 
         Args:
-            games: Indices of their environments. int64 [N].
-            returns: Of all agents in them. float64 [N, A].
-
-        Returns:
-            On the CPU. int64 [N].
+            games: Environments: indices int64 [N], or bool [B].
         """
-        # Adding 0 makes 0 of -0.
-        words = _mixed((returns + 0.0).contiguous().view(torch.int64))
-        paid = (words * _columns(words.shape[1], words.device)).sum(dim=1)
-        return combined(self._hashes[games], paid).cpu()
+        return self._hashes[games].cpu()
 
     def forget(self, environments: torch.Tensor) -> None:
         """Begin a new game in some environments. bool [B]."""
@@ -78,30 +77,42 @@ def combined(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return _mixed(one * _FINAL + other)
 
 
-def num_distinct(
-    row: Sequence[torch.Tensor], code: Sequence[torch.Tensor], *, rows: int
-) -> list[int]:
-    """Count different games row by row.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Games:
+    """Games that have ended.
 
-    Args:
-        row: Rows of games, in parts. int64 [N] each.
-        code: Their hashes, in as many parts. int64 [N] each.
-        rows: How many there are.
+    Attributes:
+        row: What they are counted under. int64 [N].
+        decisions: Hashes of what was decided. int64 [N].
+        returns: What came of it, in Q seats. float64 [N, Q].
     """
-    if not code:
+
+    row: torch.Tensor
+    decisions: torch.Tensor
+    returns: torch.Tensor
+
+
+def num_distinct(games: Sequence[Games], *, rows: int) -> list[int]:
+    """Count different games, row by row; all on the CPU."""
+    if not games:
         return [0] * rows
-    games = torch.stack([torch.cat(list(row)), torch.cat(list(code))], dim=1)
-    counts = torch.bincount(torch.unique(games, dim=0)[:, 0], minlength=rows)
-    found: list[int] = counts.tolist()
-    return found
+    row = torch.cat([some.row for some in games])
+    decisions = torch.cat([some.decisions for some in games])
+    # Adding 0 makes 0 of -0. Mixed first: signs alone would cancel out.
+    words = _mixed((torch.cat([some.returns for some in games]) + 0.0).view(torch.int64))
+    codes = combined(decisions, (words * _columns(words.shape[1], words.device)).sum(dim=1))
+    different = torch.unique(torch.stack([row, codes], dim=1), dim=0)
+    counts: list[int] = torch.bincount(different[:, 0], minlength=rows).tolist()
+    return counts
 
 
 def _mixed(values: torch.Tensor) -> torch.Tensor:
     """Spread what the high bits say over the low ones, and on."""
-    values = (values ^ (values >> SHIFT)) * _COLUMN
-    return values ^ (values >> SHIFT)
+    values = (values ^ (values >> _SHIFT)) * _COLUMN
+    return values ^ (values >> _SHIFT)
 
 
+@cache
 def _columns(number: int, device: torch.device) -> torch.Tensor:
     """Different odd multipliers of columns. int64 [number]."""
     index = torch.arange(1, number + 1, dtype=torch.int64, device=device)

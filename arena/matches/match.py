@@ -232,7 +232,7 @@ class _EpisodeLog:
         scores: What teams are compared by: the environment's outcome, or, where that is the return,
             the mean return of all agents. float64 [episodes, 1].
         lengths: Calls of ``step``. int64 [episodes].
-        games: Hashes. int64 [episodes].
+        games: Hashes of what was decided. int64 [episodes].
     """
 
     def __init__(
@@ -265,9 +265,7 @@ class _EpisodeLog:
         mean_return = self._return[over].mean(dim=1, keepdim=True)
         self.scores[places] = torch.where(objective.isnan(), mean_return, objective)
         self.lengths[places] = self._length[over]
-        indices = over.nonzero().squeeze(1).to(turn.episode_over.device)
-        returns = self._return[over].to(turn.episode_over.device)
-        self.games[places] = self._hashes.of(indices, returns=returns)
+        self.games[places] = self._hashes.of(played_to_the_end(turn))
         self._hashes.forget(turn.episode_over)
         self._next[over] += 1
         ended = turn.episode_over.cpu()

@@ -12,7 +12,7 @@ import torch
 
 from arena.envs.base import Turn
 from arena.envs.batched.scoring import score_against
-from arena.matches.distinct import GameHashes, num_distinct
+from arena.matches.distinct import GameHashes, Games, num_distinct
 from arena.matches.pair_scores import added_sums, kept_sums
 from arena.matches.seating import rival_seats
 from arena.types import Entrant, PairScore, Seat, Tally
@@ -47,8 +47,7 @@ class TallySums:
         self._results = torch.zeros(rows, len(self._pairs), 3, dtype=torch.int64)
         # Columns: its scores and their squares.
         self._scores = torch.zeros(rows, len(self._pairs), 2, dtype=torch.float64)
-        self._games: list[tuple[torch.Tensor, torch.Tensor]] = []
-        """Rows and hashes of games."""
+        self._games: list[Games] = []
 
     def add(
         self,
@@ -66,10 +65,10 @@ class TallySums:
             seat_return: Mean undiscounted return of the seat's agents. float64 [N, Q].
             seat_score: Points of the seat's side, as in ``Turn.score``. [N, Q].
             length: Calls of ``step``. int64 [N].
-            game: A hash of each game, in every call or in none. int64 [N].
+            game: Hashes of what was decided, in every call or in none. int64 [N].
         """
         if game is not None:
-            self._games.append((row, game))
+            self._games.append(Games(row=row, decisions=game, returns=seat_return))
         self._matches.index_add_(0, row, torch.ones_like(row))
         self._length.index_add_(0, row, length)
         self._returns.index_add_(0, row, seat_return)
@@ -86,8 +85,7 @@ class TallySums:
         matches, lengths = self._matches.tolist(), self._length.tolist()
         returns, squares = self._returns.tolist(), self._squares.tolist()
         results, scores = self._results.tolist(), self._scores.tolist()
-        rows_of_games, games = [row for row, _ in self._games], [game for _, game in self._games]
-        distinct = num_distinct(rows_of_games, games, rows=len(matches))
+        distinct = num_distinct(self._games, rows=len(matches))
         return tuple(
             Tally(
                 entrants=entrants,
@@ -96,7 +94,7 @@ class TallySums:
                 return_sum=tuple(returns[row]),
                 return_sum_of_squares=tuple(squares[row]),
                 length_sum=lengths[row],
-                distinct=distinct[row] if games else None,
+                distinct=distinct[row] if self._games else None,
             )
             for row, entrants in enumerate(self._entrants)
             if matches[row]
@@ -202,13 +200,12 @@ class TallyBook:
 
     def _add(self, turn: Turn, *, environments: torch.Tensor, sums: TallySums) -> None:
         over = environments.nonzero().squeeze(1)
-        returns = self._open.returns[over]
         sums.add(
             self._row[over].cpu(),
-            seat_return=returns.cpu() @ self._mean_of_agents,
+            seat_return=self._open.returns[over].cpu() @ self._mean_of_agents,
             seat_score=turn.score[over].cpu()[:, self._side_of_seat],
             length=self._open.length[over].cpu(),
-            game=None if self._games is None else self._games.of(over, returns=returns),
+            game=None if self._games is None else self._games.of(over),
         )
 
     def tallies(self) -> tuple[Tally, ...]:
