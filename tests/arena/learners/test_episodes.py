@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from arena.learners.environments import Environments, HeldEpisodes
+from arena.learners.faults import AssignmentFault
+from arena.learners.silence import Silence
 from arena.types import Player, PlayerId, PolicyId, Seating, Tally
 from arena.wire.messages import Finished, Train
 
@@ -216,6 +218,47 @@ def test_who_never_decides_ends_its_assignment_with_a_fault(long: Bench) -> None
     answer = long.failed(worker.carry_out(long.train(start, seating, agent_steps=STEPS)))
     assert answer.kind == "environment"
     assert f"{POLICY} made no decision in 16 rollouts" in answer.reason
+
+
+def test_who_never_decides_in_whole_episodes_ends_its_assignment_with_a_fault(long: Bench) -> None:
+    """In deterministic mode, where an assignment is over before anybody would become impatient."""
+    make = long.env
+
+    def env() -> Any:
+        made = make()
+        made.length = lambda seed, episode: 2
+        made.reward = lambda seed, episode, step, agent: 0.0
+        decide = made._deciding
+        made._deciding = lambda b, population: [0 if i == 0 else -1 for i in decide(b, population)]
+        return made
+
+    long.env = env
+    worker = long.worker()
+    start = long.start(worker)
+    seating = Seating(players=(RANDOM, long.me()))
+    message = replace(long.train(start, seating, agent_steps=2**48), episodes=3)
+    answer = long.failed(worker.carry_out(message))
+    assert answer.kind == "environment"
+    assert f"{POLICY} made no decision" in answer.reason
+
+
+def test_who_never_decides_beside_somebody_who_does_is_named() -> None:
+    """A team of which one member's agents are never asked."""
+    silence = Silence(num_envs=2)
+    tally: Any = SimpleNamespace(matches=1)
+    before = {POLICY: 0, OTHER: 0}
+    for rollout in range(1, 17):
+        collector: Any = SimpleNamespace(
+            agent_steps={POLICY: 8 * rollout, OTHER: 0},
+            episodes=lambda number=rollout: [tally] * number,
+            is_done=False,
+        )
+        if rollout == 16:
+            with pytest.raises(AssignmentFault, match=f"{OTHER} made no decision in 16 rollouts"):
+                silence.note(collector, agent_steps_before=before)
+        else:
+            silence.note(collector, agent_steps_before=before)
+        before = dict(collector.agent_steps)
 
 
 def test_a_stop_ends_a_rollout_of_slow_environments(long: Bench) -> None:
