@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 
@@ -259,6 +260,61 @@ def test_who_never_decides_beside_somebody_who_does_is_named() -> None:
         else:
             silence.note(collector, agent_steps_before=before)
         before = dict(collector.agent_steps)
+
+
+class Counting:
+    """A bot that remembers how many decisions it has made in each game."""
+
+    made: ClassVar[list[Counting]] = []
+
+    def __init__(self) -> None:
+        self.made.append(self)
+        self.counts: dict[tuple[int, str], int] = {}
+        self.finished: list[int] = []
+
+    def reset(self, game: int, *, seat: str, agents: tuple[str, ...], seed: int) -> None:
+        if (game, seat) in self.counts:
+            self.finished.append(self.counts[game, seat])
+        self.counts[game, seat] = 0
+
+    def act(
+        self,
+        observation: Any,
+        action_mask: Any,
+        *,
+        agent: str,
+        rng: Any,
+        games: Any,
+    ) -> Any:
+        for game in games.tolist():
+            self.counts[game, agent] += 1
+        return np.ones(len(games), dtype=np.int64)
+
+
+def test_a_bots_game_goes_on_though_others_play_with_it_in_between(long: Bench) -> None:
+    worker = long.worker()
+    bot = Player(player=PlayerId(f"bot:{__name__}:Counting"))
+    Counting.made.clear()
+    seating = {policy: Seating(players=(long.me(policy), bot)) for policy in (POLICY, OTHER)}
+    answers = {}
+    for policy, seed in ((POLICY, 5), (OTHER, 6)):
+        start = long.start(worker, policy=policy, seed=seed)
+        message = long.train(start, seating[policy], agent_steps=STEPS // 2, policy=policy)
+        answers[policy] = long.finished(worker.carry_out(message))
+    for _ in range(LENGTH // 8 + 1):
+        for policy, before in answers.items():
+            message = next_train(
+                long,
+                before,
+                seating[policy],
+                carried=(seating[policy],),
+                agent_steps=STEPS // 2,
+                policy=policy,
+            )
+            answers[policy] = long.finished(worker.carry_out(message))
+    finished = [count for made in Counting.made for count in made.finished]
+    assert finished
+    assert set(finished) == {LENGTH // 2}, "it was told of a new game in the middle of one"
 
 
 def test_a_stop_ends_a_rollout_of_slow_environments(long: Bench) -> None:
