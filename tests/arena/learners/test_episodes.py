@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
-from types import SimpleNamespace
+from types import FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -13,6 +14,8 @@ import torch
 from arena.learners.environments import Environments, HeldEpisodes
 from arena.learners.faults import AssignmentFault
 from arena.learners.silence import Silence
+from arena.learning.ppo import Ppo
+from arena.rollout.recorder import Learning
 from arena.types import Player, PlayerId, PolicyId, Seating, Tally
 from arena.wire.messages import Finished, Train
 
@@ -315,6 +318,24 @@ def test_a_bots_game_goes_on_though_others_play_with_it_in_between(long: Bench) 
     finished = [count for made in Counting.made for count in made.finished]
     assert finished
     assert set(finished) == {LENGTH // 2}, "it was told of a new game in the middle of one"
+
+
+def test_episodes_that_wait_keep_no_algorithms(long: Bench) -> None:
+    """Algorithms in memory are bounded by `Players`, however many policies' episodes are held."""
+    worker = long.worker()
+    begin(long, worker)
+    (waiting,) = worker._environments._held.values()
+    gc.collect()
+    seen: set[int] = set()
+    todo: list[Any] = [waiting]
+    while todo:
+        value = todo.pop()
+        if id(value) in seen or isinstance(value, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(value))
+        assert not isinstance(value, Learning | Ppo)
+        if not isinstance(value, torch.Tensor | str):
+            todo += gc.get_referents(value)
 
 
 def test_a_stop_ends_a_rollout_of_slow_environments(long: Bench) -> None:
