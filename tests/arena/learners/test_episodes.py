@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 from dataclasses import replace
+from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from arena.learners.environments import Environments, HeldEpisodes
+from arena.learners.environments import Environments, HeldEpisodes, default_max_bytes
 from arena.learners.faults import AssignmentFault
 from arena.learners.silence import Silence
 from arena.learning.ppo import Ppo
@@ -422,6 +424,17 @@ def test_memory_is_bounded_and_the_longest_unused_go_first() -> None:
     assert some.take_dropped() == ((), 0)
     assert [index for index in range(20) if some.take(team(index)) is not None] == [16, 17, 18, 19]
     some.close()
+
+
+def test_a_container_bounds_what_learners_may_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr("arena.machine_memory.CGROUP_LIMIT", limit)
+    limit.write_text("max\n")
+    unbounded = default_max_bytes()
+    limit.write_text(f"{2**20}\n")
+    assert default_max_bytes() == 2**19 // (os.cpu_count() or 1) < unbounded
 
 
 def test_what_was_taken_is_used_last() -> None:
