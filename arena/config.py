@@ -50,7 +50,18 @@ class InfoOutcome(Model):
     info: str
 
 
-Outcome = Literal["return"] | ThresholdOutcome | InfoOutcome | str
+class MarginOutcome(Model):
+    """A match's score says by how much a side is ahead: with u and v the returns of two sides, the
+    first one scores 1/2 + (u - v) / (4 margin), within [0, 1]. So in a zero-sum game of two sides,
+    where v is -u, ``margin`` is the most that a side can win. ``auto``: half of the game's range of
+    utilities where that is known, else the largest (u - v) / 2 of random play at launch; a run has
+    a number by the time that it has its ``run.yaml``.
+    """
+
+    margin: Literal["auto"] | Annotated[float, Field(gt=0.0)]
+
+
+Outcome = Literal["return"] | ThresholdOutcome | InfoOutcome | MarginOutcome | str
 """How a match is scored; another string is ``package.module:function``."""
 
 

@@ -113,6 +113,9 @@ class PairScore:
         wins: Matches in which ``first``'s side scored higher.
         draws: Matches with equal scores.
         losses: Matches in which ``second``'s side scored higher.
+        score_sum: Sum of ``first``'s scores, where they say by how much it won or lost; None: one
+            for a win and half for a draw.
+        square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
     """
 
     first: int
@@ -120,6 +123,8 @@ class PairScore:
     wins: int
     draws: int
     losses: int
+    score_sum: float | None = None
+    square_sum: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +140,7 @@ class Tally:
         return_sum_of_squares: Per seat, the same for squares.
         length_sum: Calls of ``step`` in these matches; in cooperation a match of two players has
             two episodes.
+        distinct: Different games among the matches; None: nobody counted.
     """
 
     entrants: tuple[Entrant, ...]
@@ -143,6 +149,7 @@ class Tally:
     return_sum: tuple[float, ...]
     return_sum_of_squares: tuple[float, ...]
     length_sum: int
+    distinct: int | None = None
 
 
 def population_of(player: str) -> str:

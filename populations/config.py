@@ -47,6 +47,7 @@ from populations.resolution import (
     check_teams,
     expand_agents,
     group_agents,
+    resolve_outcome,
     resolve_sides,
 )
 from populations.role_settings import RolesConfig, check_roles
@@ -195,7 +196,8 @@ class RunConfig(Model):
 
 HINTS: Hints = {
     "environment.outcome": (
-        "return, {threshold: NUMBER, side: SIDE}, {info: KEY} or package.module:function"
+        "return, {threshold: NUMBER, side: SIDE}, {info: KEY}, {margin: NUMBER above 0 or auto} or "
+        "package.module:function"
     ),
     "environment.num_envs": "auto or a number from 1 to 65536",
     "learners": "null, a count, or a count for each population",
@@ -264,17 +266,19 @@ def resolve_config(
         spec: The environment's facts.
         launch_directory: Where user code is looked for first.
         num_cores: Bounds the default of ``learners``; None: those this process may use.
-        pace: What random play of the environment has shown, where sizes are left to Arena; None:
-            nobody has played it, and they are what suits most environments.
+        pace: What random play of the environment has shown, where sizes or a margin are left to
+            Arena; None: nobody has played it, and sizes are what suits most environments.
 
     Raises:
         ConfigError: If configuration and environment do not fit.
     """
     environment, faults = config.environment, Faults()
     sides: dict[str, list[str]] = {}
+    outcome = environment.outcome
     with faults.gathered():
         sides = resolve_sides(environment.sides, agents=spec.agents)
-        check_outcome(environment.outcome, sides=sides)
+        check_outcome(outcome, sides=sides)
+        outcome = resolve_outcome(outcome, pace=pace)
     matchmaking = config.matchmaking
     with faults.gathered():
         matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
@@ -310,7 +314,7 @@ def resolve_config(
     faults.raise_any()
     resolved = config.model_copy(
         update={
-            "environment": environment.model_copy(update={"sides": sides}),
+            "environment": environment.model_copy(update={"sides": sides, "outcome": outcome}),
             "matchmaking": matchmaking,
             "populations": populations,
         }

@@ -241,6 +241,9 @@ class Result(Generic[E]):
         wins: Of ``first``. A float where scores between 0 and 1 were counted in parts.
         draws: Matches with equal scores.
         losses: Of ``first``.
+        score_sum: Sum of ``first``'s scores, where they say by how much it won or lost; None: one
+            for a win and half for a draw.
+        square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
     """
 
     first: E
@@ -249,6 +252,8 @@ class Result(Generic[E]):
     wins: float
     draws: float
     losses: float
+    score_sum: float | None = None
+    square_sum: float | None = None
 
 
 class RatingModel(Protocol):

@@ -30,6 +30,8 @@ class RecordRow:
         losses: As ``wins``.
         return_sum: Over its matches.
         return_sum_of_squares: Over its matches.
+        score_sum: Of its scores over these pairs, where they say by how much it won or lost; None:
+            one for a win and half for a draw.
     """
 
     population: str
@@ -40,11 +42,17 @@ class RecordRow:
     losses: int = 0
     return_sum: float = 0.0
     return_sum_of_squares: float = 0.0
+    score_sum: float | None = None
 
     @property
     def key(self) -> RecordKey:
         """What no other row has."""
         return (self.population, self.entrant)
+
+    @property
+    def points(self) -> float:
+        """Sum of its scores."""
+        return self.wins + 0.5 * self.draws if self.score_sum is None else self.score_sum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +75,9 @@ class PairRow:
         losses: Of ``first``.
         first_return_sum: Of ``first``'s seat, over these matches.
         second_return_sum: Of ``second``'s seat.
+        score_sum: Of ``first``'s scores, where they say by how much it won or lost; None: one for a
+            win and half for a draw.
+        square_sum: Of the squares of these scores; None where ``score_sum`` is.
     """
 
     kind: Literal["train", "evaluate"]
@@ -79,6 +90,8 @@ class PairRow:
     losses: float = 0.0
     first_return_sum: float = 0.0
     second_return_sum: float = 0.0
+    score_sum: float | None = None
+    square_sum: float | None = None
 
     @property
     def key(self) -> PairKey:

@@ -10,8 +10,16 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import takewhile
 
-from arena.config import CONVOLUTIONAL, InfoOutcome, NetworkConfig, Outcome, ThresholdOutcome
+from arena.config import (
+    CONVOLUTIONAL,
+    InfoOutcome,
+    MarginOutcome,
+    NetworkConfig,
+    Outcome,
+    ThresholdOutcome,
+)
 from arena.envs.critic import critic_input
+from arena.envs.pace import Pace
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
@@ -102,8 +110,33 @@ def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> No
                 "environment.outcome: a threshold decides between two sides, got "
                 f"{len(sides)}: {', '.join(sides)}"
             )
+    elif isinstance(outcome, MarginOutcome) and len(sides) == 1:
+        raise ConfigError(
+            "environment.outcome: a margin is between sides, and there is one: "
+            f"{', '.join(sides)} (plays are compared by their returns anyway)"
+        )
     elif isinstance(outcome, InfoOutcome) and not outcome.info:
         raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
+
+
+def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
+    """Put the margin that random play has shown where it is left to Arena.
+
+    Args:
+        outcome: As configured.
+        pace: What random play has shown; None: nobody has played, and ``auto`` stays.
+
+    Raises:
+        ConfigError: If nobody has won or lost anything.
+    """
+    if not isinstance(outcome, MarginOutcome) or outcome.margin != "auto" or pace is None:
+        return outcome
+    if pace.largest_margin <= 0.0:
+        raise ConfigError(
+            "environment.outcome.margin must be a number: in random play no agent's return was "
+            "ever above another's, got 'auto'"
+        )
+    return MarginOutcome(margin=pace.largest_margin)
 
 
 def check_teams(

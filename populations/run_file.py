@@ -21,7 +21,7 @@ from populations.aliases import Notify, overridden
 from populations.config import RunConfig, ignore_notice, resolve_config, validate_config
 from populations.documents import read_document, write_document
 from populations.errors import ResumeRefused, StorageError
-from populations.sizing import explain, with_sizes_of
+from populations.sizing import explain, needs_margin, with_sizes_of
 from populations.types import Json
 from populations.validation import validate_document
 
@@ -201,6 +201,11 @@ def new_run_file(
         ConfigError: If configuration and environment do not fit.
     """
     resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
+    if needs_margin(resolved):
+        raise ConfigError(
+            "environment.outcome.margin must be a number where nobody has played the environment, "
+            "got 'auto'"
+        )
     measured = None
     if pace is not None:
         measured = MeasuredPace(**asdict(pace), reason=explain(resolved, spec, pace=pace))

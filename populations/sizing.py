@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arena.config import MarginOutcome
 from arena.envs.pace import Pace
 from arena.envs.spaces import ObservationLayout
 from arena.envs.spec import EnvironmentSpec
@@ -88,9 +89,17 @@ class Load:
 
 def needs_pace(config: RunConfig) -> bool:
     """Whether something is left to be chosen by how an environment plays."""
-    return config.environment.num_envs == "auto" or (
-        config.deterministic and config.assignment.episodes is None
+    return (
+        config.environment.num_envs == "auto"
+        or needs_margin(config)
+        or (config.deterministic and config.assignment.episodes is None)
     )
+
+
+def needs_margin(config: RunConfig) -> bool:
+    """Whether the margin of a whole match is left to be found by play."""
+    outcome = config.environment.outcome
+    return isinstance(outcome, MarginOutcome) and outcome.margin == "auto"
 
 
 def choose_num_envs(pace: Pace, load: Load) -> int:
@@ -170,6 +179,8 @@ def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
     environment, assignment = config.environment, config.assignment
     if environment.num_envs == "auto":
         environment = environment.model_copy(update={"num_envs": chosen.environment.num_envs})
+    if needs_margin(config):
+        environment = environment.model_copy(update={"outcome": chosen.environment.outcome})
     if config.deterministic and assignment.episodes is None:
         assignment = assignment.model_copy(update={"episodes": chosen.assignment.episodes})
     return config.model_copy(update={"environment": environment, "assignment": assignment})
@@ -219,7 +230,13 @@ def without_pace(config: RunConfig, *, why: str) -> RunConfig:
 
     Raises:
         ConfigError: If the run is deterministic: it would be another one if play ended next time.
+            If a margin is to be measured.
     """
+    if needs_margin(config):
+        raise ConfigError(
+            "environment.outcome.margin must be a number where random play cannot measure it, got "
+            f"'auto': {why}"
+        )
     if config.deterministic:
         raise ConfigError(
             "environment.num_envs and assignment.episodes must be numbers where deterministic is "

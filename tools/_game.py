@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from arena.envs.spec import EnvironmentSpec
     from arena.types import Seat
 
+SEEDS = 16
+"""Episodes that are compared to see whether a game has chance."""
+
 MAX_BATCHED, MAX_ONE_BY_ONE = 4096, 64
 """Environments that step as one: of a batched game, and of Python objects stepped in turn."""
 
@@ -149,6 +152,24 @@ class Game:
             device=torch.device("cpu"),
             agent_ids=self.agent_ids,
         )
+
+    def has_chance(self) -> bool:
+        """Whether the game goes on differently after the same decisions, seed by seed."""
+        from arena.envs.actions import ActionLayout
+        from arena.envs.measure import has_chance
+
+        actions = {
+            name: ActionLayout.from_json(
+                self.spec.agent_specs[agents[0]].action,
+                continuous=self.environment.continuous_actions,
+            )
+            for name, agents in self.populations.items()
+        }
+        env = self.make_env(SEEDS)
+        try:
+            return has_chance(env, actions=actions)
+        finally:
+            env.close()
 
     def layouts(
         self, agents: Sequence[str], *, network: NetworkConfig

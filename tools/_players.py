@@ -127,6 +127,18 @@ class ResolvedPlayer:
     game: Game | None
     policies: Mapping[str, PolicyWeights | MixtureWeights]
 
+    @property
+    def can_repeat(self) -> bool:
+        """Whether it may draw nothing where policies play their likeliest actions.
+
+        Of a user's bot nobody knows: if it draws, its games differ, and count.
+        """
+        from arena.types import RANDOM_BOT
+
+        if self.game is None:
+            return self.name != str(RANDOM_BOT)
+        return not any(isinstance(policy, MixtureWeights) for policy in self.policies.values())
+
     def make_actors(self, game: Game, *, greedy: bool) -> Mapping[str, Actor | ActorMixture]:
         """By population, what plays for it."""
         if self.game is None:

@@ -129,6 +129,7 @@ def record_lines(
     left out. With more than two sides a match is compared with each other side.
     """
     from arena.export.card import RecordLine
+    from arena.matches.pair_scores import num_scored, points
     from arena.matches.seating import seat_teams
 
     teams = seat_teams(game.seats)
@@ -140,6 +141,7 @@ def record_lines(
             continue
         leader = teams.index(teams[mine[0]])
         wins = draws = losses = 0
+        won = 0.0
         for pair in tally.pairs:
             if leader not in (pair.first, pair.second) or not {pair.first, pair.second} <= leading:
                 continue
@@ -147,6 +149,7 @@ def record_lines(
             wins += pair.wins if is_first else pair.losses
             losses += pair.losses if is_first else pair.wins
             draws += pair.draws
+            won += points(pair) if is_first else num_scored(pair) - points(pair)
         seat = next(index for index in mine if game.seats[index].population == population)
         yield RecordLine(
             opponent=opponent,
@@ -157,6 +160,8 @@ def record_lines(
             draws=draws,
             losses=losses,
             mean_return=tally.return_sum[seat] / tally.matches,
+            score=won / compared if (compared := wins + draws + losses) else None,
+            distinct=tally.distinct,
         )
 
 

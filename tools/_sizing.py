@@ -60,3 +60,24 @@ def sizing_line(asked: RunConfig, run_file: RunFile, *, why: str) -> str:
     if asked.assignment.episodes is None and chosen.assignment.episodes is not None:
         sizes.append(f"assignment.episodes {chosen.assignment.episodes}")
     return f"{', '.join(sizes)}: {reason}" if sizes else ""
+
+
+def stakes_line(run_file: RunFile) -> str:
+    """Say what a margin was measured to be, or that there could be one; empty: nothing to say."""
+    from arena.config import MarginOutcome
+
+    environment, measured = run_file.config.environment, run_file.environment_measured
+    if measured is None:
+        return ""
+    if isinstance(environment.outcome, MarginOutcome):
+        return (
+            f"environment.outcome: a margin of {environment.outcome.margin:g} is a whole match "
+            + ("(the game's range)" if measured.is_margin_known else "(as random play shows)")
+        )
+    if environment.outcome == "return" and len(environment.sides or ()) > 1 and measured.has_stakes:
+        return (
+            "returns are not only -1, 0 and 1 "
+            f"(margins up to {measured.largest_margin:g}), and outcome: return rates who wins, not "
+            "how much; environment.outcome='{margin: auto}' rates the margin"
+        )
+    return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,7 +48,10 @@ def evaluate(
     game, resolved = resolve_players(players, environment=environment)
     result = _play(game, resolved, num_matches=matches, greedy=greedy, seed=seed)
     names = [player.name for player in resolved]
-    ratings = ratings_of(result, players=names)
+    repeating = [player.name for player in resolved if greedy and player.can_repeat]
+    if repeating and game.has_chance():
+        repeating = []
+    ratings = ratings_of(result, players=names, repeating=repeating)
     document: dict[str, object] = {
         "environment": game.spec.id,
         "players": names,
@@ -62,6 +65,36 @@ def evaluate(
         print_json(document)
     else:
         _print_tables(result.pairs, ratings)
+        if sentence := _of_repeats(result, repeating):
+            console().print(sentence, soft_wrap=True, highlight=False)
+
+
+def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:
+    """Say that games were repeated; empty: none were."""
+    repeated = [tally for tally in result.tallies if is_repeating(tally, repeating)]
+    played = sum(tally.matches for tally in repeated)
+    distinct = sum(counted(tally, repeating) for tally in repeated)
+    if played == distinct:
+        return ""
+    return (
+        f"{played} games of players who draw nothing, without chance, were {distinct} different "
+        "ones: each counts once in the ratings, and where there is one for each seating a rating "
+        "has no interval. Without --greedy policies sample."
+    )
+
+
+def is_repeating(tally: Tally, repeating: Collection[str]) -> bool:
+    """Whether the same game again says nothing new.
+
+    That is so only where neither players nor the environment draw anything. Where they do, a game
+    that comes twice is two samples: in rock-paper-scissors every game comes often.
+    """
+    return tally.distinct is not None and all(name in repeating for name in tally.entrants)
+
+
+def counted(tally: Tally, repeating: Collection[str]) -> int:
+    """Count the games of a tally, repeated ones once."""
+    return tally.distinct or 0 if is_repeating(tally, repeating) else tally.matches
 
 
 def _play(
@@ -106,6 +139,7 @@ def _pair_json(pair: PairResult) -> dict[str, object]:
         "away": pair.away,
         "seats": dict(pair.seats),
         "matches": pair.matches,
+        "distinct": pair.distinct,
         "wins": pair.wins,
         "draws": pair.draws,
         "losses": pair.losses,
@@ -114,50 +148,68 @@ def _pair_json(pair: PairResult) -> dict[str, object]:
     }
 
 
-def ratings_of(result: TournamentResult, *, players: Sequence[str]) -> list[dict[str, object]]:
+def ratings_of(
+    result: TournamentResult, *, players: Sequence[str], repeating: Collection[str] = ()
+) -> list[dict[str, object]]:
     """Bradley-Terry ratings on one scale, best first.
 
     ``bot:random`` is at 0 if it took part, else the mean is. What a seat is worth is fitted beside,
     so that players who can only have different seats are compared through those they met.
+
+    Args:
+        result: Of the tournament.
+        players: All of them.
+        repeating: Players whose games among themselves differ only where somebody decides
+            otherwise: the same game again counts for nothing.
     """
     from arena.types import RANDOM_BOT
     from populations.ratings.bradley_terry import BradleyTerry
 
-    results = [played for tally in result.tallies for played in _results(tally)]
+    results = [played for tally in result.tallies for played in _results(tally, repeating)]
     anchors = {str(RANDOM_BOT)} & set(players)
     fit = BradleyTerry().fit(results, entrants=players, anchors=anchors)
     lines: list[dict[str, object]] = []
     for player in sorted(players, key=fit.rating, reverse=True):
         low, high = fit.interval(player)
+        met = [tally for tally in result.tallies if player in tally.entrants]
+        # Where each seating has one game, nothing was drawn that an interval could be about.
+        is_sampled = player in anchors or not all(
+            is_repeating(tally, repeating) and tally.distinct == 1 for tally in met
+        )
         lines.append(
             {
                 "player": player,
                 "rating": fit.rating(player),
-                "rating_low": low,
-                "rating_high": high,
+                "rating_low": low if is_sampled else None,
+                "rating_high": high if is_sampled else None,
             }
         )
     return lines
 
 
-def _results(tally: Tally) -> Iterator[Result[str]]:
-    """What ratings learn from a tally: one result for each player and match."""
+def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
+    """What ratings learn from a tally: one result for each player and match that counts."""
     from arena.matches.seating import result_weights
     from populations.core import Result
+    from populations.ratings.results import Counts
 
     weights = result_weights(
         [(pair.first, pair.second) for pair in tally.pairs], entrants=tally.entrants
     )
+    share = counted(tally, repeating) / tally.matches
     for pair in tally.pairs:
         weight = weights.get((pair.first, pair.second))
         if weight is not None:
+            counts = Counts.of(pair, weight=share * weight)
             yield Result(
                 first=str(tally.entrants[pair.first]),
                 second=str(tally.entrants[pair.second]),
                 seats=(pair.first, pair.second),
-                wins=weight * pair.wins,
-                draws=weight * pair.draws,
-                losses=weight * pair.losses,
+                wins=counts.wins,
+                draws=counts.draws,
+                losses=counts.losses,
+                score_sum=counts.points,
+                square_sum=counts.squares,
             )
 
 
@@ -168,10 +220,10 @@ def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, objec
     table = Table(title="pairs", title_justify="left")
     for column in ("home", "away"):
         table.add_column(column, overflow="fold")
-    for column in ("matches", "wins", "draws", "losses", "score", "mean return"):
+    for column in ("matches", "distinct", "wins", "draws", "losses", "score", "mean return"):
         table.add_column(column, justify="right")
     for pair in pairs:
-        numbers = (pair.matches, pair.wins, pair.draws, pair.losses)
+        numbers = (pair.matches, pair.distinct, pair.wins, pair.draws, pair.losses)
         table.add_row(
             pair.home,
             pair.away,
@@ -185,6 +237,8 @@ def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, objec
     for column in ("rating", "low", "high"):
         table.add_column(column, justify="right")
     for line in ratings:
-        numbers_shown = (f"{line[key]:.0f}" for key in ("rating", "rating_low", "rating_high"))
-        table.add_row(str(line["player"]), *numbers_shown)
+        numbers_shown = (line[key] for key in ("rating", "rating_low", "rating_high"))
+        table.add_row(
+            str(line["player"]), *("-" if n is None else f"{n:.0f}" for n in numbers_shown)
+        )
     print_table(screen, table)

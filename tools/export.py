@@ -288,13 +288,14 @@ def _print_record(written: Written | WrittenMixture, *, title: str) -> None:
     table = Table(title=title, title_justify="left")
     for column in ("opponent", "mode", "seat"):
         table.add_column(column, overflow="fold")
-    for column in ("matches", "wins", "draws", "losses", "mean return"):
+    for column in ("matches", "distinct", "wins", "draws", "losses", "score", "mean return"):
         table.add_column(column, justify="right")
     for line in written.card.record:
-        numbers = (line.matches, line.wins, line.draws, line.losses)
+        numbers = (line.matches, line.distinct, line.wins, line.draws, line.losses)
         table.add_row(
             *(line.opponent, line.mode, line.seat),
-            *(str(number) for number in numbers),
+            *("" if number is None else str(number) for number in numbers),
+            "" if line.score is None else f"{line.score:.3f}",
             f"{line.mean_return:.3f}",
         )
     print_table(console(), table)

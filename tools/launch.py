@@ -97,7 +97,7 @@ def _start(
     )
     from ._looking_over import looked_over
     from ._replay import replaying
-    from ._sizing import sizing_line
+    from ._sizing import sizing_line, stakes_line
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
@@ -124,6 +124,8 @@ def _start(
     )
     find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
     if line := sizing_line(asked, run_file, why=found.why):
+        tell(line)
+    if line := stakes_line(run_file):
         tell(line)
     initial = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)

@@ -211,7 +211,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "score",
         "mean_return",
     ),
-    "matches": ("sequence", "assignment", "kind", "seats", "matches", "mean_return", "mean_length"),
+    "matches": (
+        *("sequence", "assignment", "kind", "seats", "matches", "distinct"),
+        *("mean_return", "mean_length"),
+    ),
     "checkpoints": ("policy", "agent_steps", "generation", "learner_updates", "state", "key"),
     "events": ("sequence", "time", "kind", "subject", "why"),
 }

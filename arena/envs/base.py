@@ -56,9 +56,10 @@ class Turn:
         episode_over: These environments have been reset already; ``groups`` shows the first
             decision of the new episode, ``reward``, ``terminated`` and ``truncated`` still the
             old one. bool [B].
-        score: Score of each side in the episode that just ended, in [0, 1]; in cooperation the
-            objective that plays are compared by, NaN if that is the return. NaN where
-            ``episode_over`` is False. float32 [B, sides].
+        score: Points of each side in the episode that just ended: it scores 1/2 + (its points -
+            the other's) / 2, within [0, 1], against another side. In cooperation the objective
+            that plays are compared by, NaN if that is the return. NaN where ``episode_over`` is
+            False. float32 [B, sides].
         components: The parts of what each agent received since the last call, in the order of
             ``environment.reward_weights``; None where that is empty. float32 [B, A, R].
         figures: What agents whose episode ended in this call reported about it, if anything.

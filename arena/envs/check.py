@@ -361,6 +361,19 @@ def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) ->
             "nothing can be learned from that"
         )
     _note_scale(report.measured.reward_low, report.measured.reward_high, report)
+    _note_stakes(report)
+
+
+def _note_stakes(report: EnvironmentReport) -> None:
+    """Say where opponents' returns tell more than who won."""
+    measured = report.measured
+    # Agents who always receive the same are on one side.
+    if measured.has_stakes and len(measured.same_rewards) > 1:
+        report.notes.append(
+            f"returns are not only -1, 0 and 1 (from {measured.return_low:.4g} to "
+            f"{measured.return_high:.4g}): by default a match is won by the higher one, whatever "
+            "the difference; environment.outcome: {margin: auto} rates by how much"
+        )
 
 
 def _num_steps(subject: _Subject, report: EnvironmentReport, seconds: float) -> int:

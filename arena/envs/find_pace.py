@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -26,6 +27,7 @@ from arena.envs.openspiel_stepper import chance_outcome
 from arena.envs.pace import Pace
 from arena.envs.registry import make_environment
 from arena.envs.spec import EnvironmentSpec
+from arena.envs.stakes import Stakes
 from arena.errors import EnvironmentFault
 from arena.machine_memory import machine_bytes
 
@@ -73,15 +75,19 @@ def find_pace(
         find_game(spec.id, launch_directory=launch_directory) is not None
     )
     has_game = is_own_game or spec.id in TWINS
-    env_bytes, steps = 0, _steps_of_game(spec, launch_directory=launch_directory)
+    stakes, known_margin = Stakes(spec.agents), 0.0
+    env_bytes, steps = 0, _steps_of_game(spec, stakes, launch_directory=launch_directory)
     if is_openspiel(spec.id):
-        steps = _steps_of_openspiel(spec)
+        steps = _steps_of_openspiel(spec, stakes)
+        game = load_game(spec.id, spec.kwargs).game
+        known_margin = (game.max_utility() - game.min_utility()) / 2.0
     elif not is_own_game:
         env_bytes = _bytes_of_one(
             spec, launch_directory=launch_directory, deterministic=deterministic
         )
-        steps = _steps_of_pettingzoo(spec, launch_directory=launch_directory)
-    length, is_lower_bound, step_s = _played(steps, deterministic=deterministic)
+        steps = _steps_of_pettingzoo(spec, stakes, launch_directory=launch_directory)
+    length, is_lower_bound, step_s = _played(steps, stakes, deterministic=deterministic)
+    is_margin_known = 0.0 < known_margin < math.inf
     return Pace(
         episode_length=length,
         is_lower_bound=is_lower_bound,
@@ -89,10 +95,15 @@ def find_pace(
         env_bytes=env_bytes,
         is_batched=has_game and backend != "pettingzoo" and not reads_state,
         machine_bytes=machine_bytes(),
+        largest_margin=known_margin if is_margin_known else stakes.largest_margin,
+        is_margin_known=is_margin_known,
+        has_stakes=not stakes.is_plain,
     )
 
 
-def _played(steps: Iterator[bool], *, deterministic: bool) -> tuple[float, bool, float]:
+def _played(
+    steps: Iterator[bool], stakes: Stakes, *, deterministic: bool
+) -> tuple[float, bool, float]:
     """Steps of an episode, whether these are a lower bound, and seconds of a step."""
     num_steps = num_episodes = 0
     began, spent_s = time.perf_counter(), 0.0
@@ -100,7 +111,9 @@ def _played(steps: Iterator[bool], *, deterministic: bool) -> tuple[float, bool,
         for is_over in steps:
             spent_s = time.perf_counter() - began
             num_steps += 1
-            num_episodes += is_over
+            if is_over:
+                num_episodes += 1
+                stakes.end_episode()
             if deterministic:
                 enough = num_steps >= (ENOUGH_STEPS if is_over else MAX_STEPS)
             elif is_over:
@@ -118,7 +131,9 @@ def _played(steps: Iterator[bool], *, deterministic: bool) -> tuple[float, bool,
     return num_steps / max(num_episodes, 1), not num_episodes, spent_s / num_steps
 
 
-def _steps_of_pettingzoo(spec: EnvironmentSpec, *, launch_directory: str) -> Iterator[bool]:
+def _steps_of_pettingzoo(
+    spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
+) -> Iterator[bool]:
     """Play for ever; after each step, whether its episode is over."""
     env = make_environment(
         spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
@@ -127,7 +142,7 @@ def _steps_of_pettingzoo(spec: EnvironmentSpec, *, launch_directory: str) -> Ite
     acting = RandomActing(spec, seed=SEED)
     for episode in count():
         seed = chance.episode_seed(SEED, episode=episode)
-        yield from _at_least_a_step(episode_of(env, acting=acting, seed=seed))
+        yield from _at_least_a_step(episode_of(env, stakes, acting=acting, seed=seed))
 
 
 def _at_least_a_step(episode: Iterator[bool]) -> Iterator[bool]:
@@ -138,14 +153,21 @@ def _at_least_a_step(episode: Iterator[bool]) -> Iterator[bool]:
         raise EnvironmentFault("after reset an agent must be alive")
 
 
-def _parallel_episode(env: Any, *, acting: RandomActing, seed: int) -> Iterator[bool]:  # noqa: ANN401
+def _parallel_episode(
+    env: Any,  # noqa: ANN401
+    stakes: Stakes,
+    *,
+    acting: RandomActing,
+    seed: int,
+) -> Iterator[bool]:
     observations, infos = env.reset(seed=seed)
     asked = [agent for agent in env.agents if agent in observations]
     while asked:
         actions = {
             agent: acting.act(agent, observations[agent], infos.get(agent)) for agent in asked
         }
-        observations, _, terminations, truncations, infos = env.step(actions)
+        observations, rewards, terminations, truncations, infos = env.step(actions)
+        stakes.credit(rewards)
         asked = [
             agent
             for agent in env.agents
@@ -154,7 +176,13 @@ def _parallel_episode(env: Any, *, acting: RandomActing, seed: int) -> Iterator[
         yield not asked
 
 
-def _episode_in_turns(env: Any, *, acting: RandomActing, seed: int) -> Iterator[bool]:  # noqa: ANN401
+def _episode_in_turns(
+    env: Any,  # noqa: ANN401
+    stakes: Stakes,
+    *,
+    acting: RandomActing,
+    seed: int,
+) -> Iterator[bool]:
     env.reset(seed=seed)
     patience, num_dead = 2 * len(acting.agents) + 1, 0
     while any(not _is_dead(env, agent) for agent in env.agents):
@@ -164,10 +192,12 @@ def _episode_in_turns(env: Any, *, acting: RandomActing, seed: int) -> Iterator[
             if num_dead > patience:
                 raise EnvironmentFault(f"only dead agents are on turn, the last is {agent!r}")
             env.step(None)
+            stakes.credit(env.rewards)
             continue
         num_dead = 0
         observation, *_, info = env.last()
         env.step(acting.act(agent, observation, info))
+        stakes.credit(env.rewards)
         yield all(_is_dead(env, agent) for agent in env.agents)
 
 
@@ -175,7 +205,7 @@ def _is_dead(env: Any, agent: str) -> bool:  # noqa: ANN401
     return bool(env.terminations[agent] or env.truncations[agent])
 
 
-def _steps_of_openspiel(spec: EnvironmentSpec) -> Iterator[bool]:
+def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]:
     """Play for ever; after each step, whether its game is over."""
     loaded = load_game(spec.id, spec.kwargs)
     rng = np.random.default_rng(SEED)
@@ -191,10 +221,14 @@ def _steps_of_openspiel(spec: EnvironmentSpec) -> Iterator[bool]:
             loaded.apply(state, actions)
             if deciding:
                 num_steps += 1
+                if state.is_terminal():
+                    stakes.credit(dict(zip(spec.agents, state.returns(), strict=True)))
                 yield state.is_terminal()
 
 
-def _steps_of_game(spec: EnvironmentSpec, *, launch_directory: str) -> Iterator[bool]:
+def _steps_of_game(
+    spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
+) -> Iterator[bool]:
     """Play a user's own batched game for ever; after each step, whether its episode is over."""
     # Its facts needed torch already.
     import torch
@@ -217,6 +251,7 @@ def _steps_of_game(spec: EnvironmentSpec, *, launch_directory: str) -> Iterator[
     turn = env.reset([SEED])
     while True:
         turn = env.step(random_legal_actions(turn, actions=actions, generator=generator))
+        stakes.credit(dict(zip(env.agents, turn.reward[0].tolist(), strict=True)))
         yield bool(turn.episode_over[0])
 
 

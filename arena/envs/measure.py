@@ -14,6 +14,7 @@ from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.random_play import random_legal_actions
 from arena.envs.roles import Role, roles_of
+from arena.envs.stakes import ROUNDING
 
 SEED = 7
 
@@ -38,6 +39,7 @@ class Measured:
         roles: Agents that seem to play one role, by their names and rewards.
         return_low: Smallest return of an agent in an episode; None: no episode ended.
         return_high: The largest.
+        has_stakes: Whether an agent's return was something else than -1, 0 or 1.
         legal_mean: Mean number of legal choices, by population with masks.
     """
 
@@ -54,6 +56,7 @@ class Measured:
     roles: tuple[Role, ...] = ()
     return_low: float | None = None
     return_high: float | None = None
+    has_stakes: bool = False
     legal_mean: dict[str, float] = field(default_factory=dict)
 
 
@@ -104,6 +107,9 @@ class _Totals:
         low, high = (float(bound) for bound in self._returns[over].aminmax())
         found.return_low = low if found.return_low is None else min(low, found.return_low)
         found.return_high = high if found.return_high is None else max(high, found.return_high)
+        sizes = self._returns[over].abs()
+        is_plain = torch.minimum(sizes, (sizes - 1.0).abs()) <= ROUNDING
+        found.has_stakes = found.has_stakes or not bool(is_plain.all())
         self._returns[over] = 0.0
 
     def result(self, *, stepping_s: float) -> Measured:
@@ -155,6 +161,45 @@ def measure(
             stepping_s += time.perf_counter() - before
             totals.hear(turn)
     return totals.result(stepping_s=stepping_s)
+
+
+def has_chance(
+    env: BatchedEnv, *, actions: Mapping[str, ActionLayout], num_steps: int = 1000
+) -> bool:
+    """Whether environments with other seeds go on differently after the same decisions.
+
+    Args:
+        env: Two environments or more; reset here.
+        actions: Layouts by population.
+        num_steps: Calls of ``step`` at random; chance that comes later is not seen.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    turn = env.reset(range(env.num_envs))
+    for _ in range(num_steps):
+        if not _are_alike(turn):
+            return True
+        answers = random_legal_actions(turn, actions=actions, generator=generator)
+        same = {name: rows[:1].expand_as(rows).contiguous() for name, rows in answers.items()}
+        turn = env.step(same)
+    return not _are_alike(turn)
+
+
+def _are_alike(turn: Turn) -> bool:
+    """Whether all environments of a batch say what the first one says."""
+    for told in (turn.reward, turn.terminated, turn.truncated, turn.episode_over):
+        if not bool((told == told[:1]).all()):
+            return False
+    for group in turn.groups.values():
+        if not bool((group.agent_index == group.agent_index[:1]).all()):
+            return False
+        asked = group.agent_index >= 0
+        if not bool((group.observation == group.observation[:1])[asked].all()):
+            return False
+        if group.action_mask is not None and not bool(
+            (group.action_mask == group.action_mask[:1])[asked].all()
+        ):
+            return False
+    return True
 
 
 def first_difference_by_seed(

@@ -1,4 +1,10 @@
-"""How a match is scored: from what the agents received and were told to a score per side.
+"""How a match is scored: from what the agents received and were told to the points of each side.
+
+The score of one side against another is 1/2 + (its points - the other's) / 2, within [0, 1]. So
+where only the order counts, points are the number of sides that a side has beaten, equal ones half;
+of two sides these are the scores themselves. Where the margin counts, points are
+1/2 + (u - m) / (2 SCALE), with u a side's return and m the mean of the returns of all sides: of two
+sides with returns u and -u the first one scores 1/2 + u / (2 SCALE).
 
 Torch-free. A side's return is the mean of its agents' undiscounted returns.
 """
@@ -10,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 
-from arena.config import InfoOutcome, Outcome, ThresholdOutcome
+from arena.config import InfoOutcome, MarginOutcome, Outcome, ThresholdOutcome
 from arena.errors import ConfigError, EnvironmentFault
 from arena.resolve import resolve
 from arena.users_code import users_code
@@ -19,7 +25,7 @@ Returns = Mapping[str, float]
 Infos = Mapping[str, Mapping[str, object]]
 Sides = Mapping[str, tuple[str, ...]]
 Score = Callable[[Returns, Infos], tuple[float, ...]]
-"""From returns and last infos by agent to a score in [0, 1] per side, in the order of the sides; in
+"""From returns and last infos by agent to the points of each side, in the order of the sides; in
 cooperation to the number by which plays are compared, NaN where that is the return."""
 
 TOLERANCE = 1e-6
@@ -32,9 +38,9 @@ def make_outcome(
 ) -> Score:
     """Make the function that scores an episode when it has ended.
 
-    More than two sides are scored pairwise: a side's score is its mean over the other sides. In
-    cooperation, with one side, there is nobody to win against: an info or a function gives the
-    objective by which plays are compared, any finite number, apart from the reward.
+    More than two sides are scored pairwise. In cooperation, with one side, there is nobody to win
+    against: an info or a function gives the objective by which plays are compared, any finite
+    number, apart from the reward.
 
     Args:
         outcome: What the configuration says.
@@ -51,16 +57,28 @@ def make_outcome(
 
 def needs_infos(outcome: Outcome) -> bool:
     """Whether an outcome looks at infos."""
-    return outcome != "return" and not isinstance(outcome, ThresholdOutcome)
+    return outcome != "return" and not isinstance(outcome, ThresholdOutcome | MarginOutcome)
 
 
-def pairwise_scores(values: Sequence[float]) -> tuple[float, ...]:
-    """Score sides by their values: mean over the others of 1 (higher), 0.5 (equal) or 0 (lower)."""
-    others = len(values) - 1
+def sides_beaten(values: Sequence[float]) -> tuple[float, ...]:
+    """Count for each side the other sides with a lower value, equal ones half."""
     return tuple(
-        sum(_beats(mine, value) for at, value in enumerate(values) if at != index) / others
+        sum(_beats(mine, value) for at, value in enumerate(values) if at != index)
         for index, mine in enumerate(values)
     )
+
+
+def margin_scale(outcome: MarginOutcome) -> float:
+    """Return the margin that is worth a whole match.
+
+    Raises:
+        ConfigError: If nobody has measured it yet.
+    """
+    if outcome.margin == "auto":
+        raise ConfigError(
+            "environment.outcome.margin must be a number where nothing is measured, got 'auto'"
+        )
+    return outcome.margin
 
 
 def side_return(returns: Returns, agents: tuple[str, ...]) -> float:
@@ -91,20 +109,37 @@ def _make_score(outcome: Outcome, *, sides: Sides, launch_directory: str) -> Sco
         return _threshold(outcome, sides=sides)
     if isinstance(outcome, InfoOutcome):
         return _info(outcome.info, sides=sides)
+    if isinstance(outcome, MarginOutcome):
+        return _margin(margin_scale(outcome), sides=sides)
     if outcome == "return" and len(sides) == 1:
         return _unscored
     if outcome == "return":
         members = tuple(sides.values())
-        return lambda returns, _: pairwise_scores([side_return(returns, m) for m in members])
+        return lambda returns, _: sides_beaten([side_return(returns, m) for m in members])
     if ":" not in outcome:
         raise ConfigError(
-            "environment.outcome must be return, {threshold: ..., side: ...}, {info: ...} or "
-            f"package.module:function, got {outcome!r}"
+            "environment.outcome must be return, {threshold: ..., side: ...}, {info: ...}, "
+            f"{{margin: ...}} or package.module:function, got {outcome!r}"
         )
     function = resolve(outcome, launch_directory=launch_directory)
     if not callable(function):
         raise ConfigError(f"environment.outcome {outcome} must name a function, got {function!r}")
     return _function(function, name=outcome, sides=sides)
+
+
+def _margin(scale: float, *, sides: Sides) -> Score:
+    if len(sides) == 1:
+        raise ConfigError(
+            "environment.outcome: a margin is between sides, and there is one: "
+            f"{', '.join(sides)} (plays are compared by their returns anyway)"
+        )
+
+    def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
+        values = [side_return(returns, members) for members in sides.values()]
+        mean = sum(values) / len(values)
+        return tuple(0.5 + (value - mean) / (2.0 * scale) for value in values)
+
+    return score
 
 
 def _threshold(outcome: ThresholdOutcome, *, sides: Sides) -> Score:
@@ -139,15 +174,15 @@ def _info(key: str, *, sides: Sides) -> Score:
         named = list(told.values())
         if len(sides) == 1 or (named and all(_is_number(value, side_of) for value in named)):
             values = [_side_number(told, members, key=key) for members in sides.values()]
-            return (values[0],) if len(sides) == 1 else pairwise_scores(values)
+            return (values[0],) if len(sides) == 1 else sides_beaten(values)
         winners = {side_of.get(str(name)) for name in named}
         if not winners:
-            return pairwise_scores([0.0] * len(sides))
+            return sides_beaten([0.0] * len(sides))
         if None in winners or len(winners) > 1:
             raise EnvironmentFault(
                 f"info {key!r} must name one side or one of its agents, or be None, got {named}"
             )
-        return pairwise_scores([float(side in winners) for side in sides])
+        return sides_beaten([float(side in winners) for side in sides])
 
     return score
 
@@ -193,7 +228,7 @@ def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Sc
             raise ConfigError(
                 f"environment.outcome {name} must return scores in [0, 1], got {answer!r}"
             )
-        return scores
+        return sides_beaten(scores)
 
     return score
 

@@ -19,6 +19,10 @@ class Pace:
         env_bytes: Memory of one environment; 0: too little to be seen.
         is_batched: Whether a batched game takes the environment's place in training.
         machine_bytes: Memory of the machine, or what a process may have of it.
+        largest_margin: Half of the game's range of utilities where it says that, else half of the
+            largest difference between the returns of two agents in an episode; 0: none was seen.
+        is_margin_known: Whether the game said it.
+        has_stakes: Whether an agent's return was something else than -1, 0 or 1.
     """
 
     episode_length: float
@@ -27,3 +31,6 @@ class Pace:
     env_bytes: int
     is_batched: bool
     machine_bytes: int
+    largest_margin: float = 0.0
+    is_margin_known: bool = False
+    has_stakes: bool = False

@@ -150,6 +150,8 @@ class RecordLine(_Part):
         draws: That were equal.
         losses: That it lost.
         mean_return: The policy's.
+        score: Its mean score, in [0, 1]; None: nobody said.
+        distinct: Different games among the matches; None: nobody counted.
     """
 
     opponent: str
@@ -160,6 +162,8 @@ class RecordLine(_Part):
     draws: int = Field(ge=0)
     losses: int = Field(ge=0)
     mean_return: float
+    score: float | None = None
+    distinct: int | None = Field(None, ge=0)
 
 
 class Ancestor(_Part):

@@ -76,11 +76,16 @@ def _equilibrium(card: MixtureCard) -> list[tuple[str, object]]:
 
 def _record(card: AnyCard) -> str:
     return _table(
-        ("opponent", "mode", "seat", "matches", "wins", "draws", "losses", "mean return"),
+        (
+            *("opponent", "mode", "seat", "matches", "distinct", "wins", "draws", "losses"),
+            *("score", "mean return"),
+        ),
         [
             (
                 *(line.opponent, line.mode, line.seat),
-                *(line.matches, line.wins, line.draws, line.losses),
+                *(line.matches, "" if line.distinct is None else line.distinct),
+                *(line.wins, line.draws, line.losses),
+                "" if line.score is None else f"{line.score:.3f}",
                 f"{line.mean_return:.3f}",
             )
             for line in card.record

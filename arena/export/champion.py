@@ -560,12 +560,14 @@ def _play_at_once(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, f
 def results_of(
     card: Mapping[str, Any], returns: Mapping[str, float], agents: Sequence[str]
 ) -> list[float]:
-    """Results of a game for the champion's agents, against each other side.
+    """Scores of a game for the champion's agents, against each other side.
 
-    The card's rule where it is a threshold on a return, else the higher mean return wins.
+    The card's rule where it is a threshold on a return or a margin between two, else the higher
+    mean return wins.
 
     Returns:
-        1.0 won, 0.5 drawn, 0.0 lost, one for each other side; none if nobody plays against them.
+        Above 0.5 won, 0.5 drawn, below 0.5 lost, one for each other side; none if nobody plays
+        against them.
     """
     sides = card["environment"]["sides"]
     mine = [agent for side in sides.values() if set(side) & set(agents) for agent in side]
@@ -575,13 +577,17 @@ def results_of(
         side = sides[outcome["side"]]
         reached = _mean(returns, side) >= outcome["threshold"]
         return [float(reached == bool(set(side) & set(agents)))] * len(others)
-    return [_result(_mean(returns, mine), _mean(returns, side)) for side in others]
+    scale = float(outcome["margin"]) if isinstance(outcome, Mapping) and "margin" in outcome else 0
+    return [_result(_mean(returns, mine), _mean(returns, side), scale) for side in others]
 
 
-def _result(mine: float, other: float) -> float:
+def _result(mine: float, other: float, scale: float) -> float:
+    """Score by who has won (scale 0), or by how much: 1/2 + (mine - other) / (4 scale)."""
     if math.isclose(mine, other, rel_tol=_EQUAL, abs_tol=_EQUAL):
         return 0.5
-    return float(mine > other)
+    if not scale:
+        return float(mine > other)
+    return min(max(0.5 + (mine - other) / (4.0 * scale), 0.0), 1.0)
 
 
 def _mean(returns: Mapping[str, float], agents: Sequence[str]) -> float:
@@ -593,8 +599,8 @@ def play_record(
 ) -> dict[str, Any]:
     """Play ``games`` games in each seat against uniformly random moves, and count.
 
-    With more than two sides each game has a result against every other side. Wins, draws and losses
-    are None in cooperation: there nobody plays against anybody.
+    With more than two sides each game has a result against every other side. Wins, draws, losses
+    and score are None in cooperation: there nobody plays against anybody.
     """
     card = champion.card
     environment = card["environment"]
@@ -613,12 +619,17 @@ def play_record(
             )
             scores += results_of(card, returns, agents)
             own_returns.append(_mean(returns, agents))
-        results = {"wins": 1.0, "draws": 0.5, "losses": 0.0}
+        results = {
+            "wins": sum(score > 0.5 for score in scores),
+            "draws": sum(score == 0.5 for score in scores),
+            "losses": sum(score < 0.5 for score in scores),
+            "score": float(np.mean(scores)) if scores else None,
+        }
         seats.append(
             {
                 "seat": seat["name"],
                 "matches": games,
-                **{key: scores.count(s) if scores else None for key, s in results.items()},
+                **{key: number if scores else None for key, number in results.items()},
                 "mean_return": float(np.mean(own_returns)),
             }
         )

@@ -16,6 +16,7 @@ from arena.checkpoints.files import read_manifest, resolve_key
 from arena.checkpoints.manifest import Manifest
 from arena.config import LearnerSetup
 from arena.learners.worker import Worker
+from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import seat_teams
 from arena.matches.tally import merge_tallies
 from arena.types import (
@@ -178,8 +179,7 @@ class _Trying:
         )
         (tally,) = merge_tallies(answer.tallies)
         first = [pair for pair in tally.pairs if pair.first == 0]
-        played = sum(pair.wins + pair.draws + pair.losses for pair in first)
-        won = sum(pair.wins + pair.draws / 2 for pair in first)
+        played, won = sum(map(num_scored, first)), sum(map(points, first))
         return replace(
             trial,
             matches=tally.matches,

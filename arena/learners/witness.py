@@ -43,7 +43,10 @@ class Witness:
 
 def tally_digest(tally: Tally) -> str:
     """Equal for equal tallies only."""
-    pairs = [[p.first, p.second, p.wins, p.draws, p.losses] for p in tally.pairs]
+    pairs = [
+        [p.first, p.second, p.wins, p.draws, p.losses, p.score_sum, p.square_sum]
+        for p in tally.pairs
+    ]
     returns = [[float(value) for value in tally.return_sum]]
     returns.append([float(value) for value in tally.return_sum_of_squares])
     return canonical_digest([list(tally.entrants), tally.matches, pairs, returns, tally.length_sum])

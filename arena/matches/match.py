@@ -14,6 +14,8 @@ import torch
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv, Group, Turn
+from arena.envs.batched.scoring import sides_beaten
+from arena.matches.distinct import GameHashes, combined
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import is_cooperation, seat_teams
 from arena.matches.tally import TallyBook, TallySums, mean_of_agents, played_to_the_end
@@ -173,6 +175,7 @@ def play_matches(
         agents=env.agents,
         sides=tuple(sides),
         seats=seats,
+        games=play.games,
     )
     seated = SeatedPlayers(
         [block.actors for block in blocks],
@@ -192,7 +195,7 @@ def _compare_returns(
     for team in dict.fromkeys(teams):
         own = [index for index, name in enumerate(teams) if name == team]
         own_seats = tuple(seats[index] for index in own)
-        log = _EpisodeLog(play.num_matches, agents=play.agents, seats=own_seats)
+        log = _EpisodeLog(play.num_matches, agents=play.agents, seats=own_seats, games=play.games)
         seated = SeatedPlayers(
             [tuple(block.actors[index] for index in own) for block in blocks],
             block_of_env=block_of_env,
@@ -210,8 +213,13 @@ def _compare_returns(
     sums.add(
         torch.repeat_interleave(row_of_env, play.num_matches.cpu()),
         seat_return=torch.cat([log.returns for log in logs], dim=1),
-        seat_score=torch.cat([log.scores.expand_as(log.returns) for log in logs], dim=1),
+        seat_score=torch.repeat_interleave(
+            sides_beaten(torch.cat([log.scores for log in logs], dim=1)),
+            torch.tensor([log.returns.shape[1] for log in logs]),
+            dim=1,
+        ),
         length=torch.stack([log.lengths for log in logs]).sum(dim=0),
+        game=combined(*(log.games for log in logs)),
     )
     return sums.tallies()
 
@@ -224,10 +232,16 @@ class _EpisodeLog:
         scores: What teams are compared by: the environment's outcome, or, where that is the return,
             the mean return of all agents. float64 [episodes, 1].
         lengths: Calls of ``step``. int64 [episodes].
+        games: Hashes of what was decided. int64 [episodes].
     """
 
     def __init__(
-        self, num_matches: torch.Tensor, *, agents: tuple[str, ...], seats: tuple[Seat, ...]
+        self,
+        num_matches: torch.Tensor,
+        *,
+        agents: tuple[str, ...],
+        seats: tuple[Seat, ...],
+        games: GameHashes,
     ) -> None:
         counts = num_matches.cpu()
         self._next = counts.cumsum(0) - counts
@@ -238,6 +252,8 @@ class _EpisodeLog:
         self.returns = torch.zeros(num_episodes, len(seats), dtype=torch.float64)
         self.scores = torch.zeros(num_episodes, 1, dtype=torch.float64)
         self.lengths = torch.zeros(num_episodes, dtype=torch.int64)
+        self.games = torch.zeros(num_episodes, dtype=torch.int64)
+        self._hashes = games
 
     def record(self, turn: Turn) -> None:
         self._return += turn.reward.cpu()
@@ -249,6 +265,8 @@ class _EpisodeLog:
         mean_return = self._return[over].mean(dim=1, keepdim=True)
         self.scores[places] = torch.where(objective.isnan(), mean_return, objective)
         self.lengths[places] = self._length[over]
+        self.games[places] = self._hashes.of(played_to_the_end(turn))
+        self._hashes.forget(turn.episode_over)
         self._next[over] += 1
         ended = turn.episode_over.cpu()
         self._return[ended] = 0.0
@@ -275,10 +293,12 @@ class _Play:
         self._should_stop = should_stop
         self.num_matches = num_matches
         self.agents = env.agents
+        self.games = GameHashes(num_envs=env.num_envs, device=generator.device)
 
     def run(self, seated: SeatedPlayers[Actor], *, record: Callable[[Turn], None]) -> None:
         """Play once from the start; ``record`` sees every turn."""
         turn = self._env.reset(self._seeds)
+        self.games.forget_all()
         remaining = self.num_matches.clone()
         active = remaining > 0
         if not bool(active.all()):
@@ -286,7 +306,9 @@ class _Play:
         while bool(active.any()):
             if self._should_stop():
                 raise Stopped("told to stop during matches")
-            turn = self._env.step(self._actions(turn, seated=seated, active=active))
+            actions = self._actions(turn, seated=seated, active=active)
+            self.games.absorb(turn, actions)
+            turn = self._env.step(actions)
             seated.memory.forget(turn)
             record(turn)
             if self._progress is not None:

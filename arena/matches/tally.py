@@ -11,7 +11,9 @@ from dataclasses import replace
 import torch
 
 from arena.envs.base import Turn
-from arena.envs.batched.scoring import equal
+from arena.envs.batched.scoring import score_against
+from arena.matches.distinct import GameHashes, Games, num_distinct
+from arena.matches.pair_scores import added_sums, kept_sums
 from arena.matches.seating import rival_seats
 from arena.types import Entrant, PairScore, Seat, Tally
 
@@ -43,6 +45,9 @@ class TallySums:
         self._squares = torch.zeros(rows, num_seats, dtype=torch.float64)
         # Columns: wins, draws, losses of the pair's first seat.
         self._results = torch.zeros(rows, len(self._pairs), 3, dtype=torch.int64)
+        # Columns: its scores and their squares.
+        self._scores = torch.zeros(rows, len(self._pairs), 2, dtype=torch.float64)
+        self._games: list[Games] = []
 
     def add(
         self,
@@ -51,48 +56,58 @@ class TallySums:
         seat_return: torch.Tensor,
         seat_score: torch.Tensor,
         length: torch.Tensor,
+        game: torch.Tensor | None = None,
     ) -> None:
         """Add N matches. The tensors are on the CPU.
 
         Args:
             row: Index of each match's tuple of entrants. int64 [N].
             seat_return: Mean undiscounted return of the seat's agents. float64 [N, Q].
-            seat_score: Of two seats on different sides the one with the higher score wins, if it is
-                higher by more than rounding. [N, Q].
+            seat_score: Points of the seat's side, as in ``Turn.score``. [N, Q].
             length: Calls of ``step``. int64 [N].
+            game: Hashes of what was decided, in every call or in none. int64 [N].
         """
+        if game is not None:
+            self._games.append(Games(row=row, decisions=game, returns=seat_return))
         self._matches.index_add_(0, row, torch.ones_like(row))
         self._length.index_add_(0, row, length)
         self._returns.index_add_(0, row, seat_return)
         self._squares.index_add_(0, row, seat_return.square())
         for column, (first, second) in enumerate(self._pairs):
-            mine, theirs = seat_score[:, first], seat_score[:, second]
-            even = equal(mine, theirs)
-            result = torch.stack((~even & (mine > theirs), even, ~even & (mine < theirs)), dim=1)
+            score = score_against(seat_score[:, first], seat_score[:, second])
+            result = torch.stack((score > 0.5, score == 0.5, score < 0.5), dim=1)
             self._results[:, column].index_add_(0, row, result.long())
+            both = torch.stack((score, score.square()), dim=1)
+            self._scores[:, column].index_add_(0, row, both)
 
     def tallies(self) -> tuple[Tally, ...]:
         """One per tuple of entrants that played; those without a match are left out."""
         matches, lengths = self._matches.tolist(), self._length.tolist()
         returns, squares = self._returns.tolist(), self._squares.tolist()
-        results = self._results.tolist()
+        results, scores = self._results.tolist(), self._scores.tolist()
+        distinct = num_distinct(self._games, rows=len(matches))
         return tuple(
             Tally(
                 entrants=entrants,
                 matches=matches[row],
-                pairs=tuple(
-                    PairScore(first=first, second=second, wins=wins, draws=draws, losses=losses)
-                    for (first, second), (wins, draws, losses) in zip(
-                        self._pairs, results[row], strict=True
-                    )
-                ),
+                pairs=tuple(map(_pair_score, self._pairs, results[row], scores[row])),
                 return_sum=tuple(returns[row]),
                 return_sum_of_squares=tuple(squares[row]),
                 length_sum=lengths[row],
+                distinct=distinct[row] if self._games else None,
             )
             for row, entrants in enumerate(self._entrants)
             if matches[row]
         )
+
+
+def _pair_score(
+    seats: tuple[int, int], results: Sequence[int], scores: Sequence[float]
+) -> PairScore:
+    wins, draws, losses = results
+    pair = PairScore(first=seats[0], second=seats[1], wins=wins, draws=draws, losses=losses)
+    score_sum, square_sum = kept_sums(pair, score_sum=scores[0], square_sum=scores[1])
+    return replace(pair, score_sum=score_sum, square_sum=square_sum)
 
 
 class OpenEpisodes:
@@ -122,6 +137,7 @@ class TallyBook:
         sides: The columns of ``Turn.score``.
         seats: The environment's seats.
         open_episodes: Episodes that go on; None: all begin.
+        games: Told of all decisions in these environments; None: games are not told apart.
     """
 
     def __init__(
@@ -133,6 +149,7 @@ class TallyBook:
         sides: Sequence[str],
         seats: tuple[Seat, ...],
         open_episodes: OpenEpisodes | None = None,
+        games: GameHashes | None = None,
     ) -> None:
         device = block_of_env.device
         distinct = tuple(dict.fromkeys(entrants))
@@ -144,6 +161,7 @@ class TallyBook:
         compare = len(sides) > 1
         self._matches = TallySums(distinct, seats=seats, compare=compare)
         self._void_sums = TallySums(distinct, seats=seats, compare=compare)
+        self._games = games
         self._open = open_episodes or OpenEpisodes(
             num_envs=len(block_of_env), num_agents=len(agents), device=device
         )
@@ -177,6 +195,8 @@ class TallyBook:
         episodes.returns[turn.episode_over] = 0.0
         episodes.length[turn.episode_over] = 0
         episodes.void &= ~turn.episode_over
+        if self._games is not None:
+            self._games.forget(turn.episode_over)
 
     def _add(self, turn: Turn, *, environments: torch.Tensor, sums: TallySums) -> None:
         over = environments.nonzero().squeeze(1)
@@ -185,6 +205,7 @@ class TallyBook:
             seat_return=self._open.returns[over].cpu() @ self._mean_of_agents,
             seat_score=turn.score[over].cpu()[:, self._side_of_seat],
             length=self._open.length[over].cpu(),
+            game=None if self._games is None else self._games.of(over),
         )
 
     def tallies(self) -> tuple[Tally, ...]:
@@ -211,7 +232,10 @@ def mean_of_agents(seats: tuple[Seat, ...], *, agents: tuple[str, ...]) -> torch
 
 
 def merge_tallies(tallies: Sequence[Tally]) -> tuple[Tally, ...]:
-    """Add up tallies of the same entrants; the order of first appearance stays."""
+    """Add up tallies of the same entrants; the order of first appearance stays.
+
+    Games of two tallies count as different ones.
+    """
     merged: dict[tuple[Entrant, ...], Tally] = {}
     for tally in tallies:
         known = merged.get(tally.entrants)
@@ -223,13 +247,27 @@ def _sum(one: Tally, other: Tally) -> Tally:
     return replace(
         one,
         matches=one.matches + other.matches,
-        pairs=tuple(
-            replace(a, wins=a.wins + b.wins, draws=a.draws + b.draws, losses=a.losses + b.losses)
-            for a, b in zip(one.pairs, other.pairs, strict=True)
-        ),
+        pairs=tuple(map(_sum_of_pairs, one.pairs, other.pairs)),
         return_sum=tuple(map(sum, zip(one.return_sum, other.return_sum, strict=True))),
         return_sum_of_squares=tuple(
             map(sum, zip(one.return_sum_of_squares, other.return_sum_of_squares, strict=True))
         ),
         length_sum=one.length_sum + other.length_sum,
+        distinct=(
+            None
+            if one.distinct is None or other.distinct is None
+            else one.distinct + other.distinct
+        ),
+    )
+
+
+def _sum_of_pairs(one: PairScore, other: PairScore) -> PairScore:
+    score_sum, square_sum = added_sums(one, other)
+    return replace(
+        one,
+        wins=one.wins + other.wins,
+        draws=one.draws + other.draws,
+        losses=one.losses + other.losses,
+        score_sum=score_sum,
+        square_sum=square_sum,
     )

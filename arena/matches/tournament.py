@@ -14,6 +14,7 @@ from arena.envs.base import BatchedEnv
 from arena.errors import ConfigError
 from arena.matches.match import Block, Progress, play_matches, share_envs
 from arena.matches.mixture import ActorMixture, draw_lineups
+from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import seat_teams
 from arena.matches.seeds import environment_seeds
 from arena.matches.tally import merge_tallies
@@ -50,6 +51,8 @@ class PairResult:
         draws: That were equal.
         losses: That home lost.
         mean_return: Home's mean undiscounted return.
+        points: Sum of home's scores in the comparisons.
+        distinct: Different games among the matches.
     """
 
     home: str
@@ -60,12 +63,14 @@ class PairResult:
     draws: int
     losses: int
     mean_return: float
+    points: float
+    distinct: int
 
     @property
     def score(self) -> float:
         """Mean result of home, in [0, 1]."""
         comparisons = self.wins + self.draws + self.losses
-        return (self.wins + self.draws / 2) / comparisons
+        return self.points / comparisons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,20 +276,23 @@ def _pair_result(
     by_entrants: Mapping[tuple[Entrant, ...], Tally],
     seats: tuple[Seat, ...],
 ) -> PairResult:
-    matches = wins = draws = losses = 0
-    return_sum = 0.0
+    matches = wins = draws = losses = distinct = 0
+    return_sum = won = 0.0
     for pairing in rotations:
         tally = by_entrants[pairing.entrants]
         home_seat = pairing.teams.index(pairing.home_team)
         # A side shares one score: its first seat stands for it.
         rivals = {pairing.teams.index(team) for team in pairing.teams} - {home_seat}
         matches += tally.matches
+        distinct += tally.distinct or 0
         return_sum += tally.return_sum[home_seat]
         for pair in tally.pairs:
             if pair.first == home_seat and pair.second in rivals:
                 wins, losses = wins + pair.wins, losses + pair.losses
+                won += points(pair)
             elif pair.second == home_seat and pair.first in rivals:
                 wins, losses = wins + pair.losses, losses + pair.wins
+                won += num_scored(pair) - points(pair)
             else:
                 continue
             draws += pair.draws
@@ -300,4 +308,6 @@ def _pair_result(
         draws=draws,
         losses=losses,
         mean_return=return_sum / matches,
+        points=won,
+        distinct=distinct,
     )

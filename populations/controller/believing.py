@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from arena.checkpoints.manifest import Manifest, checkpoint_key
+from arena.matches.pair_scores import adds_up
 from arena.types import Entrant, Player, PolicyId, Seat, Seating, Tally, is_bot, trainee_entrant
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 
@@ -100,11 +101,10 @@ def _adds_up(tally: Tally, *, num_seats: int) -> bool:
     per_seat = (len(tally.entrants), len(tally.return_sum), len(tally.return_sum_of_squares))
     return (
         tally.matches > 0
+        and (tally.distinct is None or 1 <= tally.distinct <= tally.matches)
         and per_seat == (num_seats, num_seats, num_seats)
         and all(
-            0 <= pair.first < pair.second < num_seats
-            and min(pair.wins, pair.draws, pair.losses) >= 0
-            and pair.wins + pair.draws + pair.losses == tally.matches
+            0 <= pair.first < pair.second < num_seats and adds_up(pair, matches=tally.matches)
             for pair in tally.pairs
         )
     )

@@ -150,7 +150,7 @@ def _record_metrics(state: ControllerState, population: str, digest: Digest) -> 
         metrics["evaluation/return_mean"] = record.return_sum / record.matches
     compared = record.wins + record.draws + record.losses
     if compared:
-        metrics["evaluation/score_mean"] = (record.wins + record.draws / 2) / compared
+        metrics["evaluation/score_mean"] = record.points / compared
     return metrics
 
 

@@ -182,8 +182,8 @@ def _anchors(state: ControllerState) -> list[Seating]:
     entrants = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
     pairs = list(pairwise(entrants))
     played = sum(
-        sum(outcome)
-        for (first, second, _), outcome in state.league.results.items()
+        counts.matches
+        for (first, second, _), counts in state.league.results.items()
         if (first, second) in pairs
     )
     if played >= ANCHOR_MATCHES:

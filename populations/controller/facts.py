@@ -143,9 +143,9 @@ class Facts:
         for seats in self._own_seats():
             for i, first in enumerate(rated):
                 for j, second in enumerate(rated):
-                    outcome = results.get((first, second, seats)) if i != j else None
-                    if outcome is not None:
-                        yield i, j, *outcome
+                    counts = results.get((first, second, seats)) if i != j else None
+                    if counts is not None:
+                        yield i, j, counts.points, counts.matches
 
     def _own_seats(self) -> list[tuple[int, int]]:
         """Pairs of seats in which two of the population can be opponents, the lower seat first."""

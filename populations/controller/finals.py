@@ -170,13 +170,13 @@ def _num_met(state: ControllerState, first: Known, second: Known) -> int:
     seats = range(len(state.setup.seats))
     return round(
         sum(
-            sum(outcome)
+            counts.matches
             for key in (
                 (home, away, (a, b))
                 for home, away in ((one, two), (two, one))
                 for a in seats
                 for b in seats
             )
-            if (outcome := state.league.results.get(key)) is not None
+            if (counts := state.league.results.get(key)) is not None
         )
     )

@@ -121,10 +121,10 @@ def common_scores(state: ControllerState, population: str) -> CommonScores | Non
 def _scores(state: ControllerState, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
     """What an entrant scored in evaluation against each opponent, in each pair of seats."""
     scores: dict[Opponent, Score] = {}
-    for (first, second, (own, other)), (wins, draws, losses) in state.league.results.items():
-        matches = wins + draws + losses
+    for (first, second, (own, other)), counts in state.league.results.items():
+        matches = counts.matches
         if first == rated and second not in without:
-            scores[second, (own, other)] = Score(points=wins + draws / 2, matches=matches)
+            scores[second, (own, other)] = Score(points=counts.points, matches=matches)
         elif second == rated and first not in without:
-            scores[first, (other, own)] = Score(points=losses + draws / 2, matches=matches)
+            scores[first, (other, own)] = Score(points=counts.lost_points, matches=matches)
     return scores

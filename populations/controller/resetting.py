@@ -250,7 +250,6 @@ def _outcomes(
                 second = (population, Entrant(digest))
                 # Results have the lower seat first.
                 if own < other and (seen := results.get((first, second, (own, other)))):
-                    yield i, j, *seen
+                    yield i, j, seen.points, seen.matches
                 elif own > other and (seen := results.get((second, first, (other, own)))):
-                    wins, draws, losses = seen
-                    yield i, j, losses, draws, wins
+                    yield i, j, seen.lost_points, seen.matches

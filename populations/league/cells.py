@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from arena.matches.pair_scores import num_scored, points
 from arena.types import Seat
 from populations.folded import PairRow
 from populations.types import (
@@ -20,12 +21,16 @@ class _Cell:
     wins: float = 0.0
     draws: float = 0.0
     losses: float = 0.0
+    points: float = 0.0
     return_sum: float = 0.0
 
-    def add(self, wins: float, draws: float, losses: float, return_sum: float) -> None:
+    def add(
+        self, wins: float, draws: float, losses: float, *, points: float, return_sum: float
+    ) -> None:
         self.wins += wins
         self.draws += draws
         self.losses += losses
+        self.points += points
         self.return_sum += return_sum
 
 
@@ -49,11 +54,16 @@ def payoff_cells(
         second = (seats[row.second_seat].population, row.second)
         if first in names and second in names:
             own, other = (row.first_seat, row.second_seat) if by_seats else (-1, -1)
+            won = points(row)
             cells.setdefault((*first, *second, own, other), _Cell()).add(
-                row.wins, row.draws, row.losses, row.first_return_sum
+                row.wins, row.draws, row.losses, points=won, return_sum=row.first_return_sum
             )
             cells.setdefault((*second, *first, other, own), _Cell()).add(
-                row.losses, row.draws, row.wins, row.second_return_sum
+                row.losses,
+                row.draws,
+                row.wins,
+                points=num_scored(row) - won,
+                return_sum=row.second_return_sum,
             )
     return [_json(key, cells[key], seats=seats, names=names) for key in sorted(cells)]
 
@@ -76,7 +86,7 @@ def _json(
         "wins": int(cell.wins),
         "draws": int(cell.draws),
         "losses": int(cell.losses),
-        "score": (cell.wins + cell.draws / 2) / matches if matches else None,
+        "score": cell.points / matches if matches else None,
         "mean_return": cell.return_sum / matches if matches else None,
     }
     if seat >= 0:

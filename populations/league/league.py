@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
 from arena.types import Digest, Entrant, Seat, Tally, is_bot
 from populations.folded import PairKey, PairRow, RecordRow
 from populations.garbage import collector_paused
 from populations.league.payoff import Payoff, added, pair_rows
-from populations.ratings.results import Rated, ResultTable
+from populations.ratings.results import Counts, Rated, ResultTable
 from populations.storage.tables import Tables
 from populations.types import (
     CheckpointRow,
@@ -29,7 +30,7 @@ ResultKey = tuple[Rated, Rated, tuple[int, int]]
 
 
 class Met(NamedTuple):
-    """What one did against another in evaluation: points (a draw is half), of how many matches."""
+    """What one did against another in evaluation: the sum of its scores, of how many matches."""
 
     points: float
     matches: float
@@ -44,8 +45,8 @@ class League:
         is_cooperation: Whether it has one side.
         payoff: Results of training matches.
         records: Evaluation matches of each entrant, in order of first evaluation.
-        results: Wins, draws and losses in evaluation, by pair and seats; a match is one result for
-            each who played it.
+        results: Of evaluation matches, by pair and seats; a match is one result for each who
+            played it.
         checkpoints: The origin of each weights digest.
         last_evaluation_sequence: Of the last evaluation tally.
     """
@@ -120,7 +121,10 @@ class League:
         changed: dict[Rated, RecordRow] = {}
         for index, key in enumerate(rated):
             old = changed.get(key) or self.record(*key)
-            wins, draws, losses = _outcome(tally, seat=index)
+            wins, draws, losses, won = _outcome(tally, seat=index)
+            is_summed = old.score_sum is not None or any(
+                p.score_sum is not None for p in tally.pairs
+            )
             changed[key] = RecordRow(
                 population=old.population,
                 entrant=old.entrant,
@@ -132,6 +136,7 @@ class League:
                 return_sum_of_squares=(
                     old.return_sum_of_squares + tally.return_sum_of_squares[index]
                 ),
+                score_sum=old.points + won if is_summed else None,
             )
         for record in changed.values():
             self._put_record(record)
@@ -159,8 +164,7 @@ class League:
     def _put_pair(self, row: PairRow) -> None:
         self._evaluation_pairs[row.key] = row
         share = self._share_of_row[row.first_seat, row.second_seat]
-        counts = (share * row.wins, share * row.draws, share * row.losses)
-        self.results[self._result_key(row)] = counts
+        self.results[self._result_key(row)] = Counts.of(row, weight=share)
 
     def _result_key(self, row: PairRow) -> ResultKey:
         first = (self.seats[row.first_seat].population, row.first)
@@ -176,19 +180,19 @@ class League:
 
     def evaluated_against(self, entrant: Entrant, other: Entrant) -> Met:
         """What an entrant did in evaluation against another one, over all seats."""
-        points = matches = return_sum = 0.0
+        won = matches = return_sum = 0.0
         for low, high in rival_seats(self.seats):
             row = self._evaluation_pairs.get(("evaluate", entrant, other, low, high))
             if row is not None:
-                points += row.wins + row.draws / 2
-                matches += row.wins + row.draws + row.losses
+                won += points(row)
+                matches += num_scored(row)
                 return_sum += row.first_return_sum
             row = self._evaluation_pairs.get(("evaluate", other, entrant, low, high))
             if row is not None:
-                points += row.losses + row.draws / 2
-                matches += row.wins + row.draws + row.losses
+                won += num_scored(row) - points(row)
+                matches += num_scored(row)
                 return_sum += row.second_return_sum
-        return Met(points=points, matches=matches, return_sum=return_sum)
+        return Met(points=won, matches=matches, return_sum=return_sum)
 
     def is_evaluated(self, population: str, entrant: str) -> bool:
         """Whether an entrant has played an evaluation match."""
@@ -256,12 +260,16 @@ def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
     return len(set(rated)) == 1
 
 
-def _outcome(tally: Tally, *, seat: int) -> tuple[int, int, int]:
-    """Wins, draws and losses of a seat, over the pairs of seats that it is in."""
+def _outcome(tally: Tally, *, seat: int) -> tuple[int, int, int, float]:
+    """Wins, draws, losses and sum of scores of a seat, over the pairs of seats that it is in."""
     wins = draws = losses = 0
+    won = 0.0
     for pair in tally.pairs:
-        if seat == pair.first:
-            wins, draws, losses = wins + pair.wins, draws + pair.draws, losses + pair.losses
-        elif seat == pair.second:
-            wins, draws, losses = wins + pair.losses, draws + pair.draws, losses + pair.wins
-    return wins, draws, losses
+        if seat not in (pair.first, pair.second):
+            continue
+        is_first = seat == pair.first
+        wins += pair.wins if is_first else pair.losses
+        draws += pair.draws
+        losses += pair.losses if is_first else pair.wins
+        won += points(pair) if is_first else num_scored(pair) - points(pair)
+    return wins, draws, losses, won

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from arena.errors import ConfigError
+from arena.matches.pair_scores import num_scored, points
 from arena.types import Seat
 from populations.core import FloatArray
 from populations.folded import PairRow
@@ -164,7 +165,7 @@ def _outcomes(
         # The first seat is the lower one, and so on the rows' side.
         i, j = index[rows].get(pair.first), index[columns].get(pair.second)
         if i is not None and j is not None:
-            yield i, j, pair.wins, pair.draws, pair.losses
+            yield i, j, points(pair), num_scored(pair)
 
 
 def _scores_between(
@@ -176,11 +177,11 @@ def _scores_between(
     advantage of the first side over the second with which they agree with the total of all results.
     """
     row, column = _ratings(rows)[:, np.newaxis], _ratings(columns)[np.newaxis, :]
-    points, matches = counted(outcomes, shape=(len(rows), len(columns)))
+    won, matches = counted(outcomes, shape=(len(rows), len(columns)))
     low, high = -MAX_ADVANTAGE, MAX_ADVANTAGE
     for _ in range(NUM_HALVINGS if matches.any() else 0):
         middle = 0.5 * (low + high)
-        if (matches * expected_scores(row + middle, column)).sum() < points.sum():
+        if (matches * expected_scores(row + middle, column)).sum() < won.sum():
             low = middle
         else:
             high = middle

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from arena.types import Entrant, Tally
+from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums
+from arena.types import Entrant, PairScore, Tally
 from populations.folded import PairRow
 
 JEFFREYS = 0.5
@@ -29,6 +30,8 @@ class PairRecord:
         losses: Of the first one.
         return_sum: Of the first one, over these matches.
         opponent_return_sum: Of the second one.
+        score_sum: Of the first one's scores, where they say by how much it won or lost.
+        square_sum: Of the squares of these scores; None where ``score_sum`` is.
     """
 
     wins: float = 0.0
@@ -36,16 +39,18 @@ class PairRecord:
     losses: float = 0.0
     return_sum: float = 0.0
     opponent_return_sum: float = 0.0
+    score_sum: float | None = None
+    square_sum: float | None = None
 
     @property
     def matches(self) -> float:
         """How many matches the counts are worth."""
-        return self.wins + self.draws + self.losses
+        return num_scored(self)
 
     @property
     def win_rate(self) -> float:
         """Posterior mean of the score, draws half: in (0, 1), and 0.5 without a match."""
-        return (self.wins + 0.5 * self.draws + JEFFREYS) / (self.matches + 2.0 * JEFFREYS)
+        return (points(self) + JEFFREYS) / (self.matches + 2.0 * JEFFREYS)
 
     @property
     def mean_return(self) -> float | None:
@@ -54,12 +59,15 @@ class PairRecord:
 
     def reversed(self) -> PairRecord:
         """The same seen from the other one."""
+        score_sum, square_sum = reversed_sums(self)
         return PairRecord(
             wins=self.losses,
             draws=self.draws,
             losses=self.wins,
             return_sum=self.opponent_return_sum,
             opponent_return_sum=self.return_sum,
+            score_sum=score_sum,
+            square_sum=square_sum,
         )
 
 
@@ -125,7 +133,7 @@ class Payoff:
             batches.setdefault((row.first, row.second), {})[_seats(row)] = row
         changed: list[PairRow] = []
         for (first, second), batch in batches.items():
-            new = sum(row.wins + row.draws + row.losses for row in batch.values())
+            new = sum(num_scored(row) for row in batch.values())
             remaining = 0.5 ** (new / self._half_life_matches)
             old = {_seats(row): row for row in self._rows(first, second)}
             rows = [
@@ -164,12 +172,9 @@ class Payoff:
     def met(self, entrant: Entrant) -> Iterator[tuple[Entrant, float, float]]:
         """Whom an entrant has met, with its wins and losses, draws half; in order of meeting."""
         for other, rows in self._met.get(entrant, {}).items():
-            wins = losses = 0.0
-            for row in rows:
-                half = 0.5 * row.draws
-                wins += row.wins + half
-                losses += row.losses + half
-            yield (other, wins, losses) if rows[0].first == entrant else (other, losses, wins)
+            won = sum(map(points, rows))
+            lost = sum(map(num_scored, rows)) - won
+            yield (other, won, lost) if rows[0].first == entrant else (other, lost, won)
 
     def _rows(self, first: Entrant, second: Entrant) -> tuple[PairRow, ...]:
         met = self._met.get(first)
@@ -192,6 +197,7 @@ def pair_rows(
         weight: How much of a match the result of one pair counts.
     """
     for pair in tally.pairs:
+        score_sum, square_sum = _weighed_sums(pair, weight)
         yield PairRow(
             kind=kind,
             first=tally.entrants[pair.first],
@@ -203,13 +209,22 @@ def pair_rows(
             losses=weight * pair.losses,
             first_return_sum=weight * tally.return_sum[pair.first],
             second_return_sum=weight * tally.return_sum[pair.second],
+            score_sum=score_sum,
+            square_sum=square_sum,
         )
+
+
+def _weighed_sums(pair: PairScore, weight: float) -> tuple[float | None, float | None]:
+    if pair.score_sum is None or pair.square_sum is None:
+        return None, None
+    return weight * pair.score_sum, weight * pair.square_sum
 
 
 def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairRow:
     """The counts of ``new``, and what ``remaining`` is of the same pair's old ones."""
     if old is None:
         return new
+    score_sum, square_sum = added_sums(old, new, remaining=remaining)
     return PairRow(
         kind=new.kind,
         first=new.first,
@@ -221,6 +236,8 @@ def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairR
         losses=old.losses * remaining + new.losses,
         first_return_sum=old.first_return_sum * remaining + new.first_return_sum,
         second_return_sum=old.second_return_sum * remaining + new.second_return_sum,
+        score_sum=score_sum,
+        square_sum=square_sum,
     )
 
 
@@ -229,6 +246,7 @@ def _seats(row: PairRow) -> Seats:
 
 
 def _swapped(row: PairRow) -> PairRow:
+    score_sum, square_sum = reversed_sums(row)
     return PairRow(
         kind=row.kind,
         first=row.second,
@@ -240,6 +258,8 @@ def _swapped(row: PairRow) -> PairRow:
         losses=row.wins,
         first_return_sum=row.second_return_sum,
         second_return_sum=row.first_return_sum,
+        score_sum=score_sum,
+        square_sum=square_sum,
     )
 
 
@@ -255,17 +275,16 @@ def _nothing(row: PairRow) -> PairRow:
 
 def _total(rows: Iterable[PairRow]) -> PairRecord:
     """The sum over the rows of one pair, in their order, seen from their first entrant."""
-    wins = draws = losses = first_return_sum = second_return_sum = 0.0
+    total = PairRecord()
     for row in rows:
-        wins += row.wins
-        draws += row.draws
-        losses += row.losses
-        first_return_sum += row.first_return_sum
-        second_return_sum += row.second_return_sum
-    return PairRecord(
-        wins=wins,
-        draws=draws,
-        losses=losses,
-        return_sum=first_return_sum,
-        opponent_return_sum=second_return_sum,
-    )
+        score_sum, square_sum = added_sums(total, row)
+        total = PairRecord(
+            wins=total.wins + row.wins,
+            draws=total.draws + row.draws,
+            losses=total.losses + row.losses,
+            return_sum=total.return_sum + row.first_return_sum,
+            opponent_return_sum=total.opponent_return_sum + row.second_return_sum,
+            score_sum=score_sum,
+            square_sum=square_sum,
+        )
+    return total

@@ -2,10 +2,11 @@
 
 The score of row i against column j is
 
-    (wins + draws / 2 + k p) / (matches + k),    k = PRIOR_MATCHES,
+    (points + k p) / (matches + k),    k = PRIOR_MATCHES,
 
-over all matches of the pair, p the score that their ratings promise. So it is the prediction for
-who never met, and the results for who met often. Shapes: N rows, M columns.
+over all matches of the pair, points the sum of the row's scores and p the score that their ratings
+promise. So it is the prediction for who never met, and the results for who met often. Shapes: N
+rows, M columns.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from populations.matchmaking.rating_proximate import expected_scores
 PRIOR_MATCHES = 8.0
 """Matches that the rating model's prediction of a score is worth."""
 
-Outcome = tuple[int, int, float, float, float]
-"""Row, column; wins, draws and losses of the row."""
+Outcome = tuple[int, int, float, float]
+"""Row, column; points of the row, matches."""
 
 
 def filled_scores(predicted: FloatArray, outcomes: Iterable[Outcome]) -> FloatArray:
@@ -50,9 +51,7 @@ def filled_scores_among(ratings: FloatArray, outcomes: Iterable[Outcome]) -> Flo
     """
     predicted = expected_scores(ratings[:, np.newaxis], ratings[np.newaxis, :])
     both = (
-        seen
-        for i, j, wins, draws, losses in outcomes
-        for seen in ((i, j, wins, draws, losses), (j, i, losses, draws, wins))
+        seen for i, j, won, met in outcomes for seen in ((i, j, won, met), (j, i, met - won, met))
     )
     return filled_scores(predicted, both)
 
@@ -62,7 +61,7 @@ def counted(
 ) -> tuple[FloatArray, FloatArray]:
     """Points of the row and matches of each pair. float64 [N, M] each."""
     points, matches = np.zeros(shape), np.zeros(shape)
-    for i, j, wins, draws, losses in outcomes:
-        points[i, j] += wins + 0.5 * draws
-        matches[i, j] += wins + draws + losses
+    for i, j, won, met in outcomes:
+        points[i, j] += won
+        matches[i, j] += met
     return points, matches

@@ -182,6 +182,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
                 for seat, entrant in zip(seats, row.tally.entrants, strict=True)
             },
             "matches": row.tally.matches,
+            "distinct": row.tally.distinct,
             "pairs": [asdict(pair) for pair in row.tally.pairs],
             "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
             "mean_length": row.tally.length_sum / num_episodes(row.tally, seats=seats),

@@ -260,7 +260,7 @@ def _make_posterior(
     problem = Problem(
         num_parameters=size,
         index=np.concatenate([np.stack(rows, axis=1), np.stack(priors, axis=1)]),
-        counts=results.counts,
+        counts=results.outcomes,
         precisions=(ELO_PER_UNIT / deviation) ** 2,
     )
     seats = tuple((int(a), int(b)) for a, b in pairs[has_order])

@@ -63,11 +63,10 @@ def measured_cyclicity(fit: Fit[E], results: Iterable[Result[E]]) -> float:
     """
     columns = result_columns(results)
     first, second, half, advantage = _halves(fit, columns)
-    wins, draws, losses = columns.counts.T
-    matches = wins + draws + losses
+    matches = columns.matches
     _, (win, draw, _) = outcome_probabilities(half, eta=fit.draw_log_odds)
     _, (even_win, even_draw, _) = outcome_probabilities(advantage, eta=fit.draw_log_odds)
-    score, expected = wins + 0.5 * draws, win + 0.5 * draw
+    score, expected = columns.sums[:, 0], win + 0.5 * draw
     variance = win + 0.25 * draw - expected**2
 
     sign = np.where(first < second, 1.0, -1.0)

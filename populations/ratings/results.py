@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from arena.matches.pair_scores import Scored, kept_sums, num_scored, points, squares
 from arena.types import Entrant
 from populations.core import E, Result
 
@@ -24,6 +25,55 @@ Rated = tuple[str, Entrant]
 
 ResultKey = tuple[E, E, tuple[int, int]]
 """First, second, and their seats."""
+
+ROUNDING = 1e-9
+"""Per match: sums of scores that differ by no more are the same."""
+
+
+class Counts(NamedTuple):
+    """Results of a pair in its seats, seen from the first one.
+
+    Attributes:
+        wins: Of matches.
+        draws: Of matches.
+        losses: Of matches.
+        points: Sum of scores.
+        squares: Sum of the squares of scores.
+    """
+
+    wins: float
+    draws: float
+    losses: float
+    points: float
+    squares: float
+
+    @classmethod
+    def of(cls, results: Scored, *, weight: float = 1.0) -> Counts:
+        """Count results, each as ``weight`` of a match."""
+        wins, draws, losses = (
+            weight * results.wins,
+            weight * results.draws,
+            weight * results.losses,
+        )
+        # Where sums follow from counts they do so to the bit.
+        follow = results.score_sum is None
+        return cls(
+            wins,
+            draws,
+            losses,
+            points=wins + 0.5 * draws if follow else weight * points(results),
+            squares=wins + 0.25 * draws if follow else weight * squares(results),
+        )
+
+    @property
+    def matches(self) -> float:
+        """How many these are worth."""
+        return self.wins + self.draws + self.losses
+
+    @property
+    def lost_points(self) -> float:
+        """Sum of the second one's scores."""
+        return self.matches - self.points
 
 
 def merge_results(results: Iterable[Result[E]]) -> tuple[Result[E], ...]:
@@ -41,25 +91,41 @@ def merge_results(results: Iterable[Result[E]]) -> tuple[Result[E], ...]:
     for result in results:
         _check(result)
         forward = (result.seats, repr(result.first)) <= (result.seats[::-1], repr(result.second))
-        first, second = result.first, result.second
-        seats, outcome = result.seats, (result.wins, result.draws, result.losses)
+        first, second, seats = result.first, result.second, result.seats
+        numbers: tuple[float, ...] = Counts.of(result)
         if not forward:
-            first, second, seats, outcome = second, first, seats[::-1], outcome[::-1]
-        counts = merged.setdefault((first, second, seats), [0.0, 0.0, 0.0])
-        for index, count in enumerate(outcome):
-            counts[index] += count
+            first, second, seats = second, first, seats[::-1]
+            numbers = _seen_by_second(np.array([numbers]))[0].tolist()
+        sums = merged.setdefault((first, second, seats), [0.0] * len(Counts._fields))
+        for index, number in enumerate(numbers):
+            sums[index] += number
     ordered = sorted(merged, key=lambda key: (repr(key[0]), repr(key[1]), key[2]))
-    return tuple(_result(*key, counts=merged[key]) for key in ordered)
+    return tuple(_result(*key, counts=Counts(*merged[key])) for key in ordered)
 
 
-def _result(first: E, second: E, seats: tuple[int, int], *, counts: list[float]) -> Result[E]:
-    wins, draws, losses = counts
-    return Result(first=first, second=second, seats=seats, wins=wins, draws=draws, losses=losses)
+def _result(first: E, second: E, seats: tuple[int, int], *, counts: Counts) -> Result[E]:
+    wins, draws, losses, won, square = counts
+    result = Result(first=first, second=second, seats=seats, wins=wins, draws=draws, losses=losses)
+    score_sum, square_sum = kept_sums(result, score_sum=won, square_sum=square)
+    if score_sum is None:
+        return result
+    return replace(result, score_sum=score_sum, square_sum=square_sum)
+
+
+def _seen_by_second(numbers: FloatArray) -> FloatArray:
+    """Turn rows of `Counts` round. float64 [M, 5]."""
+    wins, draws, losses, won, square = numbers.T
+    matches = wins + draws + losses
+    # The second one's score is 1 - s, and its square 1 - 2 s + s^2.
+    return np.stack(
+        [losses, draws, wins, matches - won, matches - 2.0 * won + square],
+        axis=1,
+    )
 
 
 def _check(result: Result[E]) -> None:
     counts = (result.wins, result.draws, result.losses)
-    if any(not math.isfinite(count) or count < 0.0 for count in counts):
+    if any(not math.isfinite(count) or count < 0.0 for count in Counts.of(result)):
         raise ValueError(f"wins, draws and losses must be finite and at least 0, got {counts!r}")
     if result.first == result.second:
         raise ValueError(f"an entrant cannot play itself, got {result.first!r} twice")
@@ -70,7 +136,7 @@ def matches_by_entrant(results: Iterable[Result[E]]) -> Mapping[E, float]:
     matches: dict[E, float] = {}
     for result in results:
         for entrant in (result.first, result.second):
-            played = result.wins + result.draws + result.losses
+            played = num_scored(result)
             matches[entrant] = matches.get(entrant, 0.0) + played
     return matches
 
@@ -85,6 +151,7 @@ class ResultColumns(Generic[E]):
         second: As ``first``.
         seats: Of first and second. int64 [M, 2].
         counts: Wins, draws and losses of ``first``. float64 [M, 3].
+        sums: Of ``first``'s scores, and of their squares. float64 [M, 2].
     """
 
     entrants: tuple[E, ...]
@@ -92,6 +159,26 @@ class ResultColumns(Generic[E]):
     second: IntArray
     seats: IntArray
     counts: FloatArray
+    sums: FloatArray
+
+    @property
+    def matches(self) -> FloatArray:
+        """How many each result is worth. float64 [M]."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @property
+    def outcomes(self) -> FloatArray:
+        """What a model learns that knows only wins, draws and losses. float64 [M, 3].
+
+        Where scores say by how much somebody won, a score of s is s of a win and 1 - s of a loss:
+        the right expectation, with the variance of a match that is won or lost.
+        """
+        follow = self.counts @ np.array([[1.0, 1.0], [0.5, 0.25], [0.0, 0.0]])
+        matches = self.matches
+        is_won_or_lost = (np.abs(self.sums - follow) <= ROUNDING * matches[:, None]).all(axis=1)
+        won = self.sums[:, 0]
+        parts = np.stack([won, np.zeros_like(won), np.maximum(matches - won, 0.0)], axis=1)
+        return np.where(is_won_or_lost[:, None], self.counts, parts)
 
     def __len__(self) -> int:
         """How many results there are."""
@@ -105,21 +192,21 @@ class ResultColumns(Generic[E]):
             second=self.second[wanted],
             seats=self.seats[wanted],
             counts=self.counts[wanted],
+            sums=self.sums[wanted],
         )
 
     def __iter__(self) -> Iterator[Result[E]]:
         """One result after the other."""
-        for i, j, (a, b), (wins, draws, losses) in zip(
+        for i, j, (a, b), counts, sums in zip(
             self.first.tolist(),
             self.second.tolist(),
             self.seats.tolist(),
             self.counts.tolist(),
+            self.sums.tolist(),
             strict=True,
         ):
             first, second = self.entrants[i], self.entrants[j]
-            yield Result(
-                first=first, second=second, seats=(a, b), wins=wins, draws=draws, losses=losses
-            )
+            yield _result(first, second, (a, b), counts=Counts(*counts, *sums))
 
 
 def result_columns(results: Iterable[Result[E]]) -> ResultColumns[E]:
@@ -133,13 +220,14 @@ def result_columns(results: Iterable[Result[E]]) -> ResultColumns[E]:
         position.setdefault(result.second, len(position))
     pairs = [(position[r.first], position[r.second]) for r in listed]
     both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    counts = [(r.wins, r.draws, r.losses) for r in listed]
+    numbers = np.array([Counts.of(r) for r in listed], dtype=np.float64).reshape(-1, 5)
     return ResultColumns(
         entrants=tuple(position),
         first=both[:, 0],
         second=both[:, 1],
         seats=np.array([r.seats for r in listed], dtype=np.int64).reshape(-1, 2),
-        counts=np.array(counts, dtype=np.float64).reshape(-1, 3),
+        counts=numbers[:, :3],
+        sums=numbers[:, 3:],
     )
 
 
@@ -162,22 +250,27 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
     turned = (seats[:, 0] > seats[:, 1]) | ((seats[:, 0] == seats[:, 1]) & (first > second))
     first, second = np.where(turned, second, first), np.where(turned, first, second)
     seats = np.where(turned[:, None], seats[:, ::-1], seats)
-    counts = np.where(turned[:, None], columns.counts[:, ::-1], columns.counts)
+    numbers = np.concatenate([columns.counts, columns.sums], axis=1)
+    numbers = np.where(turned[:, None], _seen_by_second(numbers), numbers)
     order = np.lexsort((seats[:, 1], seats[:, 0], second, first))
     key = np.stack([first, second, seats[:, 0], seats[:, 1]], axis=1)[order]
     starts = np.flatnonzero(np.r_[True, (key[1:] != key[:-1]).any(axis=1)][: len(key)])
     merged = key[starts]
+    if len(starts):
+        numbers = np.add.reduceat(numbers[order], starts, axis=0)
     return ResultColumns(
         entrants=entrants,
         first=merged[:, 0],
         second=merged[:, 1],
         seats=merged[:, 2:],
-        counts=np.add.reduceat(counts[order], starts, axis=0) if len(starts) else counts,
+        counts=numbers[:, :3],
+        sums=numbers[:, 3:],
     )
 
 
 def _check_columns(columns: ResultColumns[E]) -> None:
-    bad = ~(np.isfinite(columns.counts) & (columns.counts >= 0.0)).all(axis=1)
+    numbers = np.concatenate([columns.counts, columns.sums], axis=1)
+    bad = ~(np.isfinite(numbers) & (numbers >= 0.0)).all(axis=1)
     if bad.any():
         counts = tuple(columns.counts[bad][0].tolist())
         raise ValueError(f"wins, draws and losses must be finite and at least 0, got {counts!r}")
@@ -194,7 +287,7 @@ class ResultSnapshot(Generic[E]):
     Attributes:
         entrants: Names.
         keys: Positions of first and second among the names, and their seats. int64 [M, 4].
-        counts: Wins, draws and losses of the first. float64 [M, 3].
+        counts: `Counts` of the first. float64 [M, 5].
     """
 
     entrants: tuple[E, ...]
@@ -213,7 +306,8 @@ class ResultSnapshot(Generic[E]):
             first=renamed[self.keys[rows, 0]],
             second=renamed[self.keys[rows, 1]],
             seats=self.keys[rows, 2:],
-            counts=self.counts[rows],
+            counts=self.counts[rows, :3],
+            sums=self.counts[rows, 3:],
         )
 
 
@@ -221,8 +315,8 @@ _SEAT_BITS = 8
 _NAME_BITS = 32
 
 
-class ResultTable(Mapping[ResultKey[E], tuple[float, float, float]]):
-    """Wins, draws and losses by pair and seats, kept as columns. Owned by one thread.
+class ResultTable(Mapping[ResultKey[E], Counts]):
+    """`Counts` by pair and seats, kept as columns. Owned by one thread.
 
     A mapping to read and to set; `snapshot` takes what a fit needs, for another thread, in a few
     milliseconds, also out of hundreds of thousands of rows.
@@ -233,7 +327,7 @@ class ResultTable(Mapping[ResultKey[E], tuple[float, float, float]]):
         self._rows: dict[int, int] = {}
         """Rows by packed key."""
         self._keys = np.zeros((64, 4), dtype=np.int64)
-        self._counts = np.zeros((64, 3))
+        self._counts = np.zeros((64, len(Counts._fields)))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -243,24 +337,23 @@ class ResultTable(Mapping[ResultKey[E], tuple[float, float, float]]):
         for first, second, a, b in self._keys[: len(self)].tolist():
             yield names[first], names[second], (a, b)
 
-    def items(self) -> ItemsView[ResultKey[E], tuple[float, float, float]]:
+    def items(self) -> ItemsView[ResultKey[E], Counts]:
         """Keys and counts, as fast as those of a dictionary."""
         return _ResultItems(self)
 
-    def rows(self) -> Iterator[tuple[ResultKey[E], tuple[float, float, float]]]:
+    def rows(self) -> Iterator[tuple[ResultKey[E], Counts]]:
         """Keys and counts, each once, in order of first setting."""
         names = tuple(self._position)
         keys, counts = self._keys[: len(self)].tolist(), self._counts[: len(self)].tolist()
-        for (first, second, a, b), (wins, draws, losses) in zip(keys, counts, strict=True):
-            yield (names[first], names[second], (a, b)), (wins, draws, losses)
+        for (first, second, a, b), numbers in zip(keys, counts, strict=True):
+            yield (names[first], names[second], (a, b)), Counts(*numbers)
 
-    def __getitem__(self, key: ResultKey[E]) -> tuple[float, float, float]:
+    def __getitem__(self, key: ResultKey[E]) -> Counts:
         first, second, seats = key
         row = self._rows[_packed(self._position[first], self._position[second], seats)]
-        wins, draws, losses = self._counts[row].tolist()
-        return wins, draws, losses
+        return Counts(*self._counts[row].tolist())
 
-    def __setitem__(self, key: ResultKey[E], counts: Iterable[float]) -> None:
+    def __setitem__(self, key: ResultKey[E], counts: Counts) -> None:
         first, second, seats = key
         i = self._position.setdefault(first, len(self._position))
         j = self._position.setdefault(second, len(self._position))
@@ -269,7 +362,7 @@ class ResultTable(Mapping[ResultKey[E], tuple[float, float, float]]):
             self._keys = np.concatenate([self._keys, np.zeros_like(self._keys)])
             self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
         self._keys[row] = (i, j, *seats)
-        self._counts[row] = tuple(counts)
+        self._counts[row] = counts
 
     def snapshot(self) -> ResultSnapshot[E]:
         """All of it, as it is now. Rows come at the end and never change what they are about."""
@@ -280,14 +373,14 @@ class ResultTable(Mapping[ResultKey[E], tuple[float, float, float]]):
         )
 
 
-class _ResultItems(ItemsView[ResultKey[E], tuple[float, float, float]]):
+class _ResultItems(ItemsView[ResultKey[E], Counts]):
     """Of a `ResultTable`, without a look-up for each row."""
 
     def __init__(self, table: ResultTable[E]) -> None:
         super().__init__(table)
         self._table = table
 
-    def __iter__(self) -> Iterator[tuple[ResultKey[E], tuple[float, float, float]]]:
+    def __iter__(self) -> Iterator[tuple[ResultKey[E], Counts]]:
         return self._table.rows()
 
 

@@ -54,6 +54,7 @@ from populations.storage.tables import (
     Table,
     Tables,
     Value,
+    add_columns,
     encode_row,
 )
 from populations.types import (
@@ -138,6 +139,8 @@ class Journal:
             if mode != "wal":
                 raise StorageError(f"{path}: the file system cannot hold a WAL (mode {mode!r})")
             connection.execute("PRAGMA synchronous = FULL")
+            with transaction(connection):
+                add_columns(connection)
             stack.pop_all()
             return cls(path, connection)
 

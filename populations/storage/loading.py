@@ -83,7 +83,7 @@ def read_rows(
     Raises:
         JournalCorrupt: If a row is damaged.
     """
-    cursor = connection.execute(f"{table.select} {suffix}", parameters)
+    cursor = connection.execute(f"{table.select_from(connection)} {suffix}", parameters)
     try:
         return [table.decode(values) for values in cursor]
     except (ValueError, TypeError, RecursionError) as error:

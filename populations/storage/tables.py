@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sqlite3
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -100,6 +101,11 @@ class Column:
     decode: Callable[[Plain], Plain] | None = None
     decode_tagged: Callable[[Plain, Plain], Plain] | None = None
 
+    @property
+    def is_optional(self) -> bool:
+        """Whether it may be NULL, as a column that a later release adds must be."""
+        return not self.declaration.endswith("NOT NULL")
+
 
 class Table(typing.Generic[RowT]):
     """One kind of rows and its SQL. Immutable."""
@@ -139,13 +145,36 @@ class Table(typing.Generic[RowT]):
         listed = ", ".join(f'"{name}"' for name in self._names)
         places = ", ".join("?" * len(self._names))
         self.create = f"CREATE TABLE {name} ({self._declarations(keys)}) STRICT"
-        self.select = f"SELECT {listed} FROM {name}"
         if not keys:
             keys, listed, places = ("singleton",), f"{listed}, singleton", f"{places}, 1"
         self.upsert = (
             f"INSERT INTO {name} ({listed}) VALUES ({places}) ON CONFLICT ({_listed(keys)}) "
             f"DO UPDATE SET {changes}"
         )
+
+    def select_from(self, connection: sqlite3.Connection) -> str:
+        """Return the SELECT of all columns, without a condition.
+
+        A column that came with a later release is NULL in a journal that lacks it.
+        """
+        absent = {column.name for column in self._later_columns(connection)}
+        listed = ", ".join(
+            f'NULL AS "{name}"' if name in absent else f'"{name}"' for name in self._names
+        )
+        return f"SELECT {listed} FROM {self.name}"
+
+    def add_columns(self, connection: sqlite3.Connection) -> None:
+        """Add the columns that a journal lacks, in a transaction of the caller."""
+        for column in self._later_columns(connection):
+            connection.execute(
+                f'ALTER TABLE {self.name} ADD COLUMN "{column.name}" {column.declaration}'
+            )
+
+    def _later_columns(self, connection: sqlite3.Connection) -> list[Column]:
+        present = {row[1] for row in connection.execute(f"PRAGMA table_info({self.name})")}
+        return [
+            column for column in self._columns if column.is_optional and column.name not in present
+        ]
 
     def _declarations(self, keys: tuple[str, ...]) -> str:
         only = keys[0] if len(keys) == 1 else None  # an integer one is SQLite's rowid
@@ -169,7 +198,7 @@ class Table(typing.Generic[RowT]):
         return tuple(column.encode(getattr(row, column.name)) for column in self._columns)
 
     def decode(self, values: Sequence[Value]) -> RowT:
-        """The row with these values, in the order of ``select``.
+        """The row with these values, in the order of ``select_from``.
 
         Raises:
             ValueError: If a value is damaged.
@@ -328,6 +357,12 @@ SCHEMA = (
     *(table.create for table in _BY_TYPE.values()),
     "CREATE INDEX assignments_status ON assignments (status)",
 )
+
+
+def add_columns(connection: sqlite3.Connection) -> None:
+    """Add the columns that a journal of an older release lacks, in a transaction of the caller."""
+    for table in _BY_TYPE.values():
+        table.add_columns(connection)
 
 
 def encode_row(row: Row) -> tuple[str, tuple[Value, ...]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from arena.matches.pair_scores import adds_up
 from arena.types import AssignmentId, Seat, Tally
 from populations.league.refold import differences, refold
 from populations.run_file import RunFile, learner_setup
@@ -105,7 +106,11 @@ def _problem(tally: Tally, *, num_seats: int | None) -> str | None:
     for pair in tally.pairs:
         if not 0 <= pair.first < pair.second < seats:
             return f"a pair of seats {pair.first} and {pair.second} of {seats}"
-        results = (pair.wins, pair.draws, pair.losses)
-        if min(results) < 0 or sum(results) != tally.matches:
-            return f"results {results} of {tally.matches} matches"
+        if not adds_up(pair, matches=tally.matches):
+            results: list[float | None] = [pair.wins, pair.draws, pair.losses]
+            if pair.score_sum is not None:
+                results += [pair.score_sum, pair.square_sum]
+            return f"results {tuple(results)} of {tally.matches} matches"
+    if tally.distinct is not None and not 1 <= tally.distinct <= tally.matches:
+        return f"{tally.distinct} different games of {tally.matches} matches"
     return None

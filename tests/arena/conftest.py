@@ -96,7 +96,7 @@ class ScriptedEnv:
             if self.num_sides > 1:
                 mine, others = self.returns[b, :, None], self.returns[b, None, :]
                 won = (mine > others).float() + 0.5 * (mine == others).float()
-                score[b] = (won.sum(dim=1) - 0.5) / (len(self.agents) - 1)
+                score[b] = won.sum(dim=1) - 0.5
             self.returns[b] = 0.0
             self.episode[b] += 1
             self.time[b] = 0

@@ -101,7 +101,7 @@ def held(teams: Teams, *, players: int, matches: int, seed: int) -> tuple[bool, 
         )
     results = [
         Result(first=first, second=second, seats=at, wins=wins, draws=draws, losses=losses)
-        for (first, second, at), (wins, draws, losses) in league.results.items()
+        for (first, second, at), (wins, draws, losses, *_) in league.results.items()
     ]
     anchors = {(seat.population, Entrant("bot:random")) for seat in seats}
     fit = BradleyTerry().fit(results, anchors=anchors)

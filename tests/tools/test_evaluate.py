@@ -58,9 +58,39 @@ def test_the_same_seed_gives_the_same_tournament(command: Command, board_run: Pa
 
 def test_greedy_players_repeat_one_game(command: Command, board_run: Path) -> None:
     players = (board_run, f"{board_run}:player/p001")
-    document = command("evaluate", *players, "--matches", 8, "--greedy", "--json")
-    for pair in document["pairs"]:
+    played, once = (
+        command("evaluate", *players, "--matches", matches, "--greedy", "--json")
+        for matches in (8, 1)
+    )
+    for pair in played["pairs"]:
         assert 8 in (pair["wins"], pair["draws"], pair["losses"])
+        assert pair["distinct"] == 1
+    # The same game eight times says what it says once.
+    for line, other in zip(played["ratings"], once["ratings"], strict=True):
+        assert line["rating"] == pytest.approx(other["rating"])
+        assert (line["rating_low"], line["rating_high"]) == (None, None)
+
+
+def test_a_rating_of_one_game_has_no_interval() -> None:
+    from arena.matches.tournament import TournamentResult
+    from arena.types import Entrant, PairScore, Tally
+    from tools.evaluate import ratings_of
+
+    tally = Tally(
+        entrants=(Entrant("A"), Entrant("B")),
+        matches=200,
+        pairs=(PairScore(first=0, second=1, wins=200, draws=0, losses=0),),
+        return_sum=(200.0, -200.0),
+        return_sum_of_squares=(200.0, 200.0),
+        length_sum=2000,
+        distinct=1,
+    )
+    result = TournamentResult(pairs=(), tallies=(tally,))
+    for line in ratings_of(result, players=["A", "B"], repeating=["A", "B"]):
+        assert (line["rating_low"], line["rating_high"]) == (None, None)
+    # Where somebody draws, the same game again is another sample.
+    for line in ratings_of(result, players=["A", "B"], repeating=["A"]):
+        assert line["rating_low"] is not None
 
 
 def test_bots_alone_need_an_environment(command: Command) -> None:
@@ -215,6 +245,21 @@ def test_people_get_tables(board_run: Path, capsys: pytest.CaptureFixture[str]) 
     assert f"│ {board_run} " in output.out
     assert output.err == ""
     assert "\x1b" not in output.out
+    assert "--greedy" not in output.out
+
+
+def test_people_are_told_of_repeated_games(
+    board_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import importlib.metadata
+
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    players = (str(board_run), f"{board_run}:player/p001")
+    with pytest.raises(SystemExit) as ended:
+        script.load()(["evaluate", *players, "--greedy", "--matches", "3"])
+    assert not ended.value.code
+    said = " ".join(capsys.readouterr().out.split())
+    assert "6 games of players who draw nothing, without chance, were 2 different ones" in said
 
 
 def test_a_run_knows_its_environment_though_its_champion_is_exported_in_it(

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from arena.config import MarginOutcome
 from populations.config import load_config
+from populations.errors import ResumeRefused
 from populations.run_file import RunFile, check_resume
 
 ASSETS = Path(__file__).parents[1] / "assets"
@@ -57,6 +59,23 @@ def test_sizes_are_said_and_kept(launch: Launch, tmp_path: Path) -> None:
     assert config.environment.num_envs == "auto"
     assert check_resume(run_file, config=config)[1] == ()
     assert check_resume(run_file, config=None, overrides=["environment.num_envs=auto"])[1] == ()
+
+
+def test_a_margin_is_measured_and_kept(launch: Launch, tmp_path: Path) -> None:
+    margin = "environment.outcome={margin: auto}"
+    game = "{id: 'openspiel:leduc_poker'}"
+    run_file, said = launch(game)
+    assert run_file.config.environment.outcome == "return"
+    said = " ".join(said.split())
+    assert "rates who wins, not how much; environment.outcome='{margin: auto}' rates" in said
+    run_file, said = launch(game, margin)
+    assert run_file.config.environment.outcome == MarginOutcome(margin=13.0)
+    assert "a margin of 13 is a whole match (the game's range)" in " ".join(said.split())
+    assert check_resume(run_file, config=load_config(tmp_path / "mine.yaml", [margin]))[1] == ()
+    with pytest.raises(ResumeRefused, match=r"environment.outcome.* cannot become"):
+        check_resume(run_file, config=load_config(tmp_path / "mine.yaml"))
+    _, said = launch("{id: 'environments:Long', kwargs: {fault: dies}}", margin, code=2)
+    assert "environment.outcome.margin must be a number where random play cannot" in said
 
 
 def test_a_deterministic_run_has_whole_episodes(launch: Launch, tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import torch
 
-from arena.config import Outcome, ThresholdOutcome
-from arena.envs.outcome import TOLERANCE, Sides, make_outcome, needs_infos
+from arena.config import MarginOutcome, Outcome, ThresholdOutcome
+from arena.envs.outcome import TOLERANCE, Sides, make_outcome, margin_scale, needs_infos
 from arena.errors import ConfigError
 
 BatchedScore = Callable[[torch.Tensor], torch.Tensor]
-"""From undiscounted returns, float64 [N, A], to scores, float32 [N, sides]: in [0, 1], and in
-cooperation what `arena.envs.outcome` says."""
+"""From undiscounted returns, float64 [N, A], to what `arena.envs.outcome.Score` gives, float32
+[N, sides]."""
 
 
 def make_batched_score(
@@ -41,7 +41,10 @@ def make_batched_score(
             mean_of_agents[agents.index(agent), column] = 1.0 / len(members)
     mean_of_agents = mean_of_agents.to(device)
     if outcome == "return":
-        return lambda returns: _pairwise(returns @ mean_of_agents)
+        return lambda returns: sides_beaten(returns @ mean_of_agents).float()
+    if isinstance(outcome, MarginOutcome):
+        scale = margin_scale(outcome)
+        return lambda returns: _ahead_of_mean(returns @ mean_of_agents, scale=scale)
     if isinstance(outcome, ThresholdOutcome):
         column = list(sides).index(outcome.side)
         threshold = outcome.threshold
@@ -72,9 +75,28 @@ def equal(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     return (mine - others).abs() <= TOLERANCE * scale
 
 
-def _pairwise(values: torch.Tensor) -> torch.Tensor:
-    """Mean over the other sides of 1 (higher), 0.5 (equal) or 0 (lower). [N, sides]."""
+def score_against(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Score sides against others by the points of both: 1/2 + (mine - others) / 2, within [0, 1].
+
+    Args:
+        mine: Points of a side in each match, as in ``Turn.score``. [N].
+        others: Those of another side. [N].
+
+    Returns:
+        Exactly 1/2 where both are the same but for rounding. float64 [N].
+    """
+    ahead = 0.5 + 0.5 * (mine.double() - others.double())
+    return torch.where(equal(mine, others), 0.5, ahead.clamp_(0.0, 1.0))
+
+
+def sides_beaten(values: torch.Tensor) -> torch.Tensor:
+    """Count the other sides with a lower value, equal ones half. float64 [N, sides]."""
     mine, others = values[:, :, None], values[:, None, :]
     beats = torch.where(equal(mine, others), 0.5, (mine > others).double())
     # Against itself a side scores one half, which does not count.
-    return ((beats.sum(dim=2) - 0.5) / (values.shape[1] - 1)).float()
+    return beats.sum(dim=2) - 0.5
+
+
+def _ahead_of_mean(values: torch.Tensor, *, scale: float) -> torch.Tensor:
+    """Compute 1/2 + (value - mean of all sides) / (2 scale). float32 [N, sides]."""
+    return (0.5 + (values - values.mean(dim=1, keepdim=True)) / (2.0 * scale)).float()

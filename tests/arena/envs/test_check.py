@@ -283,6 +283,16 @@ def test_large_rewards_are_flagged_with_the_rule_and_the_values(assets: str) -> 
     assert note.endswith("divide rewards by 2 or so")
 
 
+@pytest.mark.parametrize(("max_cycles", "is_noted"), [(1, False), (4, True)])
+def test_returns_that_say_more_than_who_won_are_noted(
+    max_cycles: int, is_noted: bool, assets: str
+) -> None:
+    report = check("classic/rps-v2", assets, max_cycles=max_cycles)
+    notes = [note for note in report.notes if note.startswith("returns are not only -1, 0 and 1")]
+    assert len(notes) == is_noted
+    assert all("environment.outcome: {margin: auto}" in note for note in notes)
+
+
 def test_a_launch_explains_a_reset_without_infos(assets: str) -> None:
     """What a launch does: nothing is let pass."""
     with pytest.raises(EnvironmentFault, match=r"reset must return \(observations, infos\)"):

@@ -48,6 +48,30 @@ def test_lengths_are_those_of_the_rules(assets: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("environment_id", "margin", "is_known", "has_stakes"),
+    [
+        # What a player can win there, whatever random play brings.
+        ("openspiel:kuhn_poker", 2.0, True, True),
+        ("openspiel:leduc_poker", 13.0, True, True),
+        ("openspiel:tic_tac_toe", 1.0, True, False),
+        ("classic/tictactoe-v3", 1.0, False, False),
+    ],
+)
+def test_the_margin_of_a_whole_match_is_found(
+    environment_id: str, margin: float, is_known: bool, has_stakes: bool, assets: str
+) -> None:
+    pace = pace_of(environment_id, assets=assets)
+    assert (pace.largest_margin, pace.is_margin_known) == (margin, is_known)
+    assert pace.has_stakes == has_stakes
+
+
+def test_returns_are_added_up_over_an_episode(assets: str) -> None:
+    # Three rounds of rock-paper-scissors are won by 3 at most, in about one episode of 14.
+    pace = pace_of("classic/rps-v2", assets=assets, max_cycles=3)
+    assert (pace.largest_margin, pace.is_margin_known, pace.has_stakes) == (3.0, False, True)
+
+
 @pytest.mark.parametrize(("length", "is_lower_bound"), [(1999, False), (5000, True)])
 def test_steps_are_counted_where_no_clock_may_decide(
     length: int, is_lower_bound: bool, assets: str

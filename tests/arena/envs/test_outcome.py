@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.config import InfoOutcome, Outcome, ThresholdOutcome
-from arena.envs.batched.scoring import make_batched_score
-from arena.envs.outcome import Score, Sides, make_outcome, pairwise_scores
+from arena.config import InfoOutcome, MarginOutcome, Outcome, ThresholdOutcome
+from arena.envs.batched.scoring import make_batched_score, score_against
+from arena.envs.outcome import Score, Sides, make_outcome, sides_beaten
 from arena.errors import ConfigError, EnvironmentFault
 
 TWO: Sides = {"a": ("a",), "b": ("b",)}
@@ -58,19 +58,19 @@ def test_a_side_has_the_mean_of_its_agents() -> None:
 
 def test_more_sides_are_scored_pairwise() -> None:
     score = made("return", THREE)
-    assert score({"a": 3.0, "b": 1.0, "c": 1.0}, {}) == (1.0, 0.25, 0.25)
-    assert score({"a": 3.0, "b": 2.0, "c": 1.0}, {}) == (1.0, 0.5, 0.0)
+    assert score({"a": 3.0, "b": 1.0, "c": 1.0}, {}) == (2.0, 0.5, 0.5)
+    assert score({"a": 3.0, "b": 2.0, "c": 1.0}, {}) == (2.0, 1.0, 0.0)
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(-3, 3), min_size=2, max_size=6))
-def test_scores_are_shares_of_all_pairs(values: list[int]) -> None:
-    scores = pairwise_scores([float(value) for value in values])
-    assert all(0.0 <= score <= 1.0 for score in scores)
-    assert sum(scores) == pytest.approx(len(values) / 2)
+def test_points_are_shares_of_all_pairs(values: list[int]) -> None:
+    scores = sides_beaten([float(value) for value in values])
+    assert all(0.0 <= score <= len(values) - 1 for score in scores)
+    assert sum(scores) == len(values) * (len(values) - 1) / 2
     for one, score in zip(values, scores, strict=True):
         for other, other_score in zip(values, scores, strict=True):
-            assert (one > other) == (score > other_score + 1e-9)
+            assert (one > other) == (score >= other_score + 1.0)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_info_names_the_winner(
 
 def test_one_winner_of_three_beats_both() -> None:
     score = made(InfoOutcome(info="winner"), THREE)
-    assert score(dict.fromkeys("abc", 0.0), {"c": {"winner": "b"}}) == (0.25, 1.0, 0.25)
+    assert score(dict.fromkeys("abc", 0.0), {"c": {"winner": "b"}}) == (0.5, 2.0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,82 @@ def test_info_must_name_one_side(infos: dict[str, dict[str, object]]) -> None:
         made(InfoOutcome(info="winner"), TEAMS)({}, infos)
 
 
-def test_a_function_scores(assets: str) -> None:
+def test_a_function_says_who_wins(assets: str) -> None:
     score = made("environments:higher_index_wins", TWO, assets=assets)
-    assert score({"a": 5.0, "b": 0.0}, {}) == (0.25, 0.75)
+    assert score({"a": 5.0, "b": 0.0}, {}) == (0.0, 1.0)
+
+
+def scored(outcome: Outcome, sides: Sides, *returns: tuple[float, ...]) -> list[list[float]]:
+    """The points that both ways of scoring give to episodes with these returns."""
+    agents = tuple(agent for members in sides.values() for agent in members)
+    one = make_outcome(outcome, sides=sides, agents=agents, launch_directory="")
+    many = make_batched_score(
+        outcome, sides=sides, agents=agents, launch_directory="", device=torch.device("cpu")
+    )
+    alone = [list(one(dict(zip(agents, row, strict=True)), {})) for row in returns]
+    assert many(torch.tensor(returns, dtype=torch.float64)).tolist() == pytest.approx(
+        np.array(alone), abs=1e-6
+    )
+    return alone
+
+
+def test_a_margin_of_the_scale_is_a_whole_match() -> None:
+    """Leduc poker, where a side wins 13 at most: 1/2 + u / 26."""
+    games = ((13.0, -13.0), (-13.0, 13.0), (0.0, 0.0), (6.5, -6.5), (-1.3, 1.3))
+    points = scored(MarginOutcome(margin=13.0), TWO, *games)
+    first = [0.5 + (mine - theirs) / 2 for mine, theirs in points]
+    assert first == pytest.approx([1.0, 0.0, 0.5, 0.75, 0.45])
+    against = score_against(torch.tensor(points)[:, 0], torch.tensor(points)[:, 1])
+    assert against.tolist() == pytest.approx(first)
+
+
+def test_a_margin_is_that_of_the_returns_of_two_sides() -> None:
+    """Whatever both receive beside; 1/2 + (u - v) / (4 SCALE), within [0, 1]."""
+    games = ((5.0, 3.0), (105.0, 103.0), (3.0, 5.0), (9.0, 0.0), (0.0, 9.0))
+    points = torch.tensor(scored(MarginOutcome(margin=2.0), TWO, *games))
+    against = score_against(points[:, 0], points[:, 1])
+    assert against.tolist() == pytest.approx([0.75, 0.75, 0.25, 1.0, 0.0])
+
+
+def test_teams_have_the_mean_of_their_agents_in_margins_too() -> None:
+    points = torch.tensor(scored(MarginOutcome(margin=2.0), TEAMS, (3.0, 1.0, 1.0)))
+    # 2 against 1: 1/2 + 1 / 8.
+    assert score_against(points[:, 0], points[:, 1]).tolist() == pytest.approx([0.625])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.integers(-40, 40), min_size=4, max_size=4), min_size=1, max_size=8),
+    st.sampled_from([1.0, 3.5, 20.0]),
+)
+def test_every_two_of_four_sides_are_compared_by_their_own_margin(
+    games: list[list[int]], scale: float
+) -> None:
+    sides = {name: (name,) for name in "abcd"}
+    points = scored(MarginOutcome(margin=scale), sides, *(tuple(map(float, g)) for g in games))
+    for row, game in zip(torch.tensor(points), games, strict=True):
+        for i, mine in enumerate(game):
+            for j, theirs in enumerate(game):
+                expected = min(max(0.5 + (mine - theirs) / (4 * scale), 0.0), 1.0)
+                against = score_against(row[i : i + 1], row[j : j + 1])
+                assert float(against) == pytest.approx(expected, abs=1e-5)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(-3, 3), min_size=2, max_size=6))
+def test_where_the_order_counts_every_two_sides_have_won_drawn_or_lost(values: list[int]) -> None:
+    points = torch.tensor(sides_beaten([float(value) for value in values]))
+    for one, mine in zip(values, points, strict=True):
+        for other, theirs in zip(values, points, strict=True):
+            result = 0.5 if one == other else float(one > other)
+            assert float(score_against(mine, theirs)) == result
+
+
+def test_a_margin_needs_another_side_and_a_number() -> None:
+    with pytest.raises(ConfigError, match="a margin is between sides, and there is one: all"):
+        made(MarginOutcome(margin=1.0), {"all": ("a", "b")})
+    with pytest.raises(ConfigError, match=r"environment.outcome.margin must be a number where"):
+        made(MarginOutcome(margin="auto"), TWO)
 
 
 def test_what_a_function_returns_is_checked(assets: str) -> None:

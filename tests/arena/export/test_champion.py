@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from arena.config import MarginOutcome
+from arena.envs.batched.scoring import score_against
 from arena.envs.outcome import make_outcome
 from arena.export.card import Card
 from arena.export.champion import Champion, main, play_game, results_of
@@ -264,4 +266,18 @@ def test_with_more_sides_each_other_one_is_met_as_in_arena() -> None:
     assert results_of(card, returns, ["a"]) == [0.0, 0.0, 1.0]
     for agent, score in zip(agents, arena, strict=True):
         results = results_of(card, returns, [agent])
-        assert sum(results) / len(results) == pytest.approx(score)
+        assert sum(results) == pytest.approx(score)
+
+
+@pytest.mark.parametrize("returns", [(3.0, -3.0), (13.0, -13.0), (0.0, 0.0), (5.0, 4.0), (9, -30)])
+def test_a_margin_is_that_of_arena(returns: tuple[float, float]) -> None:
+    sides = {"a": ("a",), "b": ("b",)}
+    card: dict[str, Any] = {"environment": {"sides": sides, "outcome": {"margin": 13.0}}}
+    received = dict(zip(sides, returns, strict=True))
+    make = make_outcome(
+        MarginOutcome(margin=13.0), sides=sides, agents=("a", "b"), launch_directory=""
+    )
+    mine, theirs = (torch.tensor([value]) for value in make(received, {}))
+    expected = float(score_against(mine, theirs))
+    assert results_of(card, received, ["a"]) == pytest.approx([expected], abs=1e-6)
+    assert results_of(card, received, ["b"]) == pytest.approx([1.0 - expected], abs=1e-6)

@@ -84,6 +84,27 @@ def test_returns_lengths_and_results_are_summed_per_entrants() -> None:
     )
 
 
+def test_scores_between_win_and_draw_are_summed_beside_them() -> None:
+    book = duel_book(("A", "B"), block_of_env=[0, 0, 0])
+    # Points of 1/2 + u / 8: returns of 1, -2 and 0 in a game of at most 4.
+    score = [[0.625, 0.375], [0.25, 0.75], [0.5, 0.5]]
+    book.record(turn(reward=[[1, -1], [-2, 2], [0, 0]], over=[True] * 3, score=score))
+    (tally,) = book.tallies()
+    scores = (0.625, 0.25, 0.5)
+    expected = PairScore(
+        first=0,
+        second=1,
+        wins=1,
+        draws=1,
+        losses=1,
+        score_sum=sum(scores),
+        square_sum=sum(s * s for s in scores),
+    )
+    assert tally.pairs == (expected,)
+    (both,) = merge_tallies([tally, tally])[0].pairs
+    assert (both.score_sum, both.square_sum) == (2.75, 2 * 0.703125)
+
+
 def test_a_seats_return_is_the_mean_over_its_agents() -> None:
     book = TallyBook(
         [(Entrant("A"), Entrant("B"))],

@@ -32,6 +32,15 @@ def with_tally(event: AssignmentFinished, **changes: object) -> AssignmentFinish
     return replace(event, finished=replace(event.finished, tallies=(tally, *others)))
 
 
+def with_scores(
+    event: AssignmentFinished, *, score_sum: float, square_sum: float
+) -> AssignmentFinished:
+    """The event with other sums of scores in its first tally."""
+    pairs = event.finished.tallies[0].pairs
+    changed = tuple(replace(p, score_sum=score_sum, square_sum=square_sum) for p in pairs)
+    return with_tally(event, pairs=changed)
+
+
 def with_key(event: AssignmentFinished, key: str) -> AssignmentFinished:
     """The event with its checkpoint somewhere else."""
     (published,) = event.finished.checkpoints
@@ -65,6 +74,8 @@ FAULTS: dict[str, Callable[[AssignmentFinished], AssignmentFinished]] = {
         event, pairs=(PairScore(first=0, second=9, wins=4, draws=0, losses=0),)
     ),
     "not add": lambda event: with_tally(event, return_sum=(1.0,)),
+    "does not add": lambda event: with_scores(event, score_sum=1e9, square_sum=1.0),
+    "of (": lambda event: with_tally(event, distinct=0),
 }
 
 

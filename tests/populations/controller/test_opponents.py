@@ -204,7 +204,7 @@ def test_ratings_and_scores_are_those_of_the_last_fit_and_the_evaluations() -> N
             gap = rated[j] - rated[i]
             predicted = 0.5 if np.isnan(gap) else 1.0 / (1.0 + 10.0 ** (gap / 400.0))
             wins = matches = 0.0
-            for (a, b, _), (won, drawn, lost) in state.league.results.items():
+            for (a, b, _), (won, drawn, lost, *_) in state.league.results.items():
                 if (a[1], b[1]) == (first, second):
                     wins, matches = wins + won + drawn / 2, matches + won + drawn + lost
                 elif (b[1], a[1]) == (first, second):

@@ -5,6 +5,7 @@ from typing import Literal
 
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.league.league import League
+from populations.ratings.results import Counts
 from populations.types import TallyRow
 
 BOT, WEIGHTS = Entrant("bot:random"), Entrant("a" * 64)
@@ -40,6 +41,11 @@ def fold(rows: list[TallyRow], seats: tuple[Seat, ...]) -> League:
     return league
 
 
+def counts(wins: float, draws: float, losses: float) -> Counts:
+    """Results whose scores follow from wins and draws."""
+    return Counts(wins, draws, losses, points=wins + draws / 2, squares=wins + draws / 4)
+
+
 def test_only_evaluation_counts_and_each_population_has_its_own_scale() -> None:
     rows = [
         row("train", BOT, WEIGHTS, 100, 0, 0),
@@ -50,8 +56,8 @@ def test_only_evaluation_counts_and_each_population_has_its_own_scale() -> None:
     league = fold(rows, SEATS)
     predator, prey = ("predator", BOT), ("prey", BOT)
     assert league.results == {
-        (predator, ("prey", WEIGHTS), (0, 1)): (11, 22, 33),
-        (predator, prey, (0, 1)): (7, 0, 1),
+        (predator, ("prey", WEIGHTS), (0, 1)): counts(11, 22, 33),
+        (predator, prey, (0, 1)): counts(7, 0, 1),
     }
     assert {rated: record.matches for rated, record in league.records.items()} == {
         predator: 74,
@@ -73,7 +79,7 @@ def test_in_cooperation_no_seat_is_better_than_the_other() -> None:
         for name in ("home", "away")
     )
     league = fold([row("evaluate", BOT, WEIGHTS, 3, 0, 1)], seats)
-    assert league.results == {(("agent", BOT), ("agent", WEIGHTS), (0, 0)): (3, 0, 1)}
+    assert league.results == {(("agent", BOT), ("agent", WEIGHTS), (0, 0)): counts(3, 0, 1)}
 
 
 def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
@@ -98,8 +104,8 @@ def test_of_three_sides_a_comparison_counts_half_a_match() -> None:
         if kind == "evaluate":
             me, bot = ("player", WEIGHTS), ("player", BOT)
             assert league.results == {
-                (me, bot, (0, 1)): (2.0, 0.0, 1.0),
-                (me, bot, (0, 2)): (1.0, 1.0, 1.0),
+                (me, bot, (0, 1)): counts(2.0, 0.0, 1.0),
+                (me, bot, (0, 2)): counts(1.0, 1.0, 1.0),
             }
         else:
             found = league.payoff.record(WEIGHTS, BOT)
@@ -124,10 +130,10 @@ def test_a_member_of_a_team_has_one_result_of_a_match() -> None:
         length_sum=0,
     )
     league = fold([replace(row("evaluate", BOT, BOT, 1, 0, 0), tally=tally)], seats)
-    assert all(outcome == (1.5, 1.0, 0.5) for outcome in league.results.values())
+    assert all(outcome == counts(1.5, 1.0, 0.5) for outcome in league.results.values())
     for seat, entrant in zip(seats, entrants, strict=True):
         own = [
-            sum(outcome)
+            outcome.matches
             for key, outcome in league.results.items()
             if (seat.population, entrant) in key[:2]
         ]
@@ -155,4 +161,4 @@ def test_a_team_against_itself_is_no_result_but_against_another_it_is() -> None:
         league = fold([replace(row("evaluate", BOT, BOT, 1, 0, 0), tally=tally)], seats)
         assert len(league.results) == expected
         assert bool(league.records) == (expected > 0)
-        assert all(outcome == (3.0, 1.0, 1.0) for outcome in league.results.values())
+        assert all(outcome == counts(3.0, 1.0, 1.0) for outcome in league.results.values())

@@ -11,6 +11,7 @@ from arena.types import Digest
 from populations.controller.events import ControllerStarted
 from populations.controller.state import make_state
 from populations.ratings.fit import fit_input, fit_ratings, snapshot, wanted_entrants
+from populations.ratings.results import Counts
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 
@@ -57,7 +58,7 @@ def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
 def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
     league = finished.state.league
     fit = fit_input(snapshot(league, finished.state.tables))
-    taken = {(r.first, r.second, r.seats): (r.wins, r.draws, r.losses) for r in fit.results}
+    taken = {(r.first, r.second, r.seats): Counts.of(r) for r in fit.results}
     named = set(fit.results.entrants)
     assert taken == {
         key: counts for key, counts in league.results.items() if named >= {key[0], key[1]}

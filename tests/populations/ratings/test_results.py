@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from populations.core import Result
 from populations.ratings.results import (
+    Counts,
     ResultColumns,
     ResultTable,
     merge_columns,
@@ -16,13 +19,37 @@ from populations.ratings.results import (
 
 SEATS = st.sampled_from([(0, 0), (0, 1), (1, 0), (0, 2), (2, 2)])
 COUNTS = st.integers(0, 100)
-NAMES = st.sampled_from("abcd")
-RESULTS = st.lists(
-    st.builds(
-        Result, first=NAMES, second=NAMES, seats=SEATS, wins=COUNTS, draws=COUNTS, losses=COUNTS
-    ).filter(lambda r: r.first != r.second),
-    max_size=30,
-)
+
+
+@st.composite
+def result(draw: st.DrawFn) -> Result[str]:
+    """Matches that are won, drawn and lost, or have scores in quarters."""
+    first, second = draw(st.permutations("abcd"))[:2]
+    seats = draw(SEATS)
+    if draw(st.booleans()):
+        wins, draws, losses = draw(COUNTS), draw(COUNTS), draw(COUNTS)
+        return Result(
+            first=first, second=second, seats=seats, wins=wins, draws=draws, losses=losses
+        )
+    scores = np.array(draw(st.lists(st.integers(0, 4), max_size=20))) / 4
+    return Result(
+        first=first,
+        second=second,
+        seats=seats,
+        wins=int((scores > 0.5).sum()),
+        draws=int((scores == 0.5).sum()),
+        losses=int((scores < 0.5).sum()),
+        score_sum=float(scores.sum()),
+        square_sum=float((scores**2).sum()),
+    )
+
+
+RESULTS = st.lists(result(), max_size=30)
+
+
+def same(results: Iterable[Result[str]]) -> list[tuple[object, ...]]:
+    """What results say, however they say it."""
+    return [(r.first, r.second, r.seats, *Counts.of(r)) for r in results]
 
 
 def test_both_views_of_a_result_merge_and_swapped_seats_do_not() -> None:
@@ -51,7 +78,7 @@ def test_merging_columns_is_merging_results(results: list[Result[str]]) -> None:
 @given(RESULTS)
 def test_columns_hold_what_they_were_made_of(results: list[Result[str]]) -> None:
     columns = result_columns(results)
-    assert list(columns) == results
+    assert same(columns) == same(results)
     assert result_columns(columns) is columns
 
 
@@ -67,9 +94,9 @@ def test_merged_columns_have_the_order_that_is_asked_for() -> None:
 @given(RESULTS)
 def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str]]) -> None:
     table: ResultTable[str] = ResultTable()
-    expected: dict[tuple[str, str, tuple[int, int]], tuple[float, float, float]] = {}
+    expected: dict[tuple[str, str, tuple[int, int]], Counts] = {}
     for r in results:
-        key, counts = (r.first, r.second, r.seats), (r.wins, r.draws, r.losses)
+        key, counts = (r.first, r.second, r.seats), Counts.of(r)
         table[key] = expected[key] = counts
     assert table == expected
     assert dict(table.items()) == expected
@@ -78,7 +105,7 @@ def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str
         assert table[key] == counts
     chosen = {"a", "b", "c"}
     selected = table.snapshot().select(chosen)
-    assert {(r.first, r.second, r.seats): (r.wins, r.draws, r.losses) for r in selected} == {
+    assert {(r.first, r.second, r.seats): Counts.of(r) for r in selected} == {
         key: counts for key, counts in expected.items() if chosen >= {*key[:2]}
     }
     assert set(selected.entrants) <= chosen
@@ -88,13 +115,13 @@ def test_a_table_grows_and_its_snapshots_do_not() -> None:
     table: ResultTable[int] = ResultTable()
     known = table.snapshot()
     for k in range(1000):
-        table[(k, k + 1, (0, 1))] = (k, 0.0, 1.0)
+        table[(k, k + 1, (0, 1))] = Counts(k, 0.0, 1.0, points=k, squares=k)
     assert len(known.select(range(1001))) == 0
     known = table.snapshot()
-    table[(0, 1, (0, 1))] = (7.0, 7.0, 7.0)
-    table[(2000, 0, (0, 1))] = (1.0, 0.0, 0.0)
+    table[(0, 1, (0, 1))] = Counts(7.0, 7.0, 7.0, points=10.5, squares=8.75)
+    table[(2000, 0, (0, 1))] = Counts(1.0, 0.0, 0.0, points=1.0, squares=1.0)
     assert len(table) == 1001
-    assert table[(999, 1000, (0, 1))] == (999.0, 0.0, 1.0)
+    assert table[(999, 1000, (0, 1))] == (999.0, 0.0, 1.0, 999.0, 999.0)
     selected = known.select(range(2001))
     assert len(selected) == 1000
     assert selected.counts[0].tolist() == [0.0, 0.0, 1.0]
@@ -109,6 +136,30 @@ def test_some_results_can_be_kept() -> None:
         second=np.array([1, 2]),
         seats=np.array([[0, 1], [1, 0]]),
         counts=np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]),
+        sums=np.array([[2.0, 1.5], [6.5, 5.25]]),
     )
     kept = columns.where(np.array([False, True]))
     assert list(kept) == [Result(first="b", second="c", seats=(1, 0), wins=4, draws=5, losses=6)]
+
+
+def test_a_model_of_wins_and_losses_learns_parts_of_them_where_there_are_margins() -> None:
+    results = [
+        Result(first="a", second="b", seats=(0, 1), wins=3, draws=2, losses=5),
+        # Scores of 0.75 (four times), 0.5 and 0.0: the sum is 3.5.
+        Result(
+            first="a",
+            second="c",
+            seats=(0, 1),
+            wins=4,
+            draws=1,
+            losses=1,
+            score_sum=3.5,
+            square_sum=2.5,
+        ),
+    ]
+    columns = result_columns(results)
+    assert columns.outcomes.tolist() == [[3, 2, 5], [3.5, 0, 2.5]]
+    assert columns.matches.tolist() == [10, 6]
+    # Seen from c: 0.25 four times, 0.5 and 1.0.
+    turned = merge_columns(columns, entrants=("c", "b", "a")).sums.tolist()
+    assert turned == [[3.5, 2.5], [4.0, 3.5]] or turned == [[2.5, 1.5], [6.0, 5.5]]

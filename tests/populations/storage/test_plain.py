@@ -11,7 +11,9 @@ PAIR = PairScore(first=0, second=1, wins=2, draws=0, losses=1)
 
 
 def test_the_text_is_plain_json() -> None:
-    assert to_json(PAIR) == '{"first":0,"second":1,"wins":2,"draws":0,"losses":1}'
+    assert to_json(PAIR) == (
+        '{"first":0,"second":1,"wins":2,"draws":0,"losses":1,"score_sum":null,"square_sum":null}'
+    )
     seat = Seat(name="a", side="a", population="p", agents=("x", "y"))
     assert json.loads(to_json({"seat": seat}))["seat"]["agents"] == ["x", "y"]
 
@@ -32,6 +34,11 @@ def test_the_text_is_plain_json() -> None:
 def test_other_data_is_refused(text: str) -> None:
     with pytest.raises((ValueError, TypeError)):
         decoder(PairScore)(json.loads(text))
+
+
+def test_pairs_that_older_releases_wrote_have_no_sums_of_scores() -> None:
+    text = '{"first":0,"second":1,"wins":2,"draws":0,"losses":1}'
+    assert decoder(PairScore)(json.loads(text)) == PAIR
 
 
 def test_numbers_keep_their_kind() -> None:

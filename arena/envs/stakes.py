@@ -1,0 +1,37 @@
+"""What agents win and lose in random play: whether it says more than who won, and how much more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+ROUNDING = 1e-6
+"""Returns that differ by no more are the same: they are sums of float32 rewards."""
+
+
+class Stakes:
+    """Follows the rewards of one environment. Torch-free; owned by who plays it.
+
+    Attributes:
+        largest_margin: Half of the largest difference between the returns of two agents in an
+            episode; 0 before one has ended.
+        is_plain: Whether all returns so far were -1, 0 or 1.
+    """
+
+    def __init__(self, agents: Sequence[str]) -> None:
+        self._returns = dict.fromkeys(agents, 0.0)
+        self.largest_margin = 0.0
+        self.is_plain = True
+
+    def credit(self, rewards: Mapping[str, float]) -> None:
+        """Add what agents received."""
+        for agent, reward in rewards.items():
+            self._returns[agent] = self._returns.get(agent, 0.0) + float(reward)
+
+    def end_episode(self) -> None:
+        """Take in the returns of the episode, and begin the next one."""
+        returns = list(self._returns.values())
+        self.largest_margin = max(self.largest_margin, (max(returns) - min(returns)) / 2.0)
+        self.is_plain = self.is_plain and all(
+            min(abs(abs(value) - size) for size in (0.0, 1.0)) <= ROUNDING for value in returns
+        )
+        self._returns = dict.fromkeys(self._returns, 0.0)

@@ -1,0 +1,107 @@
+"""Scores of pairs: what wins, draws and losses add up to, or, in games with stakes, their scores.
+
+A match's score is in [0, 1] for each of two opponents, and both scores add up to 1. Where it says
+only who won, it is 1, 1/2 or 0, and the sums follow from wins, draws and losses. Where it says by
+how much (``environment.outcome: {margin: ...}``), the sum of the scores and that of their squares
+are kept beside these. Torch-free.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+ROUNDING = 1e-6
+"""Per match: by how much sums of rounded scores may miss a bound."""
+
+
+class Scored(Protocol):
+    """Results of matches between two, seen from the first one.
+
+    Attributes:
+        wins: Matches in which the first one scored more than 1/2.
+        draws: Matches in which both scored 1/2.
+        losses: Matches in which the first one scored less than 1/2.
+        score_sum: Sum of the first one's scores; None: one for a win and half for a draw.
+        square_sum: Sum of the squares of these; None where ``score_sum`` is.
+    """
+
+    @property
+    def wins(self) -> float: ...  # noqa: D102
+    @property
+    def draws(self) -> float: ...  # noqa: D102
+    @property
+    def losses(self) -> float: ...  # noqa: D102
+    @property
+    def score_sum(self) -> float | None: ...  # noqa: D102
+    @property
+    def square_sum(self) -> float | None: ...  # noqa: D102
+
+
+def num_scored(results: Scored) -> float:
+    """Count the matches."""
+    return results.wins + results.draws + results.losses
+
+
+def points(results: Scored) -> float:
+    """Return the sum of the first one's scores."""
+    if results.score_sum is not None:
+        return results.score_sum
+    return results.wins + 0.5 * results.draws
+
+
+def squares(results: Scored) -> float:
+    """Return the sum of the squares of the first one's scores."""
+    if results.square_sum is not None:
+        return results.square_sum
+    return results.wins + 0.25 * results.draws
+
+
+def reversed_sums(results: Scored) -> tuple[float | None, float | None]:
+    """Return ``score_sum`` and ``square_sum`` as the second one sees them."""
+    if results.score_sum is None or results.square_sum is None:
+        return None, None
+    matches = num_scored(results)
+    # The second one's score is 1 - s, and its square 1 - 2 s + s^2.
+    return matches - results.score_sum, matches - 2.0 * results.score_sum + results.square_sum
+
+
+def added_sums(
+    old: Scored, new: Scored, *, remaining: float = 1.0
+) -> tuple[float | None, float | None]:
+    """Return ``score_sum`` and ``square_sum`` of ``new`` and of ``remaining`` times ``old``."""
+    if old.score_sum is None and new.score_sum is None:
+        return None, None
+    return points(old) * remaining + points(new), squares(old) * remaining + squares(new)
+
+
+def kept_sums(
+    results: Scored, *, score_sum: float, square_sum: float
+) -> tuple[float | None, float | None]:
+    """Return sums of scores as they are kept: None where wins, draws and losses say as much."""
+    follows = (results.wins + 0.5 * results.draws, results.wins + 0.25 * results.draws)
+    return (None, None) if follows == (score_sum, square_sum) else (score_sum, square_sum)
+
+
+def adds_up(results: Scored, *, matches: int) -> bool:
+    """Whether counts and sums can be those of so many matches.
+
+    With s the score of a match, a win has s in (1/2, 1] and a loss s in [0, 1/2); s^2 <= s, and the
+    sum of the squares is at least the square of the sum over the number of matches.
+    """
+    counts = (results.wins, results.draws, results.losses)
+    if min(counts) < 0 or sum(counts) != matches:
+        return False
+    total, square = results.score_sum, results.square_sum
+    if total is None or square is None:
+        return total is None and square is None
+    if not (math.isfinite(total) and math.isfinite(square)):
+        return False
+    slack = ROUNDING * matches
+    least, most = 0.5 * (matches - results.losses), 0.5 * (matches + results.wins)
+    return (
+        least <= total + slack
+        and total <= most + slack
+        and total * total <= (square + slack) * matches
+        and square <= total + slack
+    )

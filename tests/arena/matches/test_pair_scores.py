@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.matches.pair_scores import (
+    added_sums,
+    adds_up,
+    kept_sums,
+    points,
+    reversed_sums,
+    squares,
+)
+from arena.types import PairScore
+
+SCORES = st.lists(st.floats(0.0, 1.0) | st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=30)
+
+
+def pair(scores: list[float]) -> PairScore:
+    """What a tally says of matches with these scores."""
+    s = np.array(scores)
+    counts = {
+        "wins": int((s > 0.5).sum()),
+        "draws": int((s == 0.5).sum()),
+        "losses": int((s < 0.5).sum()),
+    }
+    plain = PairScore(first=0, second=1, **counts)
+    sums = kept_sums(plain, score_sum=float(s.sum()), square_sum=float((s**2).sum()))
+    return PairScore(first=0, second=1, **counts, score_sum=sums[0], square_sum=sums[1])
+
+
+def test_a_win_is_one_point_and_a_draw_half() -> None:
+    results = PairScore(first=0, second=1, wins=3, draws=2, losses=5)
+    assert (points(results), squares(results)) == (4.0, 3.5)
+    assert pair([1.0] * 3 + [0.5] * 2 + [0.0] * 5) == results
+
+
+@given(SCORES, SCORES)
+def test_sums_are_those_of_the_scores(one: list[float], other: list[float]) -> None:
+    first, second = pair(one), pair(other)
+    assert adds_up(first, matches=len(one))
+    assert points(first) == pytest.approx(sum(one), abs=1e-9)
+    assert squares(first) == pytest.approx(sum(s * s for s in one), abs=1e-9)
+    total, square = added_sums(first, second)
+    if total is not None:
+        assert total == pytest.approx(sum(one + other), abs=1e-9)
+        assert square == pytest.approx(sum(s * s for s in one + other), abs=1e-9)
+    total, square = reversed_sums(first)
+    if total is not None:
+        assert total == pytest.approx(sum(1 - s for s in one), abs=1e-9)
+        assert square == pytest.approx(sum((1 - s) ** 2 for s in one), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("score_sum", "square_sum"),
+    [
+        (4.1, 3.0),  # three wins, a draw and a loss are 4 points at most
+        (1.9, 1.0),  # and 2 at least
+        (3.0, 3.1),  # a square is no more than its score
+        (3.0, 1.7),  # their mean is no less than the square of the mean: 9 / 5
+        (float("nan"), 2.0),
+        (3.0, float("inf")),
+        (3.0, None),
+        (None, 2.0),
+    ],
+)
+def test_sums_that_no_matches_have_do_not_add_up(
+    score_sum: float | None, square_sum: float | None
+) -> None:
+    claimed = PairScore(
+        first=0, second=1, wins=3, draws=1, losses=1, score_sum=score_sum, square_sum=square_sum
+    )
+    assert not adds_up(claimed, matches=5)
+
+
+def test_counts_must_be_the_matches() -> None:
+    assert adds_up(pair([1.0, 0.5, 0.2]), matches=3)
+    assert not adds_up(pair([1.0, 0.5, 0.2]), matches=4)
+    assert not adds_up(PairScore(first=0, second=1, wins=-1, draws=2, losses=2), matches=3)
