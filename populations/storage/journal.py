@@ -42,7 +42,7 @@ from populations.storage.database import (
     storage_errors,
     transaction,
 )
-from populations.storage.loading import load_tables, read_rows
+from populations.storage.loading import add_optional_columns, load_tables, read_rows
 from populations.storage.migrations import migrate
 from populations.storage.tables import (
     ASSIGNMENTS,
@@ -138,6 +138,7 @@ class Journal:
             if mode != "wal":
                 raise StorageError(f"{path}: the file system cannot hold a WAL (mode {mode!r})")
             connection.execute("PRAGMA synchronous = FULL")
+            add_optional_columns(connection)
             stack.pop_all()
             return cls(path, connection)
 

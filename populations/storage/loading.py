@@ -8,7 +8,7 @@ from pathlib import Path
 
 from populations.errors import JournalCorrupt
 from populations.garbage import collector_paused
-from populations.storage.database import repair_hint
+from populations.storage.database import repair_hint, transaction
 from populations.storage.tables import (
     ASSIGNMENTS,
     CHECKPOINTS,
@@ -19,6 +19,7 @@ from populations.storage.tables import (
     RATINGS,
     RECORDS,
     RUN,
+    TABLES,
     RowT,
     Table,
     Tables,
@@ -83,10 +84,33 @@ def read_rows(
     Raises:
         JournalCorrupt: If a row is damaged.
     """
-    cursor = connection.execute(f"{table.select} {suffix}", parameters)
+    select = table.select(columns_of(connection, table.name))
+    cursor = connection.execute(f"{select} {suffix}", parameters)
     try:
         return [table.decode(values) for values in cursor]
     except (ValueError, TypeError, RecursionError) as error:
         raise JournalCorrupt(
             f"{path}: a row of {table.name} is damaged: {error}{repair_hint(path)}"
         ) from error
+
+
+def add_optional_columns(connection: sqlite3.Connection) -> None:
+    """Add the optional columns that an older release's journal lacks: NULL in all its rows.
+
+    Such a column changes nothing for either release, so it needs no new schema version.
+    """
+    missing = [
+        f'ALTER TABLE {table.name} ADD COLUMN "{column.name}" {column.declaration}'
+        for table in TABLES
+        for column in table.optional
+        if column.name not in columns_of(connection, table.name)
+    ]
+    if missing:
+        with transaction(connection):
+            for statement in missing:
+                connection.execute(statement)
+
+
+def columns_of(connection: sqlite3.Connection, table: str) -> list[str]:
+    """List the columns that a table of a journal has."""
+    return [str(row[1]) for row in connection.execute(f"PRAGMA table_info({table})")]

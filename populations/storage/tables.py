@@ -11,7 +11,7 @@ import dataclasses
 import json
 import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, get_args
 
@@ -139,7 +139,11 @@ class Table(typing.Generic[RowT]):
         listed = ", ".join(f'"{name}"' for name in self._names)
         places = ", ".join("?" * len(self._names))
         self.create = f"CREATE TABLE {name} ({self._declarations(keys)}) STRICT"
-        self.select = f"SELECT {listed} FROM {name}"
+        self.optional = tuple(
+            column
+            for column in self._columns
+            if not column.declaration.endswith("NOT NULL")
+        )
         if not keys:
             keys, listed, places = ("singleton",), f"{listed}, singleton", f"{places}, 1"
         self.upsert = (
@@ -160,6 +164,18 @@ class Table(typing.Generic[RowT]):
             declared.append(f"PRIMARY KEY ({_listed(keys)})")
         return ", ".join(declared)
 
+    def select(self, present: Collection[str]) -> str:
+        """Say ``SELECT ... FROM table``; an optional column that is missing is NULL in all rows.
+
+        Args:
+            present: Names of the columns that the journal has.
+        """
+        missing = {column.name for column in self.optional} - set(present)
+        listed = ", ".join(
+            f'NULL AS "{name}"' if name in missing else f'"{name}"' for name in self._names
+        )
+        return f"SELECT {listed} FROM {self.name}"
+
     def encode(self, row: RowT) -> tuple[Value, ...]:
         """The row's values in the order of ``upsert``.
 
@@ -169,7 +185,7 @@ class Table(typing.Generic[RowT]):
         return tuple(column.encode(getattr(row, column.name)) for column in self._columns)
 
     def decode(self, values: Sequence[Value]) -> RowT:
-        """The row with these values, in the order of ``select``.
+        """The row with these values, in the order of `select`.
 
         Raises:
             ValueError: If a value is damaged.
@@ -324,8 +340,10 @@ _BY_TYPE: dict[type, Table[Any]] = {
     )
 }
 
+TABLES: tuple[Table[Any], ...] = tuple(_BY_TYPE.values())
+
 SCHEMA = (
-    *(table.create for table in _BY_TYPE.values()),
+    *(table.create for table in TABLES),
     "CREATE INDEX assignments_status ON assignments (status)",
 )
 
