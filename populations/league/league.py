@@ -70,8 +70,10 @@ class League:
         self.last_evaluation_sequence = 0
         self._evaluation_pairs: dict[PairKey, PairRow] = {}
         self._generation_matches: dict[tuple[str, int], int] = {}
+        self._first: dict[tuple[str, int], CheckpointRow] = {}
+        """The first checkpoint of each generation of each policy."""
         self._standing: dict[Rated, Digest | None] = {}
-        """Answers of `standing_weights`, by population and current weights."""
+        """Answers of `nearest_evaluated` about weights that were not evaluated themselves."""
         self._depending: dict[str, set[Rated]] = {}
         """Which of those answers would change if a digest were evaluated, or became known."""
 
@@ -94,6 +96,7 @@ class League:
 
     def add_checkpoint(self, row: CheckpointRow) -> None:
         """Take in a recorded checkpoint; the first of equal weights is their origin."""
+        self._first.setdefault((row.policy, row.generation), row)
         known = self.checkpoints.get(row.weights_digest)
         if known is None or known.key == row.key:
             self.checkpoints[row.weights_digest] = row
@@ -208,7 +211,20 @@ class League:
         if policy.checkpoint is None:
             return None
         digest = tables.checkpoints[policy.checkpoint].weights_digest
-        key = (policy.population, Entrant(digest))
+        return self.nearest_evaluated(policy.population, digest)
+
+    def first_weights(self, policy: PolicyRow, tables: Tables) -> Digest | None:
+        """Find the weights that a policy's present generation began with; None: not made yet."""
+        first = self._first.get((policy.policy, policy.generation))
+        if first is not None:
+            return first.parent or first.weights_digest
+        if policy.checkpoint is None:
+            return None
+        return tables.checkpoints[policy.checkpoint].weights_digest
+
+    def nearest_evaluated(self, population: str, digest: Digest) -> Digest | None:
+        """Find the evaluated weights nearest to some in their line, themselves included."""
+        key = (population, Entrant(digest))
         if key in self.records:
             return digest
         if key not in self._standing:

@@ -29,6 +29,8 @@ class Snapshot:
 
     Attributes:
         standing: What policies' standings are about: the evaluated weights of each.
+        beginnings: The evaluated weights nearest to those that each policy's generation began with:
+            what it has gained since is the difference of two ratings of one fit.
         ghosts: All.
         evaluated: Who has played evaluation matches, in order of first evaluation.
         results: Of all evaluation matches.
@@ -39,6 +41,7 @@ class Snapshot:
     """
 
     standing: tuple[Rated, ...]
+    beginnings: tuple[Rated, ...]
     ghosts: tuple[GhostRow, ...]
     evaluated: tuple[Rated, ...]
     results: ResultSnapshot[Rated]
@@ -56,6 +59,7 @@ class FitInput:
         results: Of evaluation matches between the entrants of the fit.
         parents: The rated entrant whose rating is the prior mean, for those that have one.
         wanted: Who is to be stored: current policies' standing weights, ghosts, bots.
+        newest: Of them the newest weights of each policy.
         populations: All of them.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
@@ -63,6 +67,7 @@ class FitInput:
     results: ResultColumns[Rated]
     parents: dict[Rated, Rated]
     wanted: tuple[Rated, ...]
+    newest: tuple[Rated, ...]
     populations: tuple[str, ...]
     num_tallies: int
 
@@ -75,10 +80,14 @@ class Fitted:
         rows: One per population, with the wanted entrants only.
         spreads: By population, rows in the order of its row's entrants; see
             `populations.ratings.bradley_terry.Fit`. float64 [N, K].
+        centres: By population, the mean of the newest weights' rows in the spread: what is
+            uncertain about all policies alike, how far away the anchor is, and makes no order among
+            them. float64 [K].
     """
 
     rows: tuple[RatingsRow, ...]
     spreads: Mapping[str, FloatArray]
+    centres: Mapping[str, FloatArray]
 
 
 def snapshot(
@@ -96,8 +105,15 @@ def snapshot(
         for policy in tables.policies.values()
         if (digest := league.standing_weights(policy, tables)) is not None
     )
+    beginnings = (
+        (policy.population, Entrant(digest))
+        for policy in tables.policies.values()
+        if (first := league.first_weights(policy, tables)) is not None
+        and (digest := league.nearest_evaluated(policy.population, first)) is not None
+    )
     return Snapshot(
         standing=tuple(standing),
+        beginnings=tuple(beginnings),
         ghosts=tuple(tables.ghosts.values()),
         evaluated=tuple(league.records),
         results=league.results.snapshot(),
@@ -111,12 +127,14 @@ def snapshot(
 def wanted_entrants(known: Snapshot) -> list[Rated]:
     """Whose ratings decide something or are shown: policies, ghosts and bots, once evaluated.
 
+    Of a policy its standing, and where its generation began.
+
     Those of the last fit where it is to be repeated.
     """
     if known.rated is not None:
         return [(row.population, entrant) for row in known.rated for entrant in row.entrants]
     evaluated = set(known.evaluated)
-    wanted = dict.fromkeys(known.standing)
+    wanted = dict.fromkeys((*known.standing, *known.beginnings))
     for ghost in known.ghosts:
         rated = (ghost.population, Entrant(ghost.weights_digest))
         if rated in evaluated:
@@ -138,12 +156,17 @@ def fit_input(known: Snapshot) -> FitInput:
         origin = known.checkpoints.get(Digest(evaluated[1]))
         if origin is not None:
             recent.setdefault(origin.policy, []).append(evaluated)
+    newest = [
+        next((rated for rated in reversed(line) if rated in chosen), None)
+        for line in recent.values()
+    ]
     for line in recent.values():
         chosen.update(dict.fromkeys(line[-RECENT_PER_POLICY:]))
     return FitInput(
         results=known.results.select(chosen),
         parents=_parents(known.checkpoints, chosen),
         wanted=tuple(wanted),
+        newest=tuple(rated for rated in newest if rated is not None),
         populations=known.populations,
         num_tallies=known.num_tallies,
     )
@@ -198,11 +221,13 @@ def fit_ratings(fit: FitInput) -> Fitted:
     )
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
     deviations = fitted.deviations
-    rows, spreads = [], {}
+    rows, spreads, centres = [], {}, {}
     for population in fit.populations:
         wanted = [rated for rated in fit.wanted if rated[0] == population]
         index = np.array([position[rated] for rated in wanted], dtype=np.int64)
         spreads[population] = fitted.spread[index]
+        newest = [position[rated] for rated in fit.newest if rated[0] == population]
+        centres[population] = fitted.spread[newest].sum(axis=0) / max(len(newest), 1)
         rows.append(
             RatingsRow(
                 population=population,
@@ -213,7 +238,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 num_tallies=fit.num_tallies,
             )
         )
-    return Fitted(rows=tuple(rows), spreads=spreads)
+    return Fitted(rows=tuple(rows), spreads=spreads, centres=centres)
 
 
 def _results_of(results: ResultColumns[Rated], population: str) -> ResultColumns[Rated]:

@@ -140,9 +140,7 @@ class Table(typing.Generic[RowT]):
         places = ", ".join("?" * len(self._names))
         self.create = f"CREATE TABLE {name} ({self._declarations(keys)}) STRICT"
         self.optional = tuple(
-            column
-            for column in self._columns
-            if not column.declaration.endswith("NOT NULL")
+            column for column in self._columns if not column.declaration.endswith("NOT NULL")
         )
         if not keys:
             keys, listed, places = ("singleton",), f"{listed}, singleton", f"{places}, 1"
