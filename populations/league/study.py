@@ -2,8 +2,8 @@
 
 A trial is a generation: its parameters are the hyperparameters of the search space, its value is
 what it gained, in Elo per million agent steps, by one fit of ratings: what the weights were worth
-before is no merit of the hyperparameters. PBT ranks policies within a population and a role, so each of these
-has its own study: an exploiter's settings are not bad because it loses to others.
+before is no merit of the hyperparameters. PBT ranks policies within a population and a role, so
+each of these has its own study: an exploiter's settings are not bad because it loses to others.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ MIN_VARIANCE = 1e-12
 """Smallest variance of a measurement, as a share of the largest: none is exact."""
 
 MIN_RELIABILITY = 0.1
-"""Generations below this share of the highest k are left out: a model takes all for equally sure."""
+"""Generations below this share of the highest k are left out: models take all as equally sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ def test_both_ratings_are_from_one_fit_and_steps_are_those_between_their_weights
                 ratings.rating(last),
             )
             assert ratings.difference(last, first) == (
-                row.rating_end - row.rating_begin,  # type: ignore[operator]
+                row.rating_end - row.rating_begin,
                 row.gain_deviation,
             )
             assert 2 * max(row.agent_steps_begin - first_at, 0) < row.gain_agent_steps
@@ -191,7 +191,8 @@ def test_members_deviations_are_those_of_their_fit() -> None:
         if (origin := state.league.checkpoints.get(Digest(entrant))) is not None
         and ratings.index(entrant) is not None
     }
-    centre = ratings.spread[list(newest.values())].mean(axis=0)  # type: ignore[arg-type]
+    rows = [index for index in newest.values() if index is not None]
+    centre = ratings.spread[rows].mean(axis=0)
     rated = [m for m in members_of(state, "player", role="main") if m.rating is not None]
     assert len(rated) > 2
     for member in rated:
