@@ -120,7 +120,7 @@ def common_scores(state: ControllerState, population: str) -> CommonScores | Non
 def _scores(state: ControllerState, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
     """What an entrant scored in evaluation against each opponent, in each pair of seats."""
     scores: dict[Opponent, Score] = {}
-    for (first, second, (own, other)), (wins, draws, losses) in state.league.results.items():
+    for (first, second, (own, other)), (wins, draws, losses) in state.league.results.of(rated):
         matches = wins + draws + losses
         if first == rated and second not in without:
             scores[second, (own, other)] = Score(points=wins + draws / 2, matches=matches)

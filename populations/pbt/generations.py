@@ -44,6 +44,8 @@ class Improvement:
         num_steps: Agent steps that its gain was measured over, above 0.
         rate: Elo per million agent steps that can be believed.
         reliability: The k of the module's docstring, from 0 to 1.
+        measured: Elo per million agent steps.
+        deviation: Its standard deviation.
     """
 
     row: GenerationRow
@@ -51,6 +53,8 @@ class Improvement:
     num_steps: int
     rate: float
     reliability: float
+    measured: float
+    deviation: float
 
 
 def finished(
@@ -76,8 +80,16 @@ def finished(
     believed, reliability = believable(rates, np.array([deviation for *_, deviation in known]))
     least = MIN_RELIABILITY * float(reliability.max())
     return tuple(
-        Improvement(row=row, rating_begin=begin, num_steps=num_steps, rate=rate, reliability=k)
-        for (row, begin, num_steps, _, _), rate, k in zip(
+        Improvement(
+            row=row,
+            rating_begin=begin,
+            num_steps=num_steps,
+            rate=rate,
+            reliability=k,
+            measured=measured,
+            deviation=deviation,
+        )
+        for (row, begin, num_steps, measured, deviation), rate, k in zip(
             known, believed.tolist(), reliability.tolist(), strict=True
         )
         if k >= least
