@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 
 from arena.types import Entrant, PlayerId, PolicyId
+from populations.league.payoff import Followed
 from populations.matchmaking.candidates import (
     BoolArray,
     Candidate,
@@ -19,7 +19,7 @@ from populations.matchmaking.candidates import (
     Candidates,
     FloatArray,
 )
-from populations.storage.tables import Tables
+from populations.storage.tables import Tables, put_after
 from populations.types import CheckpointRow, GhostRow, PolicyRow, RatingsRow, Row
 
 ScoresKey = tuple[int, int, bytes]
@@ -33,6 +33,7 @@ class Met:
     Attributes:
         entrant: The trainee and its generation.
         num_entrants: Ghosts' entrants at that time; with another one all are looked for again.
+        followed: Whom it has met, and how that went.
         ghost_codes: Of entrants among the ghosts, -1 for others.
         policy_codes: Of the policies whose checkpoints they are, -1 where unknown.
         generations: Of these checkpoints.
@@ -41,6 +42,7 @@ class Met:
 
     entrant: Entrant
     num_entrants: int
+    followed: Followed
     ghost_codes: list[int] = field(default_factory=list)
     policy_codes: list[int] = field(default_factory=list)
     generations: list[int] = field(default_factory=list)
@@ -142,7 +144,7 @@ class CandidateCache:
                 self._take_policy(policy, tables)
         if self._num_ghosts < len(tables.ghosts):
             # Tables keep the order in which ghosts came, so new ones are at the end.
-            for ghost in islice(tables.ghosts.values(), self._num_ghosts, None):
+            for ghost in put_after(tables.ghosts, self._num_ghosts):
                 if not ghost.corrupt:
                     self._pools[ghost.population].put_ghost(ghost)
             self._num_ghosts = len(tables.ghosts)

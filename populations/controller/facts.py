@@ -77,21 +77,20 @@ class Facts:
     @cached_property
     def _results(self) -> tuple[FloatArray, Met]:
         """Wins and losses [2, M] against all whom the trainee has met, and who they are."""
-        found = list(self._state.league.payoff.met(self._entrant))
         num_entrants = len(self._pool.ghosts.codes.entrants)
         met = self._pool.met.get(self._policy.policy)
         if met is None or (met.entrant, met.num_entrants) != (self._entrant, num_entrants):
-            met = Met(entrant=self._entrant, num_entrants=num_entrants)
+            followed = self._state.league.payoff.follow(self._entrant)
+            met = Met(entrant=self._entrant, num_entrants=num_entrants, followed=followed)
             self._pool.met[self._policy.policy] = met
-        for other, _, _ in found[len(met.ghost_codes) :]:
+        for other in met.followed.others[len(met.ghost_codes) :]:
             origin = self._state.league.checkpoints.get(Digest(other))
             policies = self._pool.policies.codes.policies
             met.ghost_codes.append(self._pool.ghosts.codes.entrants.get(other, -1))
             met.policy_codes.append(policies.get(origin.policy, -1) if origin is not None else -1)
             met.generations.append(origin.generation if origin is not None else -1)
             met.agent_steps.append(origin.agent_steps if origin is not None else -1)
-        results = np.array([[f[1] for f in found], [f[2] for f in found]], dtype=np.float64)
-        return results, met
+        return met.followed.results, met
 
     def ratings(self, candidates: Candidates) -> FloatArray:
         """Elo, NaN if unrated; of a policy, that of its standing. float64 [N]."""

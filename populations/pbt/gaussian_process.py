@@ -24,7 +24,7 @@ LENGTHSCALES = (0.3, 0.1, 0.2, 0.5, 1.0)
 """Of x in the unit cube: above 1 everything is equal. The first of equally good ones is taken."""
 
 NOISES = (1.0, 0.3, 3.0, 10.0)
-"""What the rows' own noise is multiplied with; the variance of signal and noise is known roughly."""
+"""What the rows' own noise is multiplied with: how large it is beside the signal is an estimate."""
 
 EPSILONS = (0.1, 0.0, 0.03, 0.3)
 """How much is forgotten per unit of time."""

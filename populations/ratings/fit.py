@@ -6,35 +6,39 @@ known, which copies next to nothing, and everything else follows from that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
-from arena.types import RANDOM_BOT, Digest, Entrant, is_bot
+from arena.types import RANDOM_BOT, Digest, Entrant
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
 from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
 from populations.storage.tables import Tables
-from populations.types import CheckpointRow, GhostRow, RatingsRow
-
-RECENT_PER_POLICY = 6
+from populations.types import CheckpointRow, RatingsRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What was known at one moment. Nothing in it changes, and any thread may read it.
+    """What was known at one moment; any thread may read it.
+
+    Taking it looks at policies only, not at all that was ever played: ghosts, results and
+    checkpoints are the league's own, which only grow, and how many there were.
 
     Attributes:
         standing: What policies' standings are about: the evaluated weights of each.
         beginnings: The evaluated weights nearest to those that each policy's generation began with:
             what it has gained since is the difference of two ratings of one fit.
-        ghosts: All.
-        evaluated: Who has played evaluation matches, in order of first evaluation.
+        recent: The newest evaluated weights of each policy, in order of first evaluation.
+        bots: That were evaluated.
+        ghosts: That were evaluated; of them the first ``num_ghosts``.
+        num_ghosts: So many there were.
         results: Of all evaluation matches.
-        checkpoints: The origin of each weights digest.
+        checkpoints: The origin of each weights digest, of later ones too.
         rated: The rows of a fit to be repeated; None: a new one.
         populations: All of them.
         num_tallies: Sequence of the last evaluation tally that is covered.
@@ -42,8 +46,10 @@ class Snapshot:
 
     standing: tuple[Rated, ...]
     beginnings: tuple[Rated, ...]
-    ghosts: tuple[GhostRow, ...]
-    evaluated: tuple[Rated, ...]
+    recent: tuple[tuple[Rated, ...], ...]
+    bots: tuple[Rated, ...]
+    ghosts: Sequence[Rated]
+    num_ghosts: int
     results: ResultSnapshot[Rated]
     checkpoints: Mapping[Digest, CheckpointRow]
     rated: tuple[RatingsRow, ...] | None
@@ -114,10 +120,12 @@ def snapshot(
     return Snapshot(
         standing=tuple(standing),
         beginnings=tuple(beginnings),
-        ghosts=tuple(tables.ghosts.values()),
-        evaluated=tuple(league.records),
+        recent=tuple(tuple(line) for line in league.recent.values()),
+        bots=tuple(league.evaluated_bots),
+        ghosts=league.evaluated_ghosts,
+        num_ghosts=len(league.evaluated_ghosts),
         results=league.results.snapshot(),
-        checkpoints=league.checkpoints.copy(),
+        checkpoints=league.checkpoints,
         rated=None if rated is None else tuple(rated.values()),
         populations=tuple(dict.fromkeys(seat.population for seat in league.seats)),
         num_tallies=league.last_evaluation_sequence,
@@ -133,13 +141,8 @@ def wanted_entrants(known: Snapshot) -> list[Rated]:
     """
     if known.rated is not None:
         return [(row.population, entrant) for row in known.rated for entrant in row.entrants]
-    evaluated = set(known.evaluated)
-    wanted = dict.fromkeys((*known.standing, *known.beginnings))
-    for ghost in known.ghosts:
-        rated = (ghost.population, Entrant(ghost.weights_digest))
-        if rated in evaluated:
-            wanted[rated] = None
-    wanted.update((rated, None) for rated in known.evaluated if is_bot(rated[1]))
+    ghosts = sorted(islice(known.ghosts, known.num_ghosts))  # in an order that a resume has too
+    wanted = dict.fromkeys((*known.standing, *known.beginnings, *ghosts, *known.bots))
     return list(wanted)
 
 
@@ -151,17 +154,11 @@ def fit_input(known: Snapshot) -> FitInput:
     """
     wanted = wanted_entrants(known)
     chosen = dict.fromkeys(wanted)
-    recent: dict[str, list[Rated]] = {}
-    for evaluated in known.evaluated:
-        origin = known.checkpoints.get(Digest(evaluated[1]))
-        if origin is not None:
-            recent.setdefault(origin.policy, []).append(evaluated)
     newest = [
-        next((rated for rated in reversed(line) if rated in chosen), None)
-        for line in recent.values()
+        next((rated for rated in reversed(line) if rated in chosen), None) for line in known.recent
     ]
-    for line in recent.values():
-        chosen.update(dict.fromkeys(line[-RECENT_PER_POLICY:]))
+    for line in known.recent:
+        chosen.update(dict.fromkeys(line))
     return FitInput(
         results=known.results.select(chosen),
         parents=_parents(known.checkpoints, chosen),
