@@ -1,1 +1,0 @@
-"""Experiments: programs that measure, and pass or fail nothing."""

@@ -1,1 +1,0 @@
-"""Whole leagues of simulated learners whose truth is planted."""

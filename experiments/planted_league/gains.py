@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -218,9 +219,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for is_old in (False,) if rule in BLIND else (True, False):
             for seed in range(options.first_seed, options.first_seed + options.seeds):
                 outcomes.append(play(rule, options, seed=seed, is_old=is_old))
-                print(json.dumps(asdict(outcomes[-1])), flush=True)
+                sys.stdout.write(json.dumps(asdict(outcomes[-1])) + "\n")
+                sys.stdout.flush()
     for line in summary(outcomes):
-        print(line)
+        sys.stdout.write(f"{line}\n")
 
 
 if __name__ == "__main__":

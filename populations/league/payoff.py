@@ -85,6 +85,10 @@ class Followed:
         """Wins and losses against each, draws half. float64 [2, others]."""
         return self._results[:, : len(self.others)]
 
+    def place(self, other: Entrant) -> int | None:
+        """Return where another one is; None if it was never met."""
+        return self._places.get(other)
+
     def put(self, other: Entrant, total: PairRecord, *, is_first: bool) -> None:
         """Take in what was done against another one.
 

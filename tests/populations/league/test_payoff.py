@@ -124,8 +124,12 @@ def test_who_is_followed_has_what_all_rows_say() -> None:
     for entrant, kept in ((A, followed), (others[0], turned)):
         met = list(payoff.met(entrant))
         assert kept.others == [other for other, _, _ in met]
-        assert kept.results.T.tolist() == [[wins, losses] for _, wins, losses in met]
-        assert payoff.follow(entrant).results.tolist() == kept.results.tolist()
+        results = [result for _, wins, losses in met for result in (wins, losses)]
+        assert kept.results.T.ravel().tolist() == pytest.approx(results)
+    # Made anew it is the same to the bit.
+    before = followed.results.tolist()
+    del followed, kept
+    assert payoff.follow(A).results.tolist() == before
 
 
 @pytest.mark.parametrize("half_life", [0.0, -1.0, float("nan")])
