@@ -15,6 +15,7 @@ import psutil
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv
+from arena.machine_memory import machine_bytes
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning
 from arena.types import Digest, Entrant, PolicyId, Seat, Seating
@@ -219,8 +220,11 @@ def actors_in(
 
 
 def default_max_bytes() -> int:
-    """Return half of the machine's memory divided by its cores: a learner's, one on each core."""
-    return int(psutil.virtual_memory().total) // 2 // (os.cpu_count() or 1)
+    """Return half of the machine's memory divided by its cores: a learner's, one on each core.
+
+    In a container, half of what that may have.
+    """
+    return machine_bytes() // 2 // (os.cpu_count() or 1)
 
 
 def _resident_bytes() -> int:

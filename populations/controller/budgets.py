@@ -53,6 +53,8 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
         wanted = min(wanted, int(speed * left_s))
     if stop.agent_steps_per_policy is not None and stop.agent_steps_per_policy > policy.agent_steps:
         wanted = min(wanted, stop.agent_steps_per_policy - policy.agent_steps)
+    if stop.agent_steps is not None:
+        wanted = min(wanted, stop.agent_steps - state.tables.run.agent_steps)
     # A schedule is followed to the step, however few matches that leaves.
     return max(wanted if ends_at is None else min(wanted, ends_at), 1)
 

@@ -299,6 +299,17 @@ def test_budgets_double_while_no_episode_ends(num_endless: int) -> None:
     assert budget(world.state, tx, near) == 100
 
 
+def test_budgets_double_up_to_the_end_of_the_run() -> None:
+    stop = {"agent_steps_per_policy": None, "agent_steps": 1000}
+    world = make_world({**DUEL, "assignment": {"agent_steps": 300}, "stop": stop})
+    policy = next(iter(world.state.tables.policies.values()))
+    policy = replace(policy, ghost_at=0, ready_at=10**6)
+    world.state.endless_assignments[policy.policy] = 5
+    tx = Transaction(tables=world.state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    tx.count(agent_steps=600)
+    assert budget(world.state, tx, policy) == 400
+
+
 def test_endless_assignments_are_counted_by_what_learners_say() -> None:
     world = make_world({**DUEL, "learners": 1})
     learner = world.join()
