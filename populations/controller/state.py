@@ -219,7 +219,7 @@ class ControllerState:
             # After a resume the spread may be of a fit whose row is not this one.
             fits = row is not None and spread is not None and len(spread) == len(row.entrants)
             known = self._ratings[population] = (
-                Ratings(row, spread, self.centres[population]) if fits else Ratings(row)
+                Ratings(row, spread, self.centres.get(population, 0.0)) if fits else Ratings(row)
             )
         return known
 
