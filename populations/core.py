@@ -122,9 +122,8 @@ class Member:
         rating: Elo of its standing weights; None if unrated.
         num_matches: Evaluation matches since its generation began.
         is_reference: Never mutated.
-        deviation: Standard deviation of the rating, Elo; 0: exact. What all share (how far away the
-            anchor is) is best left out: of ``spread_i`` minus the mean of its population's rows,
-            else ``RatingsRow.deviations``.
+        deviation: Standard deviation of the rating, Elo; 0: exact. Without what is uncertain about
+            all policies alike (how far away the anchor is).
         num_returns: Evaluation matches of its standing weights that the next two are about
             (``Record.matches``).
         return_mean: Their mean return (``return_sum / matches``); 0 without any.

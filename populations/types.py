@@ -222,8 +222,13 @@ class GenerationRow:
         hyperparameters: In use during it.
         agent_steps_begin: The policy's count when it began.
         agent_steps_end: The policy's count when it ended; None while it lasts.
-        rating_begin: Elo of the weights that it began with; None if they were unrated.
-        rating_end: Elo of the policy's standing when it ended; None while it lasts, or unrated.
+        rating_begin: Elo of the weights that it began with, or of the nearest rated ones before;
+            None if none were rated. Once it has ended, by the fit that `rating_end` is from.
+        rating_end: Elo of the newest rated weights when it ended; None while it lasts, or unrated.
+        gain_deviation: Standard deviation of ``rating_end - rating_begin``, Elo; None where the two
+            are not from one fit, or are about the same weights: nothing is known of its gain.
+        gain_agent_steps: Agent steps from the weights of the one rating to those of the other; None
+            where nothing is known.
     """
 
     entrant: Entrant
@@ -240,6 +245,8 @@ class GenerationRow:
     agent_steps_end: int | None = None
     rating_begin: float | None = None
     rating_end: float | None = None
+    gain_deviation: float | None = None
+    gain_agent_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

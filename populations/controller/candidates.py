@@ -5,21 +5,23 @@ Not durable: it follows from the journal's rows, and a resumed controller makes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
-from arena.types import Entrant, PlayerId, PolicyId
+from arena.types import Digest, Entrant, PlayerId, PolicyId
+from populations.league.payoff import Followed
 from populations.matchmaking.candidates import (
     BoolArray,
     Candidate,
     CandidateColumns,
     Candidates,
     FloatArray,
+    IntArray,
 )
-from populations.storage.tables import Tables
+from populations.storage.tables import Tables, put_after
 from populations.types import CheckpointRow, GhostRow, PolicyRow, RatingsRow, Row
 
 ScoresKey = tuple[int, int, bytes]
@@ -32,19 +34,62 @@ class Met:
 
     Attributes:
         entrant: The trainee and its generation.
-        num_entrants: Ghosts' entrants at that time; with another one all are looked for again.
-        ghost_codes: Of entrants among the ghosts, -1 for others.
-        policy_codes: Of the policies whose checkpoints they are, -1 where unknown.
-        generations: Of these checkpoints.
-        agent_steps: Of these checkpoints.
+        followed: Whom it has met, and how that went.
+        num_found: So many of them were looked for.
+        num_ghosts: Among so many ghosts.
     """
 
     entrant: Entrant
-    num_entrants: int
-    ghost_codes: list[int] = field(default_factory=list)
-    policy_codes: list[int] = field(default_factory=list)
-    generations: list[int] = field(default_factory=list)
-    agent_steps: list[int] = field(default_factory=list)
+    followed: Followed
+    num_found: int = 0
+    num_ghosts: int = 0
+    _columns: IntArray = field(default_factory=lambda: np.zeros((4, 16), dtype=np.int64))
+
+    @property
+    def ghost_codes(self) -> IntArray:
+        """Codes of entrants among the ghosts, -1 for others. int64 [M]."""
+        return self._columns[0, : self.num_found]
+
+    @property
+    def policy_codes(self) -> IntArray:
+        """Codes of the policies whose checkpoints they are, -1 where unknown. int64 [M]."""
+        return self._columns[1, : self.num_found]
+
+    @property
+    def generations(self) -> IntArray:
+        """Generations of these checkpoints. int64 [M]."""
+        return self._columns[2, : self.num_found]
+
+    @property
+    def agent_steps(self) -> IntArray:
+        """Agent steps of these checkpoints. int64 [M]."""
+        return self._columns[3, : self.num_found]
+
+    def find(self, pool: Pool, origins: Mapping[Digest, CheckpointRow]) -> None:
+        """Look for whom it has met since the last time, and for all among new ghosts.
+
+        Args:
+            pool: The candidates.
+            origins: Checkpoints by their weights.
+        """
+        ghosts, policies = pool.ghosts.codes.entrants, pool.policies.codes.policies
+        for entrant in islice(reversed(ghosts), len(ghosts) - self.num_ghosts):
+            place = self.followed.place(Entrant(entrant))
+            if place is not None and place < self.num_found:
+                self._columns[0, place] = ghosts[entrant]
+        self.num_ghosts = len(ghosts)
+        for other in self.followed.others[self.num_found :]:
+            if self.num_found == self._columns.shape[1]:
+                self._columns = np.concatenate(
+                    [self._columns, np.zeros_like(self._columns)], axis=1
+                )
+            made, ghost = origins.get(Digest(other)), ghosts.get(other, -1)
+            self._columns[:, self.num_found] = (
+                (ghost, -1, -1, -1)
+                if made is None
+                else (ghost, policies.get(made.policy, -1), made.generation, made.agent_steps)
+            )
+            self.num_found += 1
 
 
 @dataclass(slots=True)
@@ -142,7 +187,7 @@ class CandidateCache:
                 self._take_policy(policy, tables)
         if self._num_ghosts < len(tables.ghosts):
             # Tables keep the order in which ghosts came, so new ones are at the end.
-            for ghost in islice(tables.ghosts.values(), self._num_ghosts, None):
+            for ghost in put_after(tables.ghosts, self._num_ghosts):
                 if not ghost.corrupt:
                     self._pools[ghost.population].put_ghost(ghost)
             self._num_ghosts = len(tables.ghosts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -179,12 +179,15 @@ def _anchors(state: ControllerState) -> list[Seating]:
     """
     if len(state.ranked_populations) == 1:
         return []
-    entrants = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
-    pairs = list(pairwise(entrants))
+    # Results have the lower seat first.
+    bots = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
+    keys = (
+        (bots[low], bots[high], (low, high))
+        for low, high in combinations(range(len(bots)), 2)
+        if (bots[low], bots[high]) in set(pairwise(bots))
+    )
     played = sum(
-        counts.matches
-        for (first, second, _), counts in state.league.results.items()
-        if (first, second) in pairs
+        counts.matches for key in keys if (counts := state.league.results.get(key)) is not None
     )
     if played >= ANCHOR_MATCHES:
         return []

@@ -115,10 +115,12 @@ class RatingsFitted:
         rows: One per population.
         spreads: By population, rows in the order of its RatingsRow's entrants. Not durable.
             float64 [N, K].
+        centres: By population, see `populations.ratings.fit.Fitted`. Not durable. float64 [K].
     """
 
     rows: tuple[RatingsRow, ...]
     spreads: Mapping[str, FloatArray]
+    centres: Mapping[str, FloatArray]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

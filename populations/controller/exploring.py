@@ -31,7 +31,12 @@ TOLERANCE = 1e-9
 
 
 def ask(state: ControllerState, tx: Transaction) -> None:
-    """Send the questions that wait; in deterministic mode one after the other's answer."""
+    """Send the questions that wait; in deterministic mode one after the other's answer.
+
+    After a resume they wait for the ratings to be fitted again: how sure gains are is not durable.
+    """
+    if state.fitting and not state.spreads:
+        return
     while state.waiting and not (state.config.deterministic and state.exploring):
         policy = state.tables.policies[state.waiting.pop(0)]
         pending = policy.pending

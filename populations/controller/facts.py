@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from arena.types import Digest, Entrant, trainee_entrant
+from arena.types import Entrant, trainee_entrant
 from populations.controller.candidates import Met, Pool
 from populations.controller.state import ControllerState
 from populations.league.scores import Outcome, filled_scores_among
@@ -67,9 +67,9 @@ class Facts:
             generations[code] = row.generation
             oldest[code] = row.agent_steps - recent
         results, met = self._results
-        codes = np.array(met.policy_codes, dtype=np.int64)
-        counts = (codes >= 0) & (np.array(met.agent_steps) >= oldest[codes])
-        counts &= np.array(met.generations) == generations[codes]
+        codes = met.policy_codes
+        counts = (codes >= 0) & (met.agent_steps >= oldest[codes])
+        counts &= met.generations == generations[codes]
         return np.array(
             [np.bincount(codes[counts], weights=r[counts], minlength=num_codes) for r in results]
         )
@@ -77,21 +77,13 @@ class Facts:
     @cached_property
     def _results(self) -> tuple[FloatArray, Met]:
         """Wins and losses [2, M] against all whom the trainee has met, and who they are."""
-        found = list(self._state.league.payoff.met(self._entrant))
-        num_entrants = len(self._pool.ghosts.codes.entrants)
         met = self._pool.met.get(self._policy.policy)
-        if met is None or (met.entrant, met.num_entrants) != (self._entrant, num_entrants):
-            met = Met(entrant=self._entrant, num_entrants=num_entrants)
+        if met is None or met.entrant != self._entrant:
+            followed = self._state.league.payoff.follow(self._entrant)
+            met = Met(entrant=self._entrant, followed=followed)
             self._pool.met[self._policy.policy] = met
-        for other, _, _ in found[len(met.ghost_codes) :]:
-            origin = self._state.league.checkpoints.get(Digest(other))
-            policies = self._pool.policies.codes.policies
-            met.ghost_codes.append(self._pool.ghosts.codes.entrants.get(other, -1))
-            met.policy_codes.append(policies.get(origin.policy, -1) if origin is not None else -1)
-            met.generations.append(origin.generation if origin is not None else -1)
-            met.agent_steps.append(origin.agent_steps if origin is not None else -1)
-        results = np.array([[f[1] for f in found], [f[2] for f in found]], dtype=np.float64)
-        return results, met
+        met.find(self._pool, self._state.league.checkpoints)
+        return met.followed.results, met
 
     def ratings(self, candidates: Candidates) -> FloatArray:
         """Elo, NaN if unrated; of a policy, that of its standing. float64 [N]."""

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Literal
 
-from arena.types import Entrant, PolicyId, trainee_entrant
+from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
-from populations.types import GenerationRow, PolicyRow
+from populations.league.standings import Ratings
+from populations.types import CheckpointRow, GenerationRow, PolicyRow
 
 Cause = Literal["start", "exploit", "explore", "quarantine", "reset", "immigrate", "replay"]
 
@@ -75,13 +76,31 @@ def explored_on(
 
 
 def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationRow | None:
-    """A policy's present generation as it is if it ends now; None in runs that recorded none."""
+    """Say what a policy's present generation is if it ends now; None in runs that recorded none.
+
+    Both ratings are from the last fit: the scale of another one may have moved by more than a
+    generation gains. They are about rated weights in the policy's line, the nearest ones before its
+    beginning and before its end. If more was trained between those two by what came before than in
+    the generation itself, or nothing, its gain is not known.
+    """
     policy = state.tables.policies[policy_id]
     entrant = trainee_entrant(policy_id, generation=policy.generation)
     row = state.tables.generations.get(entrant)
     if row is None:
         return None
-    return replace(row, agent_steps_end=policy.agent_steps, rating_end=line_rating(state, policy))
+    ratings, league = state.ratings(policy.population), state.league
+    first, lead = _rated(state, ratings, league.first_weights(policy, state.tables))
+    last, lag = _rated(state, ratings, _weights(state, policy))
+    num_own = policy.agent_steps - row.agent_steps_begin - lag
+    difference = ratings.difference(last, first) if first and last and lead < num_own else None
+    return replace(
+        row,
+        agent_steps_end=policy.agent_steps,
+        rating_begin=ratings.rating(first),
+        rating_end=ratings.rating(last),
+        gain_deviation=None if difference is None else difference[1],
+        gain_agent_steps=None if difference is None else lead + num_own,
+    )
 
 
 def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, ...]:
@@ -95,15 +114,39 @@ def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, .
 
 def line_rating(state: ControllerState, policy: PolicyRow) -> float | None:
     """Elo of the newest rated weights in a policy's line; None if none are rated."""
-    if policy.checkpoint is None:
-        return None
     ratings = state.ratings(policy.population)
-    digest = state.tables.checkpoints[policy.checkpoint].weights_digest
-    for weights in (digest, *state.league.ancestors(digest)):
-        interval = ratings.interval(weights)
-        if interval is not None:
-            return interval[0]
-    return None
+    return ratings.rating(_rated(state, ratings, _weights(state, policy))[0])
+
+
+def _weights(state: ControllerState, policy: PolicyRow) -> Digest | None:
+    """Find what a policy goes on from."""
+    key = policy.checkpoint
+    return None if key is None else state.tables.checkpoints[key].weights_digest
+
+
+def _rated(
+    state: ControllerState, ratings: Ratings, digest: Digest | None
+) -> tuple[Digest | None, int]:
+    """Find the nearest rated weights in a line, and the agent steps trained since them."""
+    agent_steps = 0
+    for weights in () if digest is None else (digest, *state.league.ancestors(digest)):
+        if ratings.index(weights) is not None:
+            return weights, agent_steps
+        made = state.league.checkpoints.get(weights)
+        agent_steps += 0 if made is None else _trained(state, made)
+    return None, agent_steps
+
+
+def _trained(state: ControllerState, row: CheckpointRow) -> int:
+    """Count the agent steps of the assignment that made a checkpoint."""
+    made = (row.policy, row.generation)
+    before = state.league.checkpoints.get(row.parent) if row.parent is not None else None
+    if before is not None and (before.policy, before.generation) == made:
+        return row.agent_steps - before.agent_steps
+    generation = state.tables.generations.get(
+        trainee_entrant(row.policy, generation=row.generation)
+    )
+    return 0 if generation is None else row.agent_steps - generation.agent_steps_begin
 
 
 def _row(policy: PolicyRow, *, cause: Cause, parent: Entrant | None) -> GenerationRow:

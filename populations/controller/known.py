@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from arena.types import Digest, Entrant, Player, PlayerId, PolicyId
 from populations.league.league import League
 from populations.league.standings import Z95, Ratings
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.storage.tables import Tables
+from populations.storage.tables import Tables, put_after
 from populations.types import GhostRow, PolicyRow, Row
 
 FloatArray = npt.NDArray[np.float64]
@@ -187,7 +186,7 @@ class KnownPlayers:
 
     def _present_ghosts(self, population: str, tables: Tables) -> list[GhostRow]:
         """Tables keep the order in which ghosts came, so new ones are at the end."""
-        for ghost in islice(tables.ghosts.values(), self._num_ghosts, None):
+        for ghost in put_after(tables.ghosts, self._num_ghosts):
             if not ghost.corrupt:
                 self._ghosts.setdefault(ghost.population, []).append(ghost)
         self._num_ghosts = len(tables.ghosts)

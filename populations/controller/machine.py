@@ -138,6 +138,7 @@ def _start(state: ControllerState, tx: Transaction) -> None:
 def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted) -> None:
     state.fitting = False
     state.spreads = event.spreads
+    state.centres = event.centres
     for row in event.rows:
         tx.put(row)
         state.fitted = row.num_tallies

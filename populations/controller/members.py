@@ -5,7 +5,7 @@ from __future__ import annotations
 from arena.types import Digest, Entrant, PolicyId
 from populations.controller.state import ControllerState
 from populations.core import CommonScores, Member, RatingDifference, Score
-from populations.league.standings import Z95, Ratings
+from populations.league.standings import Ratings
 from populations.pbt.statistics import on_common_opponents
 from populations.ratings.results import Rated
 from populations.types import PolicyRow
@@ -59,7 +59,6 @@ def members_of(state: ControllerState, population: str, *, role: str) -> list[Me
 
 def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
     digest = state.league.standing_weights(row, state.tables)
-    interval = ratings.interval(digest)
     record = state.league.record(row.population, digest or "")
     matches, total = record.matches, record.return_sum
     squares = record.return_sum_of_squares
@@ -67,8 +66,8 @@ def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
     return Member(
         policy=row.policy,
         index=row.index,
-        rating=interval[0] if interval is not None else None,
-        deviation=(interval[2] - interval[0]) / Z95 if interval is not None else 0.0,
+        rating=ratings.rating(digest),
+        deviation=ratings.deviation(digest),
         num_matches=state.league.matches_in_generation(row),
         is_reference=is_reference(state, row),
         num_returns=matches,
@@ -121,7 +120,7 @@ def common_scores(state: ControllerState, population: str) -> CommonScores | Non
 def _scores(state: ControllerState, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
     """What an entrant scored in evaluation against each opponent, in each pair of seats."""
     scores: dict[Opponent, Score] = {}
-    for (first, second, (own, other)), counts in state.league.results.items():
+    for (first, second, (own, other)), counts in state.league.results.of(rated):
         matches = counts.matches
         if first == rated and second not in without:
             scores[second, (own, other)] = Score(points=counts.points, matches=matches)

@@ -382,7 +382,7 @@ class Server:
 
 def _fit(known: Snapshot) -> Event:
     fitted = fit_ratings(fit_input(known))
-    return RatingsFitted(rows=fitted.rows, spreads=fitted.spreads)
+    return RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
 
 
 def _done(event: Event) -> Future[Event]:

@@ -59,6 +59,7 @@ def _freeze(
         quality=start_quality(state, policy.population),
     )
     tx.put(ghost)
+    state.league.add_ghost(ghost)
     tx.put(replace(state.tables.policies[policy.policy], ghost_at=policy.agent_steps))
     tx.add_event(
         "ghost_created",

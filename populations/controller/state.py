@@ -91,6 +91,7 @@ class ControllerState:
         fitted: Sequence of the last evaluation tally that ratings cover.
         spreads: Of the last fit, by population, rows in the order of its RatingsRow's entrants.
             Empty until the first fit of this epoch.
+        centres: Of the last fit, by population; see `populations.ratings.fit.Fitted`.
         stopping_s: When learners were told to stop.
         started_s: When this epoch began, on the controller's clock.
         elapsed_before_s: Of the run before this epoch.
@@ -134,6 +135,7 @@ class ControllerState:
     fitting: bool = False
     fitted: int = 0
     spreads: Mapping[str, FloatArray] = field(default_factory=dict)
+    centres: Mapping[str, FloatArray] = field(default_factory=dict)
     stopping_s: float = 0.0
     started_s: float = 0.0
     elapsed_before_s: float = 0.0
@@ -217,7 +219,9 @@ class ControllerState:
         if known is None or known.row is not row or known.spread is not spread:
             # After a resume the spread may be of a fit whose row is not this one.
             fits = row is not None and spread is not None and len(spread) == len(row.entrants)
-            known = self._ratings[population] = Ratings(row, spread if fits else None)
+            known = self._ratings[population] = (
+                Ratings(row, spread, self.centres.get(population, 0.0)) if fits else Ratings(row)
+            )
         return known
 
     def belief(self, rated: Rated) -> tuple[float, float]:

@@ -8,12 +8,13 @@ ratings.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
-from arena.types import Digest, Entrant, Seat, Tally, is_bot
+from arena.types import Digest, Entrant, PolicyId, Seat, Tally, is_bot
 from populations.folded import PairKey, PairRow, RecordRow
 from populations.garbage import collector_paused
 from populations.league.payoff import Payoff, added, pair_rows
@@ -21,12 +22,17 @@ from populations.ratings.results import Counts, Rated, ResultTable
 from populations.storage.tables import Tables
 from populations.types import (
     CheckpointRow,
+    GhostRow,
     PolicyRow,
     TallyRow,
 )
 
 ResultKey = tuple[Rated, Rated, tuple[int, int]]
 """First, second, and their seats; the seats are (0, 0) in cooperation."""
+
+
+RECENT_PER_POLICY = 6
+"""Evaluated weights of a policy that the next fit of ratings is about, beside its standing."""
 
 
 class Met(NamedTuple):
@@ -49,6 +55,9 @@ class League:
             played it.
         checkpoints: The origin of each weights digest.
         last_evaluation_sequence: Of the last evaluation tally.
+        recent: The newest evaluated weights of each policy, in order of first evaluation.
+        evaluated_bots: In order of first evaluation.
+        evaluated_ghosts: Ghosts' weights that were evaluated; it only grows.
     """
 
     def __init__(self, *, seats: tuple[Seat, ...], half_life_matches: float) -> None:
@@ -69,10 +78,16 @@ class League:
         self.results: ResultTable[Rated] = ResultTable()
         self.checkpoints: dict[Digest, CheckpointRow] = {}
         self.last_evaluation_sequence = 0
+        self.recent: dict[PolicyId, deque[Rated]] = {}
+        self.evaluated_bots: list[Rated] = []
+        self.evaluated_ghosts: list[Rated] = []
+        self._ghosts: set[Rated] = set()
         self._evaluation_pairs: dict[PairKey, PairRow] = {}
         self._generation_matches: dict[tuple[str, int], int] = {}
+        self._first: dict[tuple[str, int], CheckpointRow] = {}
+        """The first checkpoint of each generation of each policy."""
         self._standing: dict[Rated, Digest | None] = {}
-        """Answers of `standing_weights`, by population and current weights."""
+        """Answers of `nearest_evaluated` about weights that were not evaluated themselves."""
         self._depending: dict[str, set[Rated]] = {}
         """Which of those answers would change if a digest were evaluated, or became known."""
 
@@ -83,6 +98,8 @@ class League:
         league = cls(seats=seats, half_life_matches=half_life_matches)
         for checkpoint in tables.checkpoints.values():
             league.add_checkpoint(checkpoint)
+        for ghost in tables.ghosts.values():
+            league.add_ghost(ghost)
         for record in tables.records.values():
             league._put_record(record)
         for pair in tables.pairs.values():
@@ -95,10 +112,19 @@ class League:
 
     def add_checkpoint(self, row: CheckpointRow) -> None:
         """Take in a recorded checkpoint; the first of equal weights is their origin."""
+        self._first.setdefault((row.policy, row.generation), row)
         known = self.checkpoints.get(row.weights_digest)
         if known is None or known.key == row.key:
             self.checkpoints[row.weights_digest] = row
             self._forget_standing(row.weights_digest)
+
+    def add_ghost(self, row: GhostRow) -> None:
+        """Take in a ghost, once or more often."""
+        key = (row.population, Entrant(row.weights_digest))
+        if key not in self._ghosts:
+            self._ghosts.add(key)
+            if key in self.records:
+                self.evaluated_ghosts.append(key)
 
     def add_tally(self, row: TallyRow) -> list[RecordRow | PairRow]:
         """Take in a committed tally.
@@ -153,13 +179,23 @@ class League:
     def _put_record(self, row: RecordRow) -> None:
         old = self.records.get(row.key)
         self.records[row.key] = row
+        origin = self.checkpoints.get(Digest(row.entrant))
         if old is None:
             self._forget_standing(row.entrant)
-        origin = self.checkpoints.get(Digest(row.entrant))
+            self._note_evaluated(row.key, origin)
         if origin is not None:
             generation = (origin.policy, origin.generation)
             new = row.matches - (old.matches if old is not None else 0)
             self._generation_matches[generation] = self._generation_matches.get(generation, 0) + new
+
+    def _note_evaluated(self, key: Rated, origin: CheckpointRow | None) -> None:
+        if is_bot(key[1]):
+            self.evaluated_bots.append(key)
+        if key in self._ghosts:
+            self.evaluated_ghosts.append(key)
+        if origin is not None:
+            recent = self.recent.setdefault(origin.policy, deque(maxlen=RECENT_PER_POLICY))
+            recent.append(key)
 
     def _put_pair(self, row: PairRow) -> None:
         self._evaluation_pairs[row.key] = row
@@ -212,7 +248,20 @@ class League:
         if policy.checkpoint is None:
             return None
         digest = tables.checkpoints[policy.checkpoint].weights_digest
-        key = (policy.population, Entrant(digest))
+        return self.nearest_evaluated(policy.population, digest)
+
+    def first_weights(self, policy: PolicyRow, tables: Tables) -> Digest | None:
+        """Find the weights that a policy's present generation began with; None: not made yet."""
+        first = self._first.get((policy.policy, policy.generation))
+        if first is not None:
+            return first.parent or first.weights_digest
+        if policy.checkpoint is None:
+            return None
+        return tables.checkpoints[policy.checkpoint].weights_digest
+
+    def nearest_evaluated(self, population: str, digest: Digest) -> Digest | None:
+        """Find the evaluated weights nearest to some in their line, themselves included."""
+        key = (population, Entrant(digest))
         if key in self.records:
             return digest
         if key not in self._standing:
@@ -244,10 +293,6 @@ class League:
             if Entrant(ancestor) in rated:
                 return Entrant(ancestor)
         return None
-
-    def bots(self, population: str) -> list[Entrant]:
-        """Bots that have played evaluation matches for a population's agents."""
-        return [entrant for name, entrant in self.records if name == population and is_bot(entrant)]
 
 
 def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:

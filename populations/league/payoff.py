@@ -7,8 +7,12 @@ seat; a view without seats is the sum over them, in the order of the seats.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
 
 from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums
 from arena.types import Entrant, PairScore, Tally
@@ -18,6 +22,7 @@ JEFFREYS = 0.5
 """Added to wins and to losses: the Beta(1/2, 1/2) prior."""
 
 Seats = tuple[int, int]
+FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +76,46 @@ class PairRecord:
         )
 
 
+@dataclass(slots=True, weakref_slot=True)
+class Followed:
+    """Whom one entrant has met, in order of first meeting, and how that went.
+
+    Attributes:
+        others: Whom it has met.
+    """
+
+    others: list[Entrant] = field(default_factory=list)
+    _places: dict[Entrant, int] = field(default_factory=dict)
+    _results: FloatArray = field(default_factory=lambda: np.zeros((2, 16)))
+
+    @property
+    def results(self) -> FloatArray:
+        """Wins and losses against each, draws half. float64 [2, others]."""
+        return self._results[:, : len(self.others)]
+
+    def place(self, other: Entrant) -> int | None:
+        """Return where another one is; None if it was never met."""
+        return self._places.get(other)
+
+    def put(self, other: Entrant, total: PairRecord, *, is_first: bool) -> None:
+        """Take in what was done against another one.
+
+        Args:
+            other: The other one.
+            total: Over all seats, seen from the entrant that sorts lower.
+            is_first: Whether that is the entrant itself.
+        """
+        place = self._places.setdefault(other, len(self.others))
+        if place == len(self.others):
+            self.others.append(other)
+            if place == self._results.shape[1]:
+                self._results = np.concatenate(
+                    [self._results, np.zeros_like(self._results)], axis=1
+                )
+        wins, losses = total.wins + 0.5 * total.draws, total.losses + 0.5 * total.draws
+        self._results[:, place] = (wins, losses) if is_first else (losses, wins)
+
+
 class Payoff:
     """Results between entrants, from training tallies. Owned by one thread.
 
@@ -96,6 +141,7 @@ class Payoff:
         self._pair_weight = pair_weight
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
         """By both entrants, either way round: the rows of their seats, in order."""
+        self._followed: WeakValueDictionary[Entrant, Followed] = WeakValueDictionary()
 
     @property
     def records(self) -> Mapping[tuple[Entrant, Entrant], PairRecord]:
@@ -176,6 +222,19 @@ class Payoff:
             lost = sum(map(num_scored, rows)) - won
             yield (other, won, lost) if rows[0].first == entrant else (other, lost, won)
 
+    def follow(self, entrant: Entrant) -> Followed:
+        """Return whom an entrant has met, as columns that are kept up to date while they are held.
+
+        A decision that reads them does not look at all those meetings again.
+        """
+        followed = self._followed.get(entrant)
+        if followed is None:
+            followed = Followed()
+            for other, rows in self._met.get(entrant, {}).items():
+                followed.put(other, _total(rows), is_first=entrant < other)
+            self._followed[entrant] = followed
+        return followed
+
     def _rows(self, first: Entrant, second: Entrant) -> tuple[PairRow, ...]:
         met = self._met.get(first)
         return () if met is None else met.get(second, ())
@@ -184,6 +243,10 @@ class Payoff:
         first, second = rows[0].first, rows[0].second
         self._met.setdefault(first, {})[second] = rows
         self._met.setdefault(second, {})[first] = rows
+        for one, other in ((first, second), (second, first)):
+            followed = self._followed.get(one)
+            if followed is not None:
+                followed.put(other, _total(rows), is_first=one == first)
 
 
 def pair_rows(

@@ -61,19 +61,44 @@ class Ratings:
         row: The last fit; None before the first.
         spread: Elo, in the order of the row's entrants (see `populations.ratings.bradley_terry`);
             None where it is not known, as in what is read from a journal. float64 [N, K].
+        centre: Its part that is uncertain about all policies alike. float64 [K].
     """
 
-    __slots__ = ("_positions", "row", "spread")
+    __slots__ = ("_positions", "centre", "row", "spread")
 
-    def __init__(self, row: RatingsRow | None, spread: FloatArray | None = None) -> None:
+    def __init__(
+        self,
+        row: RatingsRow | None,
+        spread: FloatArray | None = None,
+        centre: FloatArray | float = 0.0,
+    ) -> None:
         self.row = row
         self.spread = spread
+        self.centre = centre
         entrants = row.entrants if row is not None else ()
         self._positions = {entrant: i for i, entrant in enumerate(entrants)}
 
     def index(self, entrant: str | None) -> int | None:
         """Where an entrant is, if it is rated."""
         return None if entrant is None else self._positions.get(Entrant(entrant))
+
+    def rating(self, entrant: str | None) -> float | None:
+        """Say an entrant's rating, in Elo; None if unrated."""
+        i = self.index(entrant)
+        return None if i is None or self.row is None else self.row.ratings[i]
+
+    def deviation(self, entrant: str | None) -> float:
+        """Say how unsure a rating is apart from what all policies share, in Elo; 0 if unrated.
+
+        Without a spread that part is in it.
+        """
+        i = self.index(entrant)
+        if i is None or self.row is None:
+            return 0.0
+        if self.spread is None:
+            return self.row.deviations[i]
+        own = self.spread[i] - self.centre
+        return math.sqrt(float(own @ own))
 
     def interval(self, entrant: str | None) -> tuple[float, float, float] | None:
         """Rating and the ends of its 95% interval, in Elo; None if unrated."""

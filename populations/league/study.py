@@ -1,8 +1,9 @@
 """The generations of a run as an Optuna study, for Optuna's own tools and its dashboard.
 
 A trial is a generation: its parameters are the hyperparameters of the search space, its value is
-the rating that it ended with. PBT ranks policies within a population and a role, so each of these
-has its own study: an exploiter's settings are not bad because it loses to others.
+what it gained, in Elo per million agent steps, by one fit of ratings: what the weights were worth
+before is no merit of the hyperparameters. PBT ranks policies within a population and a role, so
+each of these has its own study: an exploiter's settings are not bad because it loses to others.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
-from arena.types import PlayerId
 from populations.config import RunConfig
 from populations.league.roles import MAIN
 from populations.league.views import Inspection
+from populations.pbt.generations import measured_rate
 from populations.pbt.search_space import Choices, Range, parse_search_space
 from populations.types import GenerationRow
 
@@ -96,20 +97,17 @@ def _ranked_together(run: Inspection) -> list[tuple[str, str]]:
 def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[FrozenTrial]:
     """Generations of the policies of a population that have a role, in order of beginning.
 
-    Those without a rating count as pruned.
+    Those that last still are running, those whose gain is not known count as pruned.
     """
-    standing = {line.player: line.rating for line in run.standings(population)[population]}
     policies = run.tables.policies
-    trials = []
-    for row in run.tables.generations.values():
-        if row.population == population and policies[row.policy].role == role:
-            is_over = row.agent_steps_end is not None
-            rating = row.rating_end if is_over else standing.get(PlayerId(row.policy))
-            trials.append(_trial(row, rating=rating, config=run.run_file.config))
-    return trials
+    return [
+        _trial(row, config=run.run_file.config)
+        for row in run.tables.generations.values()
+        if row.population == population and policies[row.policy].role == role
+    ]
 
 
-def _trial(row: GenerationRow, *, rating: float | None, config: RunConfig) -> FrozenTrial:
+def _trial(row: GenerationRow, *, config: RunConfig) -> FrozenTrial:
     from optuna.trial import TrialState, create_trial
 
     space = config.populations[row.population].search_space
@@ -120,9 +118,12 @@ def _trial(row: GenerationRow, *, rating: float | None, config: RunConfig) -> Fr
         if distribution is not None:
             distributions[name] = distribution
             del others[name]
+    rate, state = measured_rate(row), TrialState.COMPLETE
+    if rate is None:
+        state = TrialState.RUNNING if row.agent_steps_end is None else TrialState.PRUNED
     return create_trial(
-        state=TrialState.PRUNED if rating is None else TrialState.COMPLETE,
-        value=rating,
+        state=state,
+        value=rate,
         params={name: row.hyperparameters[name] for name in distributions},
         distributions=distributions,
         user_attrs={**_attributes(row), "other_hyperparameters": others},
@@ -139,6 +140,8 @@ def _attributes(row: GenerationRow) -> Mapping[str, object]:
         "agent_steps_end": row.agent_steps_end,
         "rating_begin": row.rating_begin,
         "rating_end": row.rating_end,
+        "gain_deviation": row.gain_deviation,
+        "gain_agent_steps": row.gain_agent_steps,
     }
 
 

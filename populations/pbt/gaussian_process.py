@@ -23,8 +23,8 @@ FloatArray = npt.NDArray[np.float64]
 LENGTHSCALES = (0.3, 0.1, 0.2, 0.5, 1.0)
 """Of x in the unit cube: above 1 everything is equal. The first of equally good ones is taken."""
 
-NOISES = (0.3, 0.03, 0.1, 1.0, 3.0)
-"""Variance of the noise in units of s^2; ratings are noisy, so it is never near 0."""
+NOISES = (1.0, 0.3, 3.0, 10.0)
+"""What the rows' own noise is multiplied with: how large it is beside the signal is an estimate."""
 
 EPSILONS = (0.1, 0.0, 0.03, 0.3)
 """How much is forgotten per unit of time."""
@@ -38,7 +38,10 @@ PRIOR_WEIGHT = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """The numbers of the kernel in the module's docstring; ``noise`` is in units of s^2."""
+    """The numbers of the kernel in the module's docstring.
+
+    ``noise`` multiplies the variances of the rows' noise, which are in units of s^2.
+    """
 
     lengthscale: float
     noise: float
@@ -84,8 +87,17 @@ class Posterior:
     weights: FloatArray
 
     @classmethod
-    def of(cls, kernel: Kernel, x: FloatArray, t: FloatArray, y: FloatArray) -> Posterior:
+    def of(
+        cls, kernel: Kernel, x: FloatArray, t: FloatArray, y: FloatArray, *, noise: FloatArray
+    ) -> Posterior:
         """Condition a process with mean 0 on ``y`` (shape [N]) at ``x`` and ``t``; N is 1 or more.
+
+        Args:
+            kernel: Its prior.
+            x: Of the data. Shape [N, D].
+            t: Of the data. Shape [N].
+            y: The data. Shape [N].
+            noise: Variance of each row's noise, above 0. Shape [N].
 
         Raises:
             ValueError: If a number is not finite.
@@ -94,7 +106,7 @@ class Posterior:
 
         if not (np.isfinite(x).all() and np.isfinite(t).all() and np.isfinite(y).all()):
             raise ValueError("data must be finite")
-        noisy = kernel.correlations(x, t, x, t) + kernel.noise * np.eye(len(y))
+        noisy = kernel.correlations(x, t, x, t) + kernel.noise * np.diag(noise)
         whitener = np.asarray(
             solve_triangular(np.linalg.cholesky(noisy), np.eye(len(y)), lower=True),
             dtype=np.float64,
@@ -112,7 +124,7 @@ class Posterior:
         return np.asarray(self.kernel.variance * np.maximum(1.0 - explained, 0.0), dtype=np.float64)
 
 
-def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray) -> Kernel:
+def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray, *, noise: FloatArray) -> Kernel:
     """The most probable kernel on a grid, from the newest rows.
 
     A grid and not a gradient: with a dozen noisy rows the evidence is flat, and a grid cannot run
@@ -122,20 +134,25 @@ def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray) -> Kernel:
         x: Shape [N, D], N >= 1, in the unit cube.
         t: Shape [N].
         y: Standardized. Shape [N].
+        noise: Variance of each row's noise, above 0. Shape [N].
     """
-    x, t, y = x[-MAX_FIT_ROWS:], t[-MAX_FIT_ROWS:], y[-MAX_FIT_ROWS:]
+    x, t, noise = x[-MAX_FIT_ROWS:], t[-MAX_FIT_ROWS:], noise[-MAX_FIT_ROWS:]
+    # In units of each row's noise all rows are equally noisy.
+    scale = 1.0 / np.sqrt(noise)
+    y = scale * y[-MAX_FIT_ROWS:]
     best_evidence, best = -math.inf, Kernel(lengthscale=1.0, noise=1.0, epsilon=0.0)
     for lengthscale, epsilon in itertools.product(LENGTHSCALES, EPSILONS):
         kernel = Kernel(lengthscale=lengthscale, noise=0.0, epsilon=epsilon)
         # One decomposition serves all noises: correlations + noise have the same eigenvectors.
-        eigenvalues, eigenvectors = np.linalg.eigh(kernel.correlations(x, t, x, t))
+        correlations = scale[:, None] * kernel.correlations(x, t, x, t) * scale
+        eigenvalues, eigenvectors = np.linalg.eigh(correlations)
         squares = (eigenvectors.T @ y) ** 2
-        for noise in NOISES:
-            noisy = np.maximum(eigenvalues, 0.0) + noise
+        for multiple in NOISES:
+            noisy = np.maximum(eigenvalues, 0.0) + multiple
             evidence, variance = _evidence(noisy, squares)
             if evidence > best_evidence:
                 best_evidence = evidence
-                best = replace(kernel, noise=noise, variance=variance)
+                best = replace(kernel, noise=multiple, variance=variance)
     return best
 
 

@@ -1,4 +1,16 @@
-"""What past generations teach: how fast the rating rose with which hyperparameters."""
+"""What past generations teach: how fast the rating rose with which hyperparameters.
+
+A generation's gain is a difference of two noisy ratings, and a short one is nothing but noise: 30
+Elo in 500 steps are 60,000 Elo per million. So a model is not told what was measured but what can
+be believed: rates are spread around a mean m with variance tau^2, each was measured with its own
+variance s^2, and what is expected of one is
+
+    m + k (measured - m),    k = tau^2 / (tau^2 + s^2).
+
+Sources: DerSimonian and Laird, "Meta-analysis in clinical trials" (Controlled Clinical Trials,
+1986), for m and tau^2 from measurements of different precision; Efron and Morris, "Stein's
+estimation rule and its competitors" (1973), for the formula. Shapes: N generations.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +18,20 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from populations.types import GenerationRow
 
+FloatArray = npt.NDArray[np.float64]
+
 MILLION = 1_000_000
+
+MIN_VARIANCE = 1e-12
+"""Smallest variance of a measurement, as a share of the largest: none is exact."""
+
+MIN_RELIABILITY = 0.1
+"""Generations below this share of the highest k are left out: models take all as equally sure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,37 +41,102 @@ class Improvement:
     Attributes:
         row: The generation.
         rating_begin: Elo.
-        num_steps: Agent steps that it lasted, above 0.
-        rate: Elo per million agent steps.
+        num_steps: Agent steps that its gain was measured over, above 0.
+        rate: Elo per million agent steps that can be believed.
+        reliability: The k of the module's docstring, from 0 to 1.
+        measured: Elo per million agent steps.
+        deviation: Its standard deviation.
     """
 
     row: GenerationRow
     rating_begin: float
     num_steps: int
     rate: float
+    reliability: float
+    measured: float
+    deviation: float
 
 
 def finished(
     history: Iterable[GenerationRow], *, names: Sequence[str] = ()
 ) -> tuple[Improvement, ...]:
-    """The generations that ended, were rated at both ends and lasted at least a step.
+    """Take the generations that ended and whose gain is known well enough.
 
     Args:
         history: In order of beginning.
         names: Hyperparameters that a generation must have had, as finite numbers.
     """
-    found = []
-    for row in history:
-        begin, end = row.rating_begin, row.rating_end
-        if row.agent_steps_end is None or begin is None or end is None:
-            continue
-        num_steps = row.agent_steps_end - row.agent_steps_begin
-        if num_steps <= 0 or not _has_all(row, names):
-            continue
-        rate = (end - begin) * MILLION / num_steps
-        if math.isfinite(begin) and math.isfinite(rate):
-            found.append(Improvement(row=row, rating_begin=begin, num_steps=num_steps, rate=rate))
-    return tuple(found)
+    known = [
+        (row, begin, num_steps, rate, deviation)
+        for row in history
+        if row.agent_steps_end is not None
+        and (measured := _measured(row)) is not None
+        and _has_all(row, names)
+        for begin, num_steps, rate, deviation in (measured,)
+    ]
+    if not known:
+        return ()
+    rates = np.array([rate for _, _, _, rate, _ in known])
+    believed, reliability = believable(rates, np.array([deviation for *_, deviation in known]))
+    least = MIN_RELIABILITY * float(reliability.max())
+    return tuple(
+        Improvement(
+            row=row,
+            rating_begin=begin,
+            num_steps=num_steps,
+            rate=rate,
+            reliability=k,
+            measured=measured,
+            deviation=deviation,
+        )
+        for (row, begin, num_steps, measured, deviation), rate, k in zip(
+            known, believed.tolist(), reliability.tolist(), strict=True
+        )
+        if k >= least
+    )
+
+
+def measured_rate(row: GenerationRow) -> float | None:
+    """Say by how much a generation's rating rose, in Elo per million agent steps; None: unknown."""
+    measured = _measured(row)
+    return None if measured is None else measured[2]
+
+
+def _measured(row: GenerationRow) -> tuple[float, int, float, float] | None:
+    """Rating at the beginning, agent steps, rate and its deviation; None if one is not known."""
+    begin, end, num_steps = row.rating_begin, row.rating_end, row.gain_agent_steps
+    deviation = row.gain_deviation
+    if begin is None or end is None or deviation is None or not num_steps:
+        return None
+    rate, deviation = ((gain * MILLION / num_steps) for gain in (end - begin, deviation))
+    if num_steps < 0 or not all(map(math.isfinite, (begin, rate, deviation))):
+        return None
+    return begin, num_steps, rate, deviation
+
+
+def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Pull measurements to their mean, the more the less exact each one is.
+
+    Args:
+        rates: As they were measured. float64 [N], N >= 1.
+        deviations: Their standard deviations, at least 0. float64 [N].
+
+    Returns:
+        What is expected of each, and the k of the module's docstring. float64 [N] each.
+    """
+    variances = np.maximum(deviations**2, MIN_VARIANCE * float((deviations**2).max()))
+    if not variances.any():
+        return rates, np.ones_like(rates)
+    weights = variances.min() / variances
+    total = weights.sum()
+    # In units of the smallest variance, so that no weight overflows.
+    spread = weights @ (rates - weights @ rates / total) ** 2 - (len(rates) - 1) * variances.min()
+    freedom = total - weights @ weights / total
+    between = max(float(spread / freedom), 0.0) if freedom > 0.0 else 0.0
+    reliability = between / (between + variances)
+    random_weights = 1.0 / (between + variances)
+    mean = float(random_weights @ rates / random_weights.sum())
+    return mean + reliability * (rates - mean), reliability
 
 
 def running(

@@ -35,6 +35,9 @@ NUM_SEARCHES = 5
 BETA = (0.2, 0.4)
 """beta = first + max(0, log(second * N)): the constants of the authors' experiments."""
 
+MIN_NOISE = 0.01
+"""Variance of a rate's noise in units of that of all rates: none is exact."""
+
 STEP = 1e-6
 """Of the difference quotients, in the unit cube."""
 
@@ -167,29 +170,39 @@ def _make_bandit(
 
     rows = [one.row for one in known]
     x, t = x_of(rows, ratings), t_of(rows)
-    y = _standardized(np.array([one.rate for one in known]))
-    kernel = fit_kernel(x, t, y)
-    told = fantasised = Posterior.of(kernel, x, t, y)
+    y, noise = _standardized(known)
+    kernel = fit_kernel(x, t, y, noise=noise)
+    told = fantasised = Posterior.of(kernel, x, t, y, noise=noise)
     if pending:
         # Who began unrated is taken to be like the others.
         middle = float(np.median(ratings))
         begins = np.array([_finite_or(row.rating_begin, middle) for row in pending])
         all_x = np.vstack([x, x_of(pending, begins)])
         all_t = np.concatenate([t, t_of(pending)])
-        fantasised = Posterior.of(kernel, all_x, all_t, np.zeros(len(all_t)))
+        nothing, usual = np.zeros(len(all_t)), np.full(len(pending), np.median(noise))
+        all_noise = np.concatenate([noise, usual])
+        fantasised = Posterior.of(kernel, all_x, all_t, nothing, noise=all_noise)
     beta = BETA[0] + max(0.0, math.log(BETA[1] * len(known)))
     return Bandit(
         told=told, fantasised=fantasised, interval=interval, lowest=lowest, span=span, beta=beta
     )
 
 
-def _standardized(values: FloatArray) -> FloatArray:
-    """Mean 0 and variance 1; all 0 if all are equal, or there is one."""
-    centered = values - values.mean()
-    deviation = float(values.std())
-    if deviation <= 1e-12 * max(float(np.abs(values).max()), 1e-300):
-        return np.zeros_like(values)
-    return np.asarray(centered / deviation, dtype=np.float64)
+def _standardized(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray]:
+    """Measured rates with mean 0, and the variances of their noise. Shape [N] each.
+
+    In units of the variance of what is believed of them, or of the noise if that is all there is.
+    """
+    measured = np.array([one.measured for one in known])
+    believed = np.array([one.rate for one in known])
+    variances = np.array([one.deviation for one in known]) ** 2
+    reliability = np.array([one.reliability for one in known])
+    # k = tau^2 / (tau^2 + s^2), of any of them.
+    best = int(np.argmax(reliability))
+    k = float(reliability[best])
+    scale = float(variances[best]) * (k / (1.0 - k) if 0.0 < k < 1.0 else 1.0)
+    scale = scale or float(np.var(believed)) or 1.0
+    return (measured - believed.mean()) / math.sqrt(scale), np.maximum(variances / scale, MIN_NOISE)
 
 
 def _rating_now(

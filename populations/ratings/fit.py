@@ -6,41 +6,50 @@ known, which copies next to nothing, and everything else follows from that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 
-from arena.types import RANDOM_BOT, Digest, Entrant, is_bot
+from arena.types import RANDOM_BOT, Digest, Entrant
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
 from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
 from populations.storage.tables import Tables
-from populations.types import CheckpointRow, GhostRow, RatingsRow
-
-RECENT_PER_POLICY = 6
+from populations.types import CheckpointRow, RatingsRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What was known at one moment. Nothing in it changes, and any thread may read it.
+    """What was known at one moment; any thread may read it.
+
+    Taking it looks at policies only, not at all that was ever played: ghosts, results and
+    checkpoints are the league's own, which only grow, and how many there were.
 
     Attributes:
         standing: What policies' standings are about: the evaluated weights of each.
-        ghosts: All.
-        evaluated: Who has played evaluation matches, in order of first evaluation.
+        beginnings: The evaluated weights nearest to those that each policy's generation began with:
+            what it has gained since is the difference of two ratings of one fit.
+        recent: The newest evaluated weights of each policy, in order of first evaluation.
+        bots: That were evaluated.
+        ghosts: That were evaluated; of them the first ``num_ghosts``.
+        num_ghosts: So many there were.
         results: Of all evaluation matches.
-        checkpoints: The origin of each weights digest.
+        checkpoints: The origin of each weights digest, of later ones too.
         rated: The rows of a fit to be repeated; None: a new one.
         populations: All of them.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
 
     standing: tuple[Rated, ...]
-    ghosts: tuple[GhostRow, ...]
-    evaluated: tuple[Rated, ...]
+    beginnings: tuple[Rated, ...]
+    recent: tuple[tuple[Rated, ...], ...]
+    bots: tuple[Rated, ...]
+    ghosts: Sequence[Rated]
+    num_ghosts: int
     results: ResultSnapshot[Rated]
     checkpoints: Mapping[Digest, CheckpointRow]
     rated: tuple[RatingsRow, ...] | None
@@ -56,6 +65,7 @@ class FitInput:
         results: Of evaluation matches between the entrants of the fit.
         parents: The rated entrant whose rating is the prior mean, for those that have one.
         wanted: Who is to be stored: current policies' standing weights, ghosts, bots.
+        newest: Of them the newest weights of each policy.
         populations: All of them.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
@@ -63,6 +73,7 @@ class FitInput:
     results: ResultColumns[Rated]
     parents: dict[Rated, Rated]
     wanted: tuple[Rated, ...]
+    newest: tuple[Rated, ...]
     populations: tuple[str, ...]
     num_tallies: int
 
@@ -75,10 +86,14 @@ class Fitted:
         rows: One per population, with the wanted entrants only.
         spreads: By population, rows in the order of its row's entrants; see
             `populations.ratings.bradley_terry.Fit`. float64 [N, K].
+        centres: By population, the mean of the newest weights' rows in the spread: what is
+            uncertain about all policies alike, how far away the anchor is, and makes no order among
+            them. float64 [K].
     """
 
     rows: tuple[RatingsRow, ...]
     spreads: Mapping[str, FloatArray]
+    centres: Mapping[str, FloatArray]
 
 
 def snapshot(
@@ -96,12 +111,21 @@ def snapshot(
         for policy in tables.policies.values()
         if (digest := league.standing_weights(policy, tables)) is not None
     )
+    beginnings = (
+        (policy.population, Entrant(digest))
+        for policy in tables.policies.values()
+        if (first := league.first_weights(policy, tables)) is not None
+        and (digest := league.nearest_evaluated(policy.population, first)) is not None
+    )
     return Snapshot(
         standing=tuple(standing),
-        ghosts=tuple(tables.ghosts.values()),
-        evaluated=tuple(league.records),
+        beginnings=tuple(beginnings),
+        recent=tuple(tuple(line) for line in league.recent.values()),
+        bots=tuple(league.evaluated_bots),
+        ghosts=league.evaluated_ghosts,
+        num_ghosts=len(league.evaluated_ghosts),
         results=league.results.snapshot(),
-        checkpoints=league.checkpoints.copy(),
+        checkpoints=league.checkpoints,
         rated=None if rated is None else tuple(rated.values()),
         populations=tuple(dict.fromkeys(seat.population for seat in league.seats)),
         num_tallies=league.last_evaluation_sequence,
@@ -111,17 +135,14 @@ def snapshot(
 def wanted_entrants(known: Snapshot) -> list[Rated]:
     """Whose ratings decide something or are shown: policies, ghosts and bots, once evaluated.
 
+    Of a policy its standing, and where its generation began.
+
     Those of the last fit where it is to be repeated.
     """
     if known.rated is not None:
         return [(row.population, entrant) for row in known.rated for entrant in row.entrants]
-    evaluated = set(known.evaluated)
-    wanted = dict.fromkeys(known.standing)
-    for ghost in known.ghosts:
-        rated = (ghost.population, Entrant(ghost.weights_digest))
-        if rated in evaluated:
-            wanted[rated] = None
-    wanted.update((rated, None) for rated in known.evaluated if is_bot(rated[1]))
+    ghosts = sorted(islice(known.ghosts, known.num_ghosts))  # in an order that a resume has too
+    wanted = dict.fromkeys((*known.standing, *known.beginnings, *ghosts, *known.bots))
     return list(wanted)
 
 
@@ -133,17 +154,16 @@ def fit_input(known: Snapshot) -> FitInput:
     """
     wanted = wanted_entrants(known)
     chosen = dict.fromkeys(wanted)
-    recent: dict[str, list[Rated]] = {}
-    for evaluated in known.evaluated:
-        origin = known.checkpoints.get(Digest(evaluated[1]))
-        if origin is not None:
-            recent.setdefault(origin.policy, []).append(evaluated)
-    for line in recent.values():
-        chosen.update(dict.fromkeys(line[-RECENT_PER_POLICY:]))
+    newest = [
+        next((rated for rated in reversed(line) if rated in chosen), None) for line in known.recent
+    ]
+    for line in known.recent:
+        chosen.update(dict.fromkeys(line))
     return FitInput(
         results=known.results.select(chosen),
         parents=_parents(known.checkpoints, chosen),
         wanted=tuple(wanted),
+        newest=tuple(rated for rated in newest if rated is not None),
         populations=known.populations,
         num_tallies=known.num_tallies,
     )
@@ -198,11 +218,13 @@ def fit_ratings(fit: FitInput) -> Fitted:
     )
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
     deviations = fitted.deviations
-    rows, spreads = [], {}
+    rows, spreads, centres = [], {}, {}
     for population in fit.populations:
         wanted = [rated for rated in fit.wanted if rated[0] == population]
         index = np.array([position[rated] for rated in wanted], dtype=np.int64)
         spreads[population] = fitted.spread[index]
+        newest = [position[rated] for rated in fit.newest if rated[0] == population]
+        centres[population] = fitted.spread[newest].sum(axis=0) / max(len(newest), 1)
         rows.append(
             RatingsRow(
                 population=population,
@@ -213,7 +235,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 num_tallies=fit.num_tallies,
             )
         )
-    return Fitted(rows=tuple(rows), spreads=spreads)
+    return Fitted(rows=tuple(rows), spreads=spreads, centres=centres)
 
 
 def _results_of(results: ResultColumns[Rated], population: str) -> ResultColumns[Rated]:

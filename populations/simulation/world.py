@@ -160,7 +160,9 @@ class World:
         """Fit what the worker thread was asked to, and tell the controller."""
         while self.fits:
             fitted = fit_ratings(fit_input(self.fits.pop(0)))
-            self.handle(RatingsFitted(rows=fitted.rows, spreads=fitted.spreads))
+            self.handle(
+                RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
+            )
 
     def hello(self, learner: LearnerId, populations: tuple[str, ...] = ()) -> Hello:
         """A Hello that fits the run."""

@@ -14,6 +14,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -42,6 +43,7 @@ from populations.types import (
     TallyRow,
 )
 
+KeyT = TypeVar("KeyT")
 RowT = TypeVar("RowT", bound=Row)
 Value = None | int | float | str | bytes
 
@@ -80,6 +82,12 @@ class Tables:
     num_events: int
     num_tallies: int = 0
     last_evaluation_sequence: int = 0
+
+
+def put_after(rows: dict[KeyT, RowT], count: int) -> list[RowT]:
+    """List the rows of a table but the first ``count``, in order, without passing those."""
+    newest = list(islice(reversed(rows.values()), len(rows) - count))
+    return newest[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,8 +361,10 @@ _BY_TYPE: dict[type, Table[Any]] = {
     )
 }
 
+TABLES: tuple[Table[Any], ...] = tuple(_BY_TYPE.values())
+
 SCHEMA = (
-    *(table.create for table in _BY_TYPE.values()),
+    *(table.create for table in TABLES),
     "CREATE INDEX assignments_status ON assignments (status)",
 )
 

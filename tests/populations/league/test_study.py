@@ -68,8 +68,7 @@ def test_optuna_reads_every_generation_and_finds_the_best(
         storage.remove_session()
         storage.engine.dispose()
     assert len(trials) == len(generations) >= 6
-    standing = {line.player: line.rating for line in inspection.standings()["player"]}
-    ratings = []
+    rates = []
     for trial, row in zip(trials, generations, strict=True):
         for parameter, value in trial.params.items():
             assert value == row.hyperparameters[parameter]
@@ -85,13 +84,18 @@ def test_optuna_reads_every_generation_and_finds_the_best(
         assert trial.user_attrs["cause"] == row.cause
         assert trial.user_attrs["parent"] == row.parent
         assert trial.user_attrs["agent_steps_end"] == row.agent_steps_end
-        is_over = row.agent_steps_end is not None
-        rating = row.rating_end if is_over else standing[row.policy]  # type: ignore[index]
-        assert trial.value == rating
-        assert trial.state == (TrialState.PRUNED if rating is None else TrialState.COMPLETE)
-        ratings.append(float("-inf") if rating is None else rating)
-    assert best.value == max(ratings)
-    assert best.number == ratings.index(max(ratings))
+        if row.gain_agent_steps is None:
+            is_over = row.agent_steps_end is not None
+            assert trial.value is None
+            assert trial.state == (TrialState.PRUNED if is_over else TrialState.RUNNING)
+            continue
+        assert row.rating_end is not None
+        assert row.rating_begin is not None
+        rates.append((row.rating_end - row.rating_begin) * 1e6 / row.gain_agent_steps)
+        assert trial.value == rates[-1]
+        assert trial.state == TrialState.COMPLETE
+        assert trial.user_attrs["gain_deviation"] == row.gain_deviation
+    assert best.value == max(rates)
 
 
 def test_distributions_are_those_of_the_search_space_or_as_wide_as_the_value_needs(

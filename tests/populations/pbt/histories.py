@@ -17,8 +17,12 @@ def generation(
     begin: int = 0,
     num_steps: int = 100_000,
     rating: float = 0.0,
+    deviation: float | None = 1e-3,
 ) -> GenerationRow:
-    """One that gained ``rate`` Elo per million steps; None: it still lasts."""
+    """One that gained ``rate`` Elo per million steps; None: it still lasts.
+
+    ``deviation`` is that of the gain, in Elo.
+    """
     policy = PolicyId(f"player/p{index:03d}")
     return GenerationRow(
         entrant=Entrant(f"{policy}#{number}"),
@@ -32,4 +36,6 @@ def generation(
         agent_steps_end=None if rate is None else begin + num_steps,
         rating_begin=rating,
         rating_end=None if rate is None else rating + rate * num_steps / 1e6,
+        gain_deviation=None if rate is None else deviation,
+        gain_agent_steps=None if rate is None else num_steps,
     )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from populations.core import Result
 from populations.ratings.results import (
+    CHUNK,
     Counts,
     ResultColumns,
     ResultTable,
@@ -103,6 +104,11 @@ def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str
     assert list(table) == list(expected)
     for key, counts in expected.items():
         assert table[key] == counts
+    for name in {name for key in expected for name in key[:2]} | {"nobody"}:
+        assert dict(table.of(name)) == {
+            key: counts for key, counts in expected.items() if name in key[:2]
+        }
+        assert len(list(table.of(name))) == len(dict(table.of(name)))
     chosen = {"a", "b", "c"}
     selected = table.snapshot().select(chosen)
     assert {(r.first, r.second, r.seats): Counts.of(r) for r in selected} == {
@@ -127,6 +133,23 @@ def test_a_table_grows_and_its_snapshots_do_not() -> None:
     assert selected.counts[0].tolist() == [0.0, 0.0, 1.0]
     with pytest.raises(KeyError):
         table[(1, 0, (0, 1))]
+
+
+def test_a_snapshot_copies_nothing_and_a_change_after_it_one_chunk() -> None:
+    table: ResultTable[int] = ResultTable()
+    for k in range(3 * CHUNK + 5):
+        table[(k, k + 1, (0, 1))] = Counts(k, 0.0, 1.0, k, k)
+    first, second = table.snapshot(), table.snapshot()
+    table[(CHUNK, CHUNK + 1, (0, 1))] = Counts(-1.0, 0.0, 0.0, -1.0, -1.0)
+    table[(CHUNK + 1, CHUNK + 2, (0, 1))] = Counts(-2.0, 0.0, 0.0, -2.0, -2.0)
+    third = table.snapshot()
+    is_same = [a.counts is b.counts for a, b in zip(second.chunks, third.chunks, strict=True)]
+    assert is_same == [True, False, True, True]
+    assert all(a is b for a, b in zip(first.chunks, second.chunks, strict=True))
+    names = range(3 * CHUNK + 6)
+    assert first.select(names).counts[:, 0].tolist() == list(range(3 * CHUNK + 5))
+    assert third.select(names).counts[CHUNK : CHUNK + 2, 0].tolist() == [-1.0, -2.0]
+    assert [key[:2] for key, _ in table.of(CHUNK)] == [(CHUNK, CHUNK + 1), (CHUNK - 1, CHUNK)]
 
 
 def test_some_results_can_be_kept() -> None:

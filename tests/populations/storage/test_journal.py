@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -14,10 +15,11 @@ from typing import Any
 
 import pytest
 
+from arena.types import Entrant, PolicyId
 from populations.errors import JournalCorrupt, StorageError
 from populations.storage.database import SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
-from populations.types import EventRow, PolicyRow, RatingsRow, Row, RunRow
+from populations.types import EventRow, GenerationRow, PolicyRow, RatingsRow, Row, RunRow
 
 
 def policy(number: int, **changes: Any) -> PolicyRow:
@@ -40,6 +42,36 @@ def test_integers_among_hyperparameters_stay_integers(path: Path) -> None:
     with JournalReader(path) as reader:
         loaded = reader.load().policies[policy(0).policy].hyperparameters
     assert repr(loaded) == repr({"learning_rate": 3e-4, "num_epochs": 4})
+
+
+def test_a_journal_without_a_later_optional_column_is_read_and_written(path: Path) -> None:
+    """A release that knows of more about a generation goes on with the journal of one before."""
+    old = GenerationRow(
+        entrant=Entrant("player/p000#0"),
+        policy=PolicyId("player/p000"),
+        population="player",
+        generation=0,
+        cause="start",
+        parent=None,
+        hyperparameters={"gamma": 0.9},
+        agent_steps_begin=0,
+        agent_steps_end=100,
+        rating_end=7.0,
+    )
+    with Journal.open(path) as journal:
+        journal.commit([old])
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        for column in ("gain_deviation", "gain_agent_steps"):
+            connection.execute(f"ALTER TABLE generations DROP COLUMN {column}")
+        connection.commit()
+    with JournalReader(path) as reader:
+        assert list(reader.load().generations.values()) == [old]
+    new = replace(old, gain_deviation=3.0, gain_agent_steps=50)
+    with Journal.open(path) as journal:
+        assert list(journal.load().generations.values()) == [old]
+        journal.commit([new])
+    with JournalReader(path) as reader:
+        assert list(reader.load().generations.values()) == [new]
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])

@@ -132,6 +132,8 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         agent_steps_end=st.none() | KEYS,
         rating_begin=st.none() | FLOATS,
         rating_end=st.none() | FLOATS,
+        gain_deviation=st.none() | FLOATS,
+        gain_agent_steps=st.none() | KEYS,
     ),
     *ASSIGNMENTS,
     build(TallyRow, sequence=KEYS, kind=st.sampled_from(["train", "evaluate"]), tally=TALLY),

@@ -1,0 +1,307 @@
+"""How long decisions take after a league has played for days.
+
+    python -m experiments.planted_league.week --days 1,3,7
+
+The rows of so many days at the demo's rate are generated (`LONG_LEAGUE`), a controller is made from
+them as a resume does, and simulated learners go on. A line of JSON for each: rows, then how long
+the controller took to handle each event that a learner waits for, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from unittest.mock import patch
+
+import numpy as np
+
+from arena.checkpoints.manifest import checkpoint_key, ghost_key
+from arena.types import (
+    RANDOM_BOT,
+    AssignmentId,
+    Digest,
+    Entrant,
+    PolicyId,
+    ghost_id,
+    trainee_entrant,
+)
+from populations.config import load_config
+from populations.controller.events import AssignmentFinished, Event, Now, RatingsFitted
+from populations.controller.machine import handle
+from populations.controller.state import ControllerState, make_state
+from populations.controller.transaction import Transaction
+from populations.folded import PairRow, RecordRow
+from populations.garbage import collector_paused
+from populations.simulation.environment import simulated_config, simulated_run
+from populations.simulation.planted import PlantedModel, Weights
+from populations.simulation.world import World, make_world, start
+from populations.storage.tables import Tables
+from populations.types import CheckpointRow, GenerationRow, GhostRow, PolicyRow
+
+POPULATION = "player"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much a league has played.
+
+    Attributes:
+        checkpoints: Of each policy, in one line.
+        evaluated_every: Of so many checkpoints one was evaluated.
+        ghosts_every: Of so many checkpoints one is a ghost.
+        generations_every: So many checkpoints a generation has; 0: it is the first one still.
+        pairs: Results of each evaluated checkpoint.
+        met: Ghosts that each checkpoint was trained against.
+    """
+
+    checkpoints: int
+    evaluated_every: int = 5
+    ghosts_every: int = 5
+    generations_every: int = 0
+    pairs: int = 16
+    met: int = 8
+
+
+DAY = Size(checkpoints=7_000)
+"""Of the demo's eight policies, which keep their generation: the worst case."""
+
+STEPS = 20_000
+"""Agent steps of each checkpoint."""
+
+
+def digest(policy: PolicyId, number: int) -> Digest:
+    """Name some weights."""
+    return Digest(f"{policy[-3:]}{number:061d}")
+
+
+@collector_paused()
+def add_past(world: World, size: Size) -> None:
+    """Put a past into a new world that has not started, and make its controller from that."""
+    tables = world.state.tables
+    policies = list(tables.policies)
+    for policy in policies:
+        _add_line(world, tables, policy, size)
+    for row in _results(policies, size):
+        if isinstance(row, RecordRow):
+            tables.records[row.key] = row
+        else:
+            tables.pairs[row.key] = row
+    tables.num_tallies = tables.last_evaluation_sequence = len(tables.pairs)
+    num_assignments = len(policies) * size.checkpoints
+    share = world.state.config.evaluation.share
+    tables.run = replace(
+        tables.run,
+        epoch=1,
+        next_assignment=AssignmentId(num_assignments + 1),
+        training_assignments=num_assignments,
+        training_s=float(num_assignments),
+        evaluation_s=num_assignments * share / (1.0 - share),
+        evaluation_assignments=num_assignments // 10,
+        assignments_finished=num_assignments,
+    )
+    world.state = make_state(world.state.config, world.setup, tables)
+
+
+def _add_line(world: World, tables: Tables, policy: PolicyId, size: Size) -> None:
+    """Add a policy's checkpoints, ghosts and generations, and put it at the end of them."""
+    row = tables.policies[policy]
+    per_generation = size.generations_every or size.checkpoints
+    for number in range(size.checkpoints):
+        weights, steps, generation = (
+            digest(policy, number),
+            number * STEPS,
+            number // per_generation,
+        )
+        key = checkpoint_key(policy, agent_steps=steps, digest=weights)
+        made = CheckpointRow(
+            key=key,
+            digest=weights,
+            weights_digest=weights,
+            policy=policy,
+            generation=generation,
+            agent_steps=steps,
+            learner_updates=number,
+            parent=digest(policy, number - 1) if number else None,
+            assignment_id=AssignmentId(number + 1),
+            state="present" if number >= size.checkpoints - 2 else "deleted",
+        )
+        tables.checkpoints[key] = made
+        world.learner.origins[weights] = weights
+        skill = 800.0 * number / size.checkpoints
+        world.learner.weights[weights] = Weights(skill=skill, potential=0.0, kind=0)
+        if number % per_generation == 0:
+            _add_generation(tables, row, generation, steps, per_generation * STEPS)
+        if number % size.ghosts_every == 0:
+            _add_ghost(tables, made)
+    last = size.checkpoints - 1
+    tables.policies[policy] = replace(
+        row,
+        checkpoint=key,
+        agent_steps=steps,
+        learner_updates=last,
+        generation=last // per_generation,
+        generation_at=last // per_generation * per_generation * STEPS,
+        validated_generation=last // per_generation,
+        ghost_at=last // size.ghosts_every * size.ghosts_every * STEPS,
+        ready_at=steps,
+        speed=100_000.0,
+        episode_length=20.0,
+    )
+
+
+def _add_generation(
+    tables: Tables, policy: PolicyRow, generation: int, steps: int, num_steps: int
+) -> None:
+    before = trainee_entrant(policy.policy, generation=generation - 1)
+    if generation:
+        ended = replace(
+            tables.generations[before],
+            agent_steps_end=steps,
+            rating_begin=10.0 * generation,
+            rating_end=10.0 * generation + 20.0,
+            gain_deviation=30.0,
+            gain_agent_steps=num_steps,
+        )
+        tables.generations[before] = ended
+    entrant = trainee_entrant(policy.policy, generation=generation)
+    tables.generations[entrant] = GenerationRow(
+        entrant=entrant,
+        policy=policy.policy,
+        population=POPULATION,
+        generation=generation,
+        cause="explore" if generation else "start",
+        parent=before if generation else None,
+        hyperparameters=dict(policy.hyperparameters),
+        agent_steps_begin=steps,
+    )
+
+
+def _add_ghost(tables: Tables, made: CheckpointRow) -> None:
+    player = ghost_id(made.policy, agent_steps=made.agent_steps)
+    tables.ghosts[player] = GhostRow(
+        player=player,
+        policy=made.policy,
+        population=POPULATION,
+        agent_steps=made.agent_steps,
+        generation=made.generation,
+        weights_digest=made.weights_digest,
+        key=ghost_key(made.policy, agent_steps=made.agent_steps, digest=made.digest),
+        checkpoint=made.key,
+        linked=True,
+    )
+
+
+def _results(policies: Sequence[PolicyId], size: Size) -> Iterator[RecordRow | PairRow]:
+    """Yield what was evaluated and trained against, folded."""
+    bot = Entrant(RANDOM_BOT)
+    yield RecordRow(population=POPULATION, entrant=bot, matches=10**6, wins=10**5, losses=9 * 10**5)
+    per_generation = size.generations_every or size.checkpoints
+    for number in range(0, size.checkpoints, size.evaluated_every):
+        for index, policy in enumerate(policies):
+            own = Entrant(digest(policy, number))
+            yield RecordRow(population=POPULATION, entrant=own, matches=128, wins=64, losses=64)
+            for k in range(size.pairs):
+                rival = policies[(index + 1 + k % (len(policies) - 1)) % len(policies)]
+                other = Entrant(digest(rival, max(number - k // 7 * size.evaluated_every, 0)))
+                seats = (0, 1) if k % 2 else (1, 0)
+                first, second = (own, bot if k == 0 else other)[:: 1 if k % 2 else -1]
+                yield PairRow(
+                    kind="evaluate",
+                    first=first,
+                    second=second,
+                    first_seat=min(seats),
+                    second_seat=max(seats),
+                    wins=4.0,
+                    losses=4.0,
+                )
+    for number in range(size.checkpoints):
+        for index, policy in enumerate(policies):
+            trainee = trainee_entrant(policy, generation=number // per_generation)
+            for k in range(size.met):
+                rival = policies[(index + k) % len(policies)]
+                ghost = number // size.ghosts_every * size.ghosts_every
+                first, second = sorted((trainee, Entrant(digest(rival, ghost))))
+                yield PairRow(
+                    kind="train",
+                    first=first,
+                    second=second,
+                    first_seat=0,
+                    second_seat=1,
+                    wins=2.0,
+                    losses=2.0,
+                )
+
+
+def make_long_league(size: Size, *, num_policies: int = 8, changes: Sequence[str] = ()) -> World:
+    """Make a world with a past, not yet started."""
+    limit = size.checkpoints * STEPS
+    document = [
+        f"stop.agent_steps_per_policy={limit * 2}",
+        f"ghosts.every_agent_steps={size.ghosts_every * STEPS}",
+        f"assignment.agent_steps={STEPS}",
+        "evaluation.share=0.3",
+        "environment.num_envs=128",
+        *changes,
+    ]
+    config = simulated_config(load_config("connect_four", document), num_policies=num_policies)
+    world = make_world(
+        simulated_run(config), PlantedModel(), agent_steps_per_s=1e5, matches_per_s=1e3
+    )
+    add_past(world, size)
+    return world
+
+
+def measure(world: World, *, num_events: int) -> dict[str, list[float]]:
+    """Start a world, and time the events that learners wait for, in milliseconds, by kind."""
+    times: dict[str, list[float]] = {}
+
+    def timed(state: ControllerState, event: Event, now: Now) -> Transaction:
+        began_s = time.thread_time()
+        tx = handle(state, event, now)
+        took_ms = 1e3 * (time.thread_time() - began_s)
+        if isinstance(event, AssignmentFinished):
+            times.setdefault("trained" if event.manifests else "evaluated", []).append(took_ms)
+        elif isinstance(event, RatingsFitted):
+            times.setdefault("fitted", []).append(took_ms)
+        return tx
+
+    with patch("populations.simulation.world.handle", timed):
+        start(world)
+        while sum(map(len, times.values())) < num_events and world.advance():
+            pass
+    return times
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print a line for each number of days."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--days", default="0.01,1,3", help="Days played, separated by commas")
+    parser.add_argument("--events", type=int, default=300, help="Events timed for each")
+    options = parser.parse_args(arguments)
+    for days in map(float, options.days.split(",")):
+        size = replace(DAY, checkpoints=max(int(DAY.checkpoints * days), 20))
+        world = make_long_league(size)
+        tables = world.state.tables
+        rows = {
+            name: len(getattr(tables, name))
+            for name in ("checkpoints", "ghosts", "records", "pairs")
+        }
+        times = measure(world, num_events=options.events)
+        figures = {
+            kind: {
+                "number": len(taken),
+                "median_ms": round(float(np.median(taken)), 2),
+                "p95_ms": round(float(np.percentile(taken, 95)), 2),
+            }
+            for kind, taken in times.items()
+        }
+        sys.stdout.write(json.dumps({"days": days, **rows, **figures}) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""Decisions of a league that has played for long look at no more than those of one that has not.
+
+Counted, not timed: lines of the project's Python that the controller runs for an event, and entries
+of its tables that are passed one by one. `experiments.planted_league.week` has the times.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from arena.types import RANDOM_BOT, Entrant
+from experiments.planted_league.week import DAY, make_long_league
+from populations.controller import evaluating
+from populations.controller.events import AssignmentFinished, Event, Now
+from populations.controller.machine import handle
+from populations.controller.members import common_scores
+from populations.controller.state import ControllerState
+from populations.controller.transaction import Transaction
+from populations.core import Score
+from populations.pbt.statistics import on_common_opponents
+from populations.ratings.fit import snapshot
+from populations.ratings.results import ResultTable
+from populations.simulation.world import World, start
+from tests.populations.controller.simulated import DUEL, TAG, make_world, tag_spec
+
+COUNTED = ("checkpoints", "ghosts", "generations", "records", "pairs")
+SMALL = replace(DAY, checkpoints=60, met=4, pairs=8)
+
+
+class Counter:
+    """Lines and entries so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def trace(self, frame: FrameType, event: str, argument: object) -> Any:
+        """Count the lines of the project."""
+        del argument
+        if "/populations/" not in frame.f_code.co_filename:
+            return None
+        self.count += event == "line"
+        return self.trace
+
+
+class CountedView:
+    """A dictionary's view, whose entries are counted as they are passed."""
+
+    def __init__(self, view: Any, counter: Counter) -> None:
+        self._view, self._counter = view, counter
+
+    def __len__(self) -> int:
+        return len(self._view)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._counted(iter(self._view))
+
+    def __reversed__(self) -> Iterator[Any]:
+        return self._counted(reversed(self._view))
+
+    def _counted(self, entries: Iterator[Any]) -> Iterator[Any]:
+        for entry in entries:
+            self._counter.count += 1
+            yield entry
+
+
+class CountedDict(dict[Any, Any]):
+    """A table whose entries are counted as they are passed."""
+
+    counter: Counter
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(CountedView(super().keys(), self.counter))
+
+    def keys(self) -> Any:
+        """Keys."""
+        return CountedView(super().keys(), self.counter)
+
+    def values(self) -> Any:
+        """Rows."""
+        return CountedView(super().values(), self.counter)
+
+    def items(self) -> Any:
+        """Keys and rows."""
+        return CountedView(super().items(), self.counter)
+
+    def copy(self) -> Any:
+        """A copy passes all."""
+        self.counter.count += len(self)
+        return super().copy()
+
+
+def watched(world: World, counter: Counter) -> None:
+    """Count what is passed of a world's tables from now on."""
+    tables, league = world.state.tables, world.state.league
+
+    def counted(rows: dict[Any, Any]) -> CountedDict:
+        table = CountedDict(rows)
+        table.counter = counter
+        return table
+
+    for name in COUNTED:
+        setattr(tables, name, counted(getattr(tables, name)))
+    league.records, league.checkpoints = counted(league.records), counted(league.checkpoints)
+
+
+def counts(world: World, *, num_events: int) -> dict[str, float]:
+    """Count for the median event of each kind, of so many of each at least."""
+    counter = Counter()
+    found: dict[str, list[int]] = {"trained": [], "evaluated": []}
+
+    def counted(state: ControllerState, event: Event, now: Now) -> Transaction:
+        if not isinstance(event, AssignmentFinished):
+            return handle(state, event, now)
+        counter.count = 0
+        sys.settrace(counter.trace)
+        try:
+            tx = handle(state, event, now)
+        finally:
+            sys.settrace(None)
+        found["trained" if event.manifests else "evaluated"].append(counter.count)
+        return tx
+
+    start(world)
+    for _ in range(30):  # what a resume makes anew is made
+        world.advance()
+    watched(world, counter)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("populations.simulation.world.handle", counted)
+        while min(map(len, found.values())) < num_events:
+            assert world.advance()
+    return {kind: statistics.median(numbers) for kind, numbers in found.items()}
+
+
+def test_decisions_do_not_grow_with_what_was_played() -> None:
+    """Today's ghosts, checkpoints, results and meetings times sixteen change nothing."""
+    changes = ("pbt.ready_agent_steps=40000", "pbt.exploit=welch")
+    small, large = (
+        counts(
+            make_long_league(replace(SMALL, checkpoints=size), num_policies=4, changes=changes),
+            num_events=5,
+        )
+        for size in (40, 640)
+    )
+    for kind in small:
+        assert large[kind] < 1.15 * small[kind], kind
+
+
+def test_a_fits_snapshot_looks_at_policies_alone() -> None:
+    counter = Counter()
+    world = make_long_league(SMALL, num_policies=4)
+    watched(world, counter)
+    known = snapshot(world.state.league, world.state.tables)
+    assert counter.count == 0
+    assert known.results.chunks[0].counts is world.state.league.results.snapshot().chunks[0].counts
+
+
+class NeverPassed(ResultTable[Any]):
+    """Results that nobody may look through."""
+
+    def rows(self) -> Iterator[Any]:
+        raise AssertionError("a decision must not look at all results")
+
+
+def test_neither_anchors_nor_common_opponents_look_at_all_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("populations.league.league.ResultTable", NeverPassed)
+    for document, spec in ((TAG, tag_spec()), (DUEL, None)):
+        pbt = {**DUEL["pbt"], "exploit": "welch"}  # type: ignore[dict-item]
+        world = make_world({**document, "pbt": pbt}, spec)
+        assert isinstance(world.state.league.results, NeverPassed)
+        world.join()
+        world.join()
+        for _ in range(30):
+            world.step()
+        assert world.events("explored", "exploited")
+
+
+def test_anchors_are_played_until_there_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against the definition over all results."""
+    monkeypatch.setattr(evaluating, "ANCHOR_MATCHES", 60)
+    world = make_world(TAG, tag_spec())
+    world.join()
+    world.join()
+    seen = set()
+    for _ in range(100):
+        world.step()
+        state = world.state
+        pairs = list(pairwise((seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats))
+        played = sum(
+            outcome.matches
+            for (first, second, _), outcome in state.league.results.items()
+            if (first, second) in pairs
+        )
+        is_enough = played >= evaluating.ANCHOR_MATCHES
+        seen.add(is_enough)
+        assert bool(evaluating._anchors(state)) == (not is_enough)
+        if is_enough:
+            break
+    assert seen == {False, True}
+
+
+def test_common_scores_are_those_of_all_results() -> None:
+    world = make_world(DUEL)
+    world.join()
+    for _ in range(40):
+        world.step()
+    state = world.state
+    common = common_scores(state, "player")
+    assert common is not None
+
+    def scores(rated: object, without: object) -> dict[Any, Score]:
+        found: dict[Any, Score] = {}
+        for (first, second, (own, other)), counts in state.league.results.items():
+            wins, draws, losses = counts[:3]
+            matches = wins + draws + losses
+            if first == rated and second != without:
+                found[second, (own, other)] = Score(points=wins + draws / 2, matches=matches)
+            elif second == rated and first != without:
+                found[first, (other, own)] = Score(points=losses + draws / 2, matches=matches)
+        return found
+
+    num_compared = 0
+    for one, other in pairwise(state.tables.policies.values()):
+        digests = [state.league.standing_weights(row, state.tables) for row in (one, other)]
+        first, second = (("player", Entrant(digest or "")) for digest in digests)
+        expected = on_common_opponents(scores(first, second), scores(second, first))
+        found = common(one.policy, other.policy)
+        assert (found is None) == (expected is None)
+        if found is not None and expected is not None:
+            num_compared += 1
+            for ours, theirs in zip(found, expected, strict=True):
+                assert ours.points == pytest.approx(theirs.points)
+                assert ours.matches == pytest.approx(theirs.matches)
+    assert num_compared > 0

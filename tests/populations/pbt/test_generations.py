@@ -1,0 +1,123 @@
+"""What models are told of past generations: not what was measured, but what can be believed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from populations.core import Explore, SearchSpace
+from populations.pbt.explore import Perturb
+from populations.pbt.generations import believable, finished, measured_rate
+from populations.pbt.model_based import ModelBased
+from populations.pbt.pb2 import Pb2
+from populations.types import GenerationRow
+from tests.populations.pbt.histories import generation
+
+
+def test_believed_rates_by_hand() -> None:
+    """Equal variances of 4, rates 0, 6 and 12: Q = 72 / 4, tau^2 = (18 - 2) / (3/4 - 1/4) = 32."""
+    believed, reliability = believable(np.array([0.0, 6.0, 12.0]), np.full(3, 2.0))
+    assert reliability == pytest.approx(np.full(3, 32 / 36))
+    assert believed == pytest.approx(6.0 + 32 / 36 * np.array([-6.0, 0.0, 6.0]))
+
+
+def test_what_is_all_noise_is_not_believed() -> None:
+    believed, reliability = believable(np.array([-1.0, 0.0, 1.0]), np.full(3, 2.0))
+    assert reliability == pytest.approx(np.zeros(3))
+    assert believed == pytest.approx(np.zeros(3))
+
+
+def test_the_truth_is_nearer_to_what_is_believed_than_to_what_was_measured() -> None:
+    rng = np.random.default_rng(0)
+    true = rng.normal(100.0, 50.0, 400)
+    deviations = np.exp(rng.uniform(2.0, 8.0, 400))
+    measured = true + deviations * rng.normal(size=400)
+    believed, _ = believable(measured, deviations)
+    assert np.std(believed - true) < 50.0 < 5.0 * 50.0 < np.std(measured - true)
+
+
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(0.0, 1e6)), min_size=1, max_size=12))
+def test_believed_rates_lie_between_the_measured_ones(drawn: list[tuple[float, float]]) -> None:
+    rates, deviations = np.array(drawn).T
+    believed, reliability = believable(rates, deviations)
+    assert np.isfinite(believed).all()
+    slack = 1e-9 * (1.0 + np.abs(rates).max())
+    assert (believed >= rates.min() - slack).all()
+    assert (believed <= rates.max() + slack).all()
+    assert ((reliability >= 0.0) & (reliability <= 1.0)).all()
+
+
+def test_generations_whose_gain_is_not_known_are_left_out() -> None:
+    known = generation({"a": 0.5}, rate=5.0)
+    unknown = [
+        generation({"a": 0.5}, rate=5.0, deviation=None),  # as older releases wrote them
+        replace(known, gain_agent_steps=None),
+        replace(known, gain_agent_steps=0),
+        replace(known, rating_begin=None),
+        replace(known, rating_end=math.nan),
+        generation({"a": 0.5}, rate=None),
+    ]
+    assert [measured_rate(row) for row in unknown] == [None] * 6
+    assert [one.row for one in finished([*unknown, known])] == [known]
+
+
+def test_a_rate_is_over_the_steps_between_the_rated_weights() -> None:
+    row = replace(
+        generation({}, rate=5.0, num_steps=400_000),
+        rating_begin=100.0,
+        rating_end=150.0,
+        gain_agent_steps=250_000,
+    )
+    assert measured_rate(row) == 200.0
+
+
+SPACE: SearchSpace = {name: {"low": 0.0, "high": 1.0} for name in ("a", "b")}
+
+
+def gain(a: float, b: float) -> float:
+    """Best at (0.7, 0.3), where it is 300; a far corner has none."""
+    return 300.0 * math.exp(-8.0 * ((a - 0.7) ** 2 + (b - 0.3) ** 2))
+
+
+@pytest.mark.parametrize(
+    ("rule", "least"),
+    [
+        (Pb2(fallback=Perturb()), 250.0),
+        (ModelBased(sampler="tpe", fallback=Perturb()), 150.0),
+        (ModelBased(sampler="cma_es", fallback=Perturb()), 150.0),
+    ],
+)
+def test_a_generation_of_500_steps_ruins_no_model(rule: Explore, least: float) -> None:
+    """With its 60,000 Elo per million steps, PB2 went to its corner: a mean gain of 0."""
+    rng = np.random.default_rng(0)
+    history: list[GenerationRow] = []
+    for i in range(40):
+        a, b = rng.random(2).tolist()
+        noisy = gain(a, b) + float(rng.normal(0.0, 30.0))
+        history.append(
+            generation(
+                {"a": a, "b": b}, rate=noisy, index=i % 8, begin=200_000 * (i // 8), deviation=3.0
+            )
+        )
+    short = generation(
+        {"a": 0.0, "b": 1.0}, rate=60_000.0, number=9, num_steps=500, begin=10**6, deviation=40.0
+    )
+    assert short.rating_end == 30.0
+    gains = [
+        gain(
+            **rule.explore(
+                {"a": 0.5, "b": 0.5},
+                SPACE,
+                history=[*history, short],
+                agent_steps=10**6,
+                rng=np.random.default_rng(seed),
+            ).new
+        )
+        for seed in range(3)
+    ]
+    assert np.mean(gains) > least
