@@ -12,6 +12,7 @@ from itertools import islice
 import numpy as np
 
 from arena.types import Entrant, PlayerId, PolicyId
+from populations.controller.met import Met
 from populations.matchmaking.candidates import (
     BoolArray,
     Candidate,
@@ -26,27 +27,6 @@ ScoresKey = tuple[int, int, bytes]
 """Sequences of the last evaluation and of the last fit, and of whom the scores are."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Met:
-    """Whom a trainee has met, found among the candidates once. In order of meeting.
-
-    Attributes:
-        entrant: The trainee and its generation.
-        num_entrants: Ghosts' entrants at that time; with another one all are looked for again.
-        ghost_codes: Of entrants among the ghosts, -1 for others.
-        policy_codes: Of the policies whose checkpoints they are, -1 where unknown.
-        generations: Of these checkpoints.
-        agent_steps: Of these checkpoints.
-    """
-
-    entrant: Entrant
-    num_entrants: int
-    ghost_codes: list[int] = field(default_factory=list)
-    policy_codes: list[int] = field(default_factory=list)
-    generations: list[int] = field(default_factory=list)
-    agent_steps: list[int] = field(default_factory=list)
-
-
 @dataclass(slots=True)
 class Pool:
     """The candidates of one population.
@@ -58,7 +38,7 @@ class Pool:
         policy_positions: Where they are in ``policies``.
         is_active: Which policies may be opponents. bool, one per policy.
         scores: The last expected scores, until there are new results or ratings; one entry.
-        met: Whom each policy has met, in its generation.
+        met: Whom each policy has met.
     """
 
     ghosts: CandidateColumns = field(default_factory=CandidateColumns)
@@ -79,6 +59,20 @@ class Pool:
             others = others.copy()
             others[position] = False
         return self.policies.candidates.take(np.flatnonzero(others))
+
+    def named(self, players: Iterable[PlayerId]) -> tuple[Candidates, Candidates]:
+        """Return the ghosts and the latest checkpoints among some players."""
+        names = list(players)
+        ghosts = [self.ghost_positions[name] for name in names if name in self.ghost_positions]
+        policies = [
+            position
+            for name in names
+            if (position := self.policy_positions.get(PolicyId(name))) is not None
+        ]
+        return (
+            self.ghosts.candidates.take(np.array(ghosts, dtype=np.int64)),
+            self.policies.candidates.take(np.array(policies, dtype=np.int64)),
+        )
 
     def ghost_ratings(self, row: RatingsRow | None) -> FloatArray:
         """Elo of ghosts by entrant code, NaN if unrated; made anew for each fit and ghost."""

@@ -11,11 +11,14 @@ from functools import cached_property
 
 import numpy as np
 
-from arena.types import Digest, Entrant, trainee_entrant
-from populations.controller.candidates import Met, Pool
+from arena.types import Entrant, trainee_entrant
+from populations.controller.candidates import Pool
+from populations.controller.met import Met
 from populations.controller.state import ControllerState
-from populations.league.scores import Outcome, filled_scores_among
+from populations.league.lineage import line_of
+from populations.league.scores import Outcome, filled_scores_among, rating_by_results
 from populations.matchmaking.candidates import Candidates, FloatArray, IntArray
+from populations.matchmaking.rating_proximate import expected_scores
 from populations.types import PolicyRow
 
 
@@ -29,7 +32,6 @@ class Facts:
         self._pool = pool
         self._policy = policy
         self._population = population
-        self._entrant = trainee_entrant(policy.policy, generation=policy.generation)
         self._ghost_results: FloatArray | None = None
 
     def record(self, candidates: Candidates) -> tuple[FloatArray, FloatArray]:
@@ -45,53 +47,73 @@ class Facts:
     def _results_against_ghosts(self) -> FloatArray:
         """Wins and losses by entrant code. float64 [2, codes]."""
         if self._ghost_results is None:
-            results, met = self._results
-            # One place more than there are ghosts: -1, for whom it met and who is none of them.
-            by_code = np.zeros((2, len(self._pool.ghosts.codes.entrants) + 1))
-            by_code[:, met.ghost_codes] = results
-            self._ghost_results = by_code[:, :-1]
+            codes, results = self._met.among_ghosts()
+            self._ghost_results = np.zeros((2, len(self._pool.ghosts.codes.entrants)))
+            self._ghost_results[:, codes] = results
         return self._ghost_results
 
     def _results_against_latest(self, candidates: Candidates) -> FloatArray:
         """Wins and losses by policy code. float64 [2, codes].
 
-        Against any checkpoint that a policy made in its generation since about its last ghost: the
-        latest checkpoint alone is too new to have been met.
+        Against any checkpoint that a policy made since about its last ghost, and since its weights
+        were last replaced: the latest checkpoint alone is too new to have been met.
         """
         num_codes = len(candidates.codes.policies)
-        generations = np.full(num_codes + 1, -1)
+        first = np.zeros(num_codes + 1, dtype=np.int64)
         oldest = np.zeros(num_codes + 1, dtype=np.int64)
         recent = self._state.config.ghosts.every_agent_steps
         for code, policy in zip(candidates.policy_codes, candidates.policies, strict=True):
             row = self._state.tables.policies[policy]
-            generations[code] = row.generation
+            first[code] = row.generation + 1 - len(self._line(row))
             oldest[code] = row.agent_steps - recent
-        results, met = self._results
+        met = self._met
         codes = np.array(met.policy_codes, dtype=np.int64)
         counts = (codes >= 0) & (np.array(met.agent_steps) >= oldest[codes])
-        counts &= np.array(met.generations) == generations[codes]
+        counts &= np.array(met.generations) >= first[codes]
+        # Sorted: a resumed run has met them in another order, and its sums are the same to the bit.
+        places = np.flatnonzero(counts)
+        places = places[np.lexsort((np.array(met.agent_steps)[places], codes[places]))]
         return np.array(
-            [np.bincount(codes[counts], weights=r[counts], minlength=num_codes) for r in results]
+            [
+                np.bincount(codes[places], weights=results[places], minlength=num_codes)
+                for results in met.results
+            ]
         )
 
     @cached_property
-    def _results(self) -> tuple[FloatArray, Met]:
-        """Wins and losses [2, M] against all whom the trainee has met, and who they are."""
-        found = list(self._state.league.payoff.met(self._entrant))
-        num_entrants = len(self._pool.ghosts.codes.entrants)
+    def _met(self) -> Met:
+        """All whom the trainee has met since its weights were last replaced."""
+        line = self._line(self._policy)
         met = self._pool.met.get(self._policy.policy)
-        if met is None or (met.entrant, met.num_entrants) != (self._entrant, num_entrants):
-            met = Met(entrant=self._entrant, num_entrants=num_entrants)
-            self._pool.met[self._policy.policy] = met
-        for other, _, _ in found[len(met.ghost_codes) :]:
-            origin = self._state.league.checkpoints.get(Digest(other))
-            policies = self._pool.policies.codes.policies
-            met.ghost_codes.append(self._pool.ghosts.codes.entrants.get(other, -1))
-            met.policy_codes.append(policies.get(origin.policy, -1) if origin is not None else -1)
-            met.generations.append(origin.generation if origin is not None else -1)
-            met.agent_steps.append(origin.agent_steps if origin is not None else -1)
-        results = np.array([[f[1] for f in found], [f[2] for f in found]], dtype=np.float64)
-        return results, met
+        if met is None or not met.follows(line):
+            met = self._pool.met[self._policy.policy] = Met()
+        met.take(
+            line,
+            self._state.league.payoff,
+            ghosts=self._pool.ghosts.codes.entrants,
+            policies=self._pool.policies.codes.policies,
+            origins=self._state.league.checkpoints,
+        )
+        return met
+
+    def _line(self, policy: PolicyRow) -> list[Entrant]:
+        entrant = trainee_entrant(policy.policy, generation=policy.generation)
+        return line_of(self._state.tables.generations, entrant)
+
+    def predicted(self, candidates: Candidates) -> FloatArray:
+        """Score that ratings promise the trainee, 1/2 where either is unrated. float64 [N]."""
+        return expected_scores(self._present_rating, self.ratings(candidates))
+
+    @cached_property
+    def _present_rating(self) -> float:
+        """Elo of the trainee by its last rating and its results against ghosts; NaN if unrated."""
+        codes, results = self._met.among_ghosts()
+        opponents = self._ghost_ratings()[codes]
+        is_rated = np.isfinite(opponents)
+        wins, losses = results[:, is_rated]
+        return rating_by_results(
+            self.trainee_rating(), opponents[is_rated], wins=wins, losses=losses
+        )
 
     def ratings(self, candidates: Candidates) -> FloatArray:
         """Elo, NaN if unrated; of a policy, that of its standing. float64 [N]."""
@@ -99,8 +121,14 @@ class Facts:
             policies = self._state.tables.policies
             rows = [policies[policy] for policy in candidates.policies]
             return np.array([self._standing_rating(row) for row in rows], dtype=np.float64)
-        row = self._state.tables.ratings.get(self._population)
-        return self._pool.ghost_ratings(row)[candidates.entrant_codes]
+        by_code = self._ghost_ratings()
+        if is_counting(candidates.entrant_codes) and len(by_code) == len(candidates):
+            return by_code
+        return by_code[candidates.entrant_codes]
+
+    def _ghost_ratings(self) -> FloatArray:
+        """Elo by entrant code, NaN if unrated."""
+        return self._pool.ghost_ratings(self._state.tables.ratings.get(self._population))
 
     def trainee_rating(self) -> float:
         """Elo of the trainee's standing, NaN if unrated."""

@@ -14,11 +14,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from populations.core import FloatArray
-from populations.matchmaking.rating_proximate import expected_scores
+from populations.core import PRIOR_MATCHES, FloatArray
+from populations.matchmaking.rating_proximate import ELO_SCALE, expected_scores
 
-PRIOR_MATCHES = 8.0
-"""Matches that the rating model's prediction of a score is worth."""
+RATING_DEVIATION = 200.0
+"""Elo: how far a policy may be from its last rating while it trains."""
+
+MAX_NEWTON_STEPS = 60
+MAX_NEWTON_STEP = 200.0
+MIN_NEWTON_STEP = 0.01
+"""Elo."""
 
 Outcome = tuple[int, int, float, float, float]
 """Row, column; wins, draws and losses of the row."""
@@ -66,3 +71,37 @@ def counted(
         points[i, j] += wins + 0.5 * draws
         matches[i, j] += wins + draws + losses
     return points, matches
+
+
+def rating_by_results(
+    rating: float, opponents: FloatArray, *, wins: FloatArray, losses: FloatArray
+) -> float:
+    """Move a rating to where the player's own results since then say that it is.
+
+    The highest point of the posterior of a logistic score (Bradley and Terry, "Rank analysis of
+    incomplete block designs", 1952), opponents' ratings given, the old rating as prior mean with a
+    deviation of ``RATING_DEVIATION``. Against another population it also takes in what the game
+    gives to a side.
+
+    Args:
+        rating: Elo; NaN stays NaN.
+        opponents: Elo, finite. float64 [N].
+        wins: Draws half. float64 [N].
+        losses: Draws half. float64 [N].
+
+    Returns:
+        Elo.
+    """
+    per_elo = np.log(10.0) / ELO_SCALE
+    precision = RATING_DEVIATION**-2
+    matches = wins + losses
+    moved = 0.0
+    for _ in range(MAX_NEWTON_STEPS):
+        expected = expected_scores(rating + moved, opponents)
+        slope = per_elo * float((wins - matches * expected).sum()) - precision * moved
+        information = float((matches * expected * (1.0 - expected)).sum())
+        step = slope / (per_elo**2 * information + precision)
+        moved += min(max(step, -MAX_NEWTON_STEP), MAX_NEWTON_STEP)
+        if not abs(step) > MIN_NEWTON_STEP:
+            break
+    return rating + moved

@@ -34,7 +34,7 @@ class RatingProximateRule:
         del rng
         if not self.rating_width > 0.0:
             raise ValueError(f"rating_width must be greater than 0, got {self.rating_width!r}")
-        expected = expected_scores(request.trainee_rating, request.ratings(request.ghosts))
+        expected = request.predicted(request.ghosts)
         return np.exp(-((expected - 0.5) ** 2) / (2.0 * self.rating_width**2))
 
 
