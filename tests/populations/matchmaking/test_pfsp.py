@@ -59,7 +59,7 @@ def test_win_rates_are_results_and_what_ratings_predict_with_the_weight_of_8_mat
 
 def test_whom_ratings_say_it_beats_is_not_met_for_being_unknown() -> None:
     # Of 9 unmet ghosts 8 are 800 Elo behind (1 of 101 lost), one is even.
-    far = {ghost(number).player: 200.0 for number in range(8)}
+    far: dict[str, float] = {ghost(number).player: 200.0 for number in range(8)}
     asked = request(ghosts=9, ratings={**far, ghost(8).player: 1000.0}, trainee_rating=1000.0)
     matchmaker = RuleMatchmaker(rule=PfspRule(weighting="squared"), latest_ratio=0.0)
     drawn = matchmaker.distribution(asked, rng=np.random.default_rng(0)).ghosts
@@ -77,7 +77,7 @@ def test_thompson_draws_from_the_posterior() -> None:
 
 
 def test_thompson_knows_sure_predictions() -> None:
-    ratings = {ghost(0).player: -1e5, ghost(1).player: 1e5}
+    ratings: dict[str, float] = {ghost(0).player: -1e5, ghost(1).player: 1e5}
     asked = request(ghosts=2, ratings=ratings, trainee_rating=0.0)
     drawn = draw_win_rates(*asked.posterior(asked.ghosts), rng=np.random.default_rng(0))
     assert drawn.tolist() == [1.0, 0.0]
