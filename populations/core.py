@@ -62,8 +62,9 @@ class OpponentRequest:
             replaced, draws half on each side, older ones decayed: wins and losses, float64 [N]
             each, zeros if they never met. Of ``latest``: against any recent checkpoint of the
             policy.
-        predicted: Score that ratings promise the trainee against each candidate, 1/2 where either
-            is unrated. float64 [N], in [0, 1].
+        predicted: Score that ratings promise the trainee against each candidate, in [0, 1]; an
+            unrated ghost counts as its nearest rated ancestor, 1/2 where nothing is known.
+            float64 [N].
         ratings: Elo of each candidate, NaN if unrated. float64 [N].
         trainee_rating: Elo of the trainee's standing, NaN if unrated.
         scores: What each candidate (row) is expected to score against each other one (column),

@@ -5,13 +5,13 @@ Not durable: it follows from the journal's rows, and a resumed controller makes 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
-from arena.types import Entrant, PlayerId, PolicyId
+from arena.types import Digest, Entrant, PlayerId, PolicyId
 from populations.controller.met import Met
 from populations.matchmaking.candidates import (
     BoolArray,
@@ -19,6 +19,7 @@ from populations.matchmaking.candidates import (
     CandidateColumns,
     Candidates,
     FloatArray,
+    IntArray,
 )
 from populations.storage.tables import Tables
 from populations.types import CheckpointRow, GhostRow, PolicyRow, RatingsRow, Row
@@ -48,8 +49,11 @@ class Pool:
     is_active: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     scores: dict[ScoresKey, FloatArray] = field(default_factory=dict)
     met: dict[PolicyId, Met] = field(default_factory=dict)
-    _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))
     _rated: RatingsRow | None = None
+    _known: dict[Entrant, float] = field(default_factory=dict)
+    _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _expected: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _parents: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def latest(self, *, without: PolicyId) -> Candidates:
         """Latest checkpoints of the active policies but one."""
@@ -74,18 +78,43 @@ class Pool:
             self.policies.candidates.take(np.array(policies, dtype=np.int64)),
         )
 
-    def ghost_ratings(self, row: RatingsRow | None) -> FloatArray:
-        """Elo of ghosts by entrant code, NaN if unrated; made anew for each fit and ghost."""
+    def ghost_ratings(
+        self, row: RatingsRow | None, *, origins: Mapping[Digest, CheckpointRow]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return Elo of ghosts by entrant code: as rated, and as expected. float64 [codes] each.
+
+        An unrated ghost is expected to be as good as the nearest rated ghost that its weights were
+        trained from, which is what a rating begins with. NaN where there is none.
+
+        Args:
+            row: The last fit.
+            origins: Checkpoints by their weights.
+        """
         codes = self.ghosts.codes.entrants
-        if self._rated is not row or len(self._ratings) != len(codes):
-            self._ratings = np.full(len(codes), np.nan)
-            self._rated = row
-            if row is not None:
-                for entrant, rating in zip(row.entrants, row.ratings, strict=True):
-                    code = codes.get(entrant)
-                    if code is not None:
-                        self._ratings[code] = rating
-        return self._ratings
+        if self._rated is not row:
+            self._rated, self._ratings = row, np.zeros(0)
+            self._known = {} if row is None else dict(zip(row.entrants, row.ratings, strict=True))
+        num_new = len(codes) - len(self._ratings)
+        if num_new:
+            new = list(islice(reversed(codes), num_new))[::-1]
+            ratings = [self._known.get(Entrant(entrant), np.nan) for entrant in new]
+            self._ratings = np.append(self._ratings, ratings)
+            self._expected = inherited(self._ratings, self._found_parents(origins))
+        return self._ratings, self._expected
+
+    def _found_parents(self, origins: Mapping[Digest, CheckpointRow]) -> IntArray:
+        """Return the code of each ghost's nearest ancestor, -1: none. int64 [codes]."""
+        codes = self.ghosts.codes.entrants
+        new = list(islice(reversed(codes), len(codes) - len(self._parents)))[::-1]
+        found = []
+        for entrant in new:
+            origin = origins.get(Digest(entrant))
+            while origin is not None and origin.parent is not None and origin.parent not in codes:
+                origin = origins.get(origin.parent)
+            parent = origin.parent if origin is not None else None
+            found.append(codes[parent] if parent is not None else -1)
+        self._parents = np.append(self._parents, found).astype(np.int64)
+        return self._parents
 
     def put_policy(self, row: PolicyRow, checkpoint: CheckpointRow | None) -> None:
         """Take in what a policy is now; without a checkpoint it has its place but is not there."""
@@ -120,6 +149,26 @@ class Pool:
             self.ghosts.append(candidate)
         else:
             self.ghosts.put(position, candidate)
+
+
+def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
+    """Fill the ratings of the unrated with those of their nearest rated ancestors.
+
+    Args:
+        ratings: NaN where unknown. float64 [N].
+        parents: Position of each one's parent, -1: none; without circles. int64 [N].
+
+    Returns:
+        NaN where no ancestor is rated. float64 [N].
+    """
+    found = ratings.copy()
+    nearest = np.where(np.isnan(ratings), parents, -1)
+    while (is_open := nearest >= 0).any():
+        found[is_open] = found[nearest[is_open]]
+        # Steps double: whose ancestor was unrated goes on from where that one goes on from.
+        further = np.where(is_open, nearest[nearest], -1)
+        nearest = np.where(np.isnan(found), further, -1)
+    return found
 
 
 class CandidateCache:

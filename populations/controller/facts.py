@@ -40,9 +40,7 @@ class Facts:
             by_code, codes = self._results_against_latest(candidates), candidates.policy_codes
         else:
             by_code, codes = self._results_against_ghosts(), candidates.entrant_codes
-        if len(codes) == by_code.shape[1] and is_counting(codes):
-            return by_code[0], by_code[1]
-        return by_code[0].take(codes), by_code[1].take(codes)
+        return taken(by_code[0], codes), taken(by_code[1], codes)
 
     def _results_against_ghosts(self) -> FloatArray:
         """Wins and losses by entrant code. float64 [2, codes]."""
@@ -101,14 +99,18 @@ class Facts:
         return line_of(self._state.tables.generations, entrant)
 
     def predicted(self, candidates: Candidates) -> FloatArray:
-        """Score that ratings promise the trainee, 1/2 where either is unrated. float64 [N]."""
-        return expected_scores(self._present_rating, self.ratings(candidates))
+        """Score that ratings promise the trainee, 1/2 where nothing is known. float64 [N]."""
+        if candidates.codes is self._pool.policies.codes:
+            opponents = self.ratings(candidates)
+        else:
+            opponents = taken(self._ghost_ratings[1], candidates.entrant_codes)
+        return expected_scores(self._present_rating, opponents)
 
     @cached_property
     def _present_rating(self) -> float:
         """Elo of the trainee by its last rating and its results against ghosts; NaN if unrated."""
         codes, results = self._met.among_ghosts()
-        opponents = self._ghost_ratings()[codes]
+        opponents = self._ghost_ratings[0][codes]
         is_rated = np.isfinite(opponents)
         wins, losses = results[:, is_rated]
         return rating_by_results(
@@ -121,14 +123,13 @@ class Facts:
             policies = self._state.tables.policies
             rows = [policies[policy] for policy in candidates.policies]
             return np.array([self._standing_rating(row) for row in rows], dtype=np.float64)
-        by_code = self._ghost_ratings()
-        if is_counting(candidates.entrant_codes) and len(by_code) == len(candidates):
-            return by_code
-        return by_code[candidates.entrant_codes]
+        return taken(self._ghost_ratings[0], candidates.entrant_codes)
 
-    def _ghost_ratings(self) -> FloatArray:
-        """Elo by entrant code, NaN if unrated."""
-        return self._pool.ghost_ratings(self._state.tables.ratings.get(self._population))
+    @cached_property
+    def _ghost_ratings(self) -> tuple[FloatArray, FloatArray]:
+        """Elo of ghosts by entrant code, as rated and as expected; NaN if nothing is known."""
+        row = self._state.tables.ratings.get(self._population)
+        return self._pool.ghost_ratings(row, origins=self._state.league.checkpoints)
 
     def trainee_rating(self) -> float:
         """Elo of the trainee's standing, NaN if unrated."""
@@ -185,6 +186,13 @@ class Facts:
             if seats[first].side != seats[second].side
             and seats[first].population == seats[second].population == self._population
         ]
+
+
+def taken(by_code: FloatArray, codes: IntArray) -> FloatArray:
+    """What is known by code, in the order of some codes; nothing is looked up if it is the same."""
+    if len(codes) == len(by_code) and is_counting(codes):
+        return by_code
+    return by_code.take(codes)
 
 
 def is_counting(codes: IntArray) -> bool:

@@ -92,6 +92,8 @@ def rating_by_results(
     Returns:
         Elo.
     """
+    if np.isnan(rating) or not len(opponents):
+        return rating
     per_elo = np.log(10.0) / ELO_SCALE
     precision = RATING_DEVIATION**-2
     matches = wins + losses

@@ -6,6 +6,8 @@ from typing import cast
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from arena.types import (
@@ -22,7 +24,7 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Train
-from populations.controller.candidates import CandidateCache
+from populations.controller.candidates import CandidateCache, inherited
 from populations.controller.events import Now
 from populations.controller.failures import set_aside
 from populations.controller.generations import Cause, begin_generation, explored_on
@@ -249,11 +251,16 @@ def test_predictions_are_by_ratings_moved_by_the_trainees_own_results() -> None:
     rating = rating_by_results(
         request.trainee_rating, ratings[counts], wins=wins[counts], losses=losses[counts]
     )
-    expected = [
-        0.5 if np.isnan(other) else 1.0 / (1.0 + 10.0 ** ((other - rating) / 400.0))
-        for other in ratings
-    ]
-    assert np.isnan(ratings).any() or len(set(expected)) > 2
+    known = dict(zip(request.ghosts.entrants, ratings, strict=True))
+    expected, num_inherited = [], 0
+    for entrant in request.ghosts.entrants:
+        # Who is unrated is as good as its nearest rated ancestor among the ghosts.
+        line = [entrant, *state.league.ancestors(Digest(entrant))]
+        rated = [known[name] for name in line if not np.isnan(known.get(name, np.nan))]
+        num_inherited += np.isnan(known[entrant]) and bool(rated)
+        gap = rated[0] - rating if rated else 0.0
+        expected.append(1.0 / (1.0 + 10.0 ** (gap / 400.0)))
+    assert num_inherited > 0
     assert request.predicted(request.ghosts) == pytest.approx(expected, abs=1e-9)
 
 
@@ -411,6 +418,31 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
         for share in cast("dict[str, float]", event.data["predicted"]).values()
     ]
     assert 0.0 < min(shares) < max(shares) == 1.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.just(np.nan), st.floats(-1e3, 1e3)), st.integers(-1, 30)),
+        max_size=30,
+    )
+)
+def test_the_unrated_are_as_good_as_their_nearest_rated_ancestor(
+    rows: list[tuple[float, int]],
+) -> None:
+    ratings = np.array([rating for rating, _ in rows], dtype=np.float64)
+    # A parent comes before its children, whatever the positions are.
+    parents = np.array(
+        [min(parent, index - 1) for index, (_, parent) in enumerate(rows)], dtype=int
+    )
+    expected = []
+    for index in range(len(rows)):
+        at = index
+        while np.isnan(ratings[at]) and parents[at] >= 0:
+            at = parents[at]
+        expected.append(ratings[at])
+    before = ratings.copy()
+    assert np.array_equal(inherited(ratings, parents), expected, equal_nan=True)
+    assert np.array_equal(ratings, before, equal_nan=True)
 
 
 def _tally(own: str, digest: str, *, wins: int, losses: int) -> Tally:
