@@ -63,7 +63,7 @@ def test_without_results_a_rating_stays() -> None:
     assert np.isnan(rating_by_results(np.nan, np.zeros(1), wins=np.ones(1), losses=np.ones(1)))
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=40)
 @given(
     rating=st.floats(-4e3, 4e3),
     data=st.lists(

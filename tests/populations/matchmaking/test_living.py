@@ -30,7 +30,7 @@ def make(**values: object) -> Matchmaker:
 
 
 @pytest.mark.parametrize("kind", MATCHMAKING_KINDS)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=10)
 @given(
     living_ratio=st.floats(0.0, 1.0),
     latest_share=st.floats(0.0, 1.0),
