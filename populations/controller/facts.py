@@ -104,18 +104,23 @@ class Facts:
             opponents = self.ratings(candidates)
         else:
             opponents = taken(self._ghost_ratings[1], candidates.entrant_codes)
-        return expected_scores(self._present_rating, opponents)
+        return expected_scores(self._rating_here, opponents)
 
     @cached_property
-    def _present_rating(self) -> float:
-        """Elo of the trainee by its last rating and its results against ghosts; NaN if unrated."""
+    def _rating_here(self) -> float:
+        """Elo of the trainee on the candidates' scale, NaN if unrated.
+
+        Another population has another scale: what the game gives to a side is in none of them, but
+        in the trainee's results.
+        """
+        rating = self.trainee_rating()
+        if self._policy.population == self._population:
+            return rating
         codes, results = self._met.among_ghosts()
         opponents = self._ghost_ratings[0][codes]
         is_rated = np.isfinite(opponents)
         wins, losses = results[:, is_rated]
-        return rating_by_results(
-            self.trainee_rating(), opponents[is_rated], wins=wins, losses=losses
-        )
+        return rating_by_results(rating, opponents[is_rated], wins=wins, losses=losses)
 
     def ratings(self, candidates: Candidates) -> FloatArray:
         """Elo, NaN if unrated; of a policy, that of its standing. float64 [N]."""

@@ -17,8 +17,8 @@ import numpy as np
 from populations.core import PRIOR_MATCHES, FloatArray
 from populations.matchmaking.rating_proximate import ELO_SCALE, expected_scores
 
-RATING_DEVIATION = 200.0
-"""Elo: how far a policy may be from its last rating while it trains."""
+SIDE_DEVIATION = 400.0
+"""Elo that a game may give to a side, as the rating model has it."""
 
 MAX_NEWTON_STEPS = 60
 MAX_NEWTON_STEP = 200.0
@@ -76,12 +76,11 @@ def counted(
 def rating_by_results(
     rating: float, opponents: FloatArray, *, wins: FloatArray, losses: FloatArray
 ) -> float:
-    """Move a rating to where the player's own results since then say that it is.
+    """Move a rating to the scale of another population, by results against its players.
 
     The highest point of the posterior of a logistic score (Bradley and Terry, "Rank analysis of
-    incomplete block designs", 1952), opponents' ratings given, the old rating as prior mean with a
-    deviation of ``RATING_DEVIATION``. Against another population it also takes in what the game
-    gives to a side.
+    incomplete block designs", 1952), opponents' ratings given, with the rating as prior mean and a
+    deviation of ``SIDE_DEVIATION``: scales differ by what the game gives to a side.
 
     Args:
         rating: Elo; NaN stays NaN.
@@ -95,7 +94,7 @@ def rating_by_results(
     if np.isnan(rating) or not len(opponents):
         return rating
     per_elo = np.log(10.0) / ELO_SCALE
-    precision = RATING_DEVIATION**-2
+    precision = SIDE_DEVIATION**-2
     matches = wins + losses
     moved = 0.0
     for _ in range(MAX_NEWTON_STEPS):

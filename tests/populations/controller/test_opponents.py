@@ -239,18 +239,12 @@ def test_a_new_ghost_is_found_among_those_it_has_met() -> None:
     assert found[:, -1].tolist() == [3.0, 1.0]
 
 
-def test_predictions_are_by_ratings_moved_by_the_trainees_own_results() -> None:
+def test_predictions_are_by_ratings() -> None:
     world = played(DUEL, steps=120)
     state = world.state
     policy = any_policy(state.tables)
     request = make_request(state, policy, "player")
     ratings = request.ratings(request.ghosts)
-    wins, losses = request.record(request.ghosts)
-    counts = np.isfinite(ratings) & (wins + losses > 0)
-    assert counts.any()
-    rating = rating_by_results(
-        request.trainee_rating, ratings[counts], wins=wins[counts], losses=losses[counts]
-    )
     known = dict(zip(request.ghosts.entrants, ratings, strict=True))
     expected, num_inherited = [], 0
     for entrant in request.ghosts.entrants:
@@ -258,10 +252,38 @@ def test_predictions_are_by_ratings_moved_by_the_trainees_own_results() -> None:
         line = [entrant, *state.league.ancestors(Digest(entrant))]
         rated = [known[name] for name in line if not np.isnan(known.get(name, np.nan))]
         num_inherited += np.isnan(known[entrant]) and bool(rated)
-        gap = rated[0] - rating if rated else 0.0
+        gap = rated[0] - request.trainee_rating if rated else 0.0
         expected.append(1.0 / (1.0 + 10.0 ** (gap / 400.0)))
     assert num_inherited > 0
     assert request.predicted(request.ghosts) == pytest.approx(expected, abs=1e-9)
+    for latest, predicted in zip(
+        request.ratings(request.latest), request.predicted(request.latest), strict=True
+    ):
+        gap = 0.0 if np.isnan(latest) else latest - request.trainee_rating
+        assert predicted == pytest.approx(1.0 / (1.0 + 10.0 ** (gap / 400.0)))
+
+
+def test_against_another_population_results_say_what_a_side_is_worth() -> None:
+    world = played(TAG, steps=60)
+    state = world.state
+    policy = next(
+        row
+        for row in state.tables.policies.values()
+        if row.population == "predator"
+        and np.isfinite(make_request(state, row, "prey").trainee_rating)
+    )
+    request = make_request(state, policy, "prey")
+    ratings = request.ratings(request.ghosts)
+    wins, losses = request.record(request.ghosts)
+    counts = np.isfinite(ratings) & (wins + losses > 0)
+    assert counts.any()
+    moved = rating_by_results(
+        request.trainee_rating, ratings[counts], wins=wins[counts], losses=losses[counts]
+    )
+    assert moved != request.trainee_rating
+    rated = request.ghosts.take(np.flatnonzero(np.isfinite(ratings)))
+    gaps = request.ratings(rated) - moved
+    assert request.predicted(rated) == pytest.approx(1.0 / (1.0 + 10.0 ** (gaps / 400.0)))
 
 
 def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() -> None:

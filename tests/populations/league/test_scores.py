@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from populations.core import PRIOR_MATCHES
 from populations.league.scores import (
-    RATING_DEVIATION,
+    SIDE_DEVIATION,
     filled_scores,
     filled_scores_among,
     rating_by_results,
@@ -80,7 +80,7 @@ def test_a_moved_rating_is_the_highest_point_of_its_posterior(
         expected = 1.0 / (1.0 + np.exp(np.clip((opponents - elo) * np.log(10) / 400.0, -700, 700)))
         return float(
             np.log(10) / 400.0 * (wins - (wins + losses) * expected).sum()
-            - (elo - rating) / RATING_DEVIATION**2
+            - (elo - rating) / SIDE_DEVIATION**2
         )
 
     found = rating_by_results(rating, opponents, wins=wins, losses=losses)
