@@ -65,8 +65,9 @@ class OpponentRequest:
         predicted: Score that ratings promise the trainee against each candidate, in [0, 1]; an
             unrated ghost counts as its nearest rated ancestor, 1/2 where nothing is known.
             float64 [N].
-        ratings: Elo of each candidate, NaN if unrated. float64 [N].
-        trainee_rating: Elo of the trainee's standing, NaN if unrated.
+        ratings: Elo of each candidate, NaN if unrated; of ``latest``, of the policy's newest
+            weights that are rated. float64 [N].
+        trainee_rating: Elo of the trainee's newest weights that are rated; NaN if none are.
         scores: What each candidate (row) is expected to score against each other one (column),
             draws half. float64 [N, N], 1/2 on the diagonal.
     """

@@ -13,6 +13,7 @@ import numpy as np
 
 from arena.types import Entrant, trainee_entrant
 from populations.controller.candidates import Pool
+from populations.controller.generations import line_rating
 from populations.controller.met import Met
 from populations.controller.state import ControllerState
 from populations.league.lineage import line_of
@@ -123,11 +124,11 @@ class Facts:
         return rating_by_results(rating, opponents[is_rated], wins=wins, losses=losses)
 
     def ratings(self, candidates: Candidates) -> FloatArray:
-        """Elo, NaN if unrated; of a policy, that of its standing. float64 [N]."""
+        """Elo, NaN if unrated; of a policy, its newest weights that are rated. float64 [N]."""
         if candidates.codes is self._pool.policies.codes:
             policies = self._state.tables.policies
             rows = [policies[policy] for policy in candidates.policies]
-            return np.array([self._standing_rating(row) for row in rows], dtype=np.float64)
+            return np.array([self._newest_rating(row) for row in rows], dtype=np.float64)
         return taken(self._ghost_ratings[0], candidates.entrant_codes)
 
     @cached_property
@@ -137,16 +138,13 @@ class Facts:
         return self._pool.ghost_ratings(row, origins=self._state.league.checkpoints)
 
     def trainee_rating(self) -> float:
-        """Elo of the trainee's standing, NaN if unrated."""
-        return self._standing_rating(self._policy)
+        """Elo of the trainee's newest weights that are rated; NaN if none are."""
+        return self._newest_rating(self._policy)
 
-    def _standing_rating(self, policy: PolicyRow) -> float:
-        digest = self._state.league.standing_weights(policy, self._state.tables)
-        ratings = self._state.ratings(policy.population)
-        index = ratings.index(digest)
-        if index is None or ratings.row is None:
-            return float("nan")
-        return ratings.row.ratings[index]
+    def _newest_rating(self, policy: PolicyRow) -> float:
+        # What was evaluated since the last fit has no rating yet: what it came from has one.
+        rating = line_rating(self._state, policy)
+        return float("nan") if rating is None else rating
 
     def scores(self, candidates: Candidates) -> FloatArray:
         """Expected score of each against each: results, filled by what ratings predict.
