@@ -1,0 +1,1 @@
+"""Experiments: programs that measure, and pass or fail nothing."""

@@ -451,12 +451,14 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
 
 
 def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> MatchmakingConfig:
-    """Check a user's own kind, and give ``quality`` its own share of the latest."""
+    """Check a user's own kind, and say the share of the latest where the user has not."""
     section = config.matchmaking
     make_matchmaker(section, window=config.ghosts.window, launch_directory=launch_directory)
-    if section.kind == "quality" and "latest_ratio" not in section.model_fields_set:
-        return section.model_copy(update={"latest_ratio": QUALITY_LATEST_RATIO})
-    return section
+    if "latest_ratio" in section.model_fields_set:
+        return section
+    usual = QUALITY_LATEST_RATIO if section.kind == "quality" else section.latest_ratio
+    latest_ratio = min(usual, 1.0 - section.living_ratio)
+    return section.model_copy(update={"latest_ratio": latest_ratio})
 
 
 def _usable_cores() -> int:

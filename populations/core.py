@@ -36,6 +36,9 @@ FloatArray = npt.NDArray[np.float64]
 RatingDifference = Callable[[PolicyId, PolicyId], tuple[float, float] | None]
 """By how much the first is better: mean and standard deviation in Elo; None if unrated."""
 
+PRIOR_MATCHES = 8.0
+"""Matches that the prediction of a score by ratings is worth, beside results."""
+
 SearchSpace = Mapping[str, Mapping[str, object]]
 """By hyperparameter, ``{low, high, log, step, complement}`` or ``{choices}``, as in YAML."""
 
@@ -55,11 +58,16 @@ class OpponentRequest:
         ghosts: All ghosts of the opponents' population, the trainee's own included.
         latest: Latest checkpoints of the active policies of the opponents' population, the trainee
             itself left out.
-        record: Matches of the trainee's generation against each candidate, draws half on each
-            side, older ones decayed: wins and losses, float64 [N] each, zeros if they never met.
-            Of ``latest``: against any recent checkpoint of the policy.
-        ratings: Elo of each candidate, NaN if unrated. float64 [N].
-        trainee_rating: Elo of the trainee's standing, NaN if unrated.
+        record: Matches of the trainee against each candidate since its weights were last
+            replaced, draws half on each side, older ones decayed: wins and losses, float64 [N]
+            each, zeros if they never met. Of ``latest``: against any recent checkpoint of the
+            policy.
+        predicted: Score that ratings promise the trainee against each candidate, in [0, 1]; an
+            unrated ghost counts as its nearest rated ancestor, 1/2 where nothing is known.
+            float64 [N].
+        ratings: Elo of each candidate, NaN if unrated; of ``latest``, of the policy's newest
+            weights that are rated. float64 [N].
+        trainee_rating: Elo of the trainee's newest weights that are rated; NaN if none are.
         scores: What each candidate (row) is expected to score against each other one (column),
             draws half. float64 [N, N], 1/2 on the diagonal.
     """
@@ -73,17 +81,29 @@ class OpponentRequest:
     ghosts: Candidates
     latest: Candidates
     record: Callable[[Candidates], tuple[FloatArray, FloatArray]]
+    predicted: Callable[[Candidates], FloatArray]
     ratings: Callable[[Candidates], FloatArray]
     trainee_rating: float
     scores: Callable[[Candidates], FloatArray]
 
-    def win_rates(self, candidates: Candidates) -> FloatArray:
-        """How often the trainee beats each, draws half: mean of Beta(wins + 1/2, losses + 1/2).
+    def posterior(self, candidates: Candidates) -> tuple[FloatArray, FloatArray]:
+        """Return a and b of Beta(a, b), the posterior of how often the trainee beats each.
 
-        float64 [N], in (0, 1), and 1/2 for those it never met.
+        a = wins + k p and b = losses + k (1 - p), draws half: results, and what ratings predict
+        (p) with the weight of k = ``PRIOR_MATCHES`` matches. float64 [N] each.
         """
         wins, losses = self.record(candidates)
-        return (wins + 0.5) / (wins + losses + 1.0)
+        points = PRIOR_MATCHES * self.predicted(candidates)
+        return wins + points, losses + (PRIOR_MATCHES - points)
+
+    def win_rates(self, candidates: Candidates) -> FloatArray:
+        """Return how often the trainee beats each, draws half: the mean of `posterior`.
+
+        It is what ratings predict where they never met, and the results where they met often.
+        float64 [N], in [0, 1].
+        """
+        points, lost = self.posterior(candidates)
+        return points / (points + lost)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

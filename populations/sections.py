@@ -95,8 +95,12 @@ class MatchmakingConfig(Model):
     """``alphastar``: which numbers hold where the paper's text and its pseudocode disagree."""
 
     latest_ratio: Share = 0.5
-    """Share of opponents that are the latest policies (itself included), not ghosts; where
-    ``quality`` says none, 0.8."""
+    """Share of opponents that are the trainee itself, or the latest policies of another
+    population; default: 0.8 for ``quality``, and at most what ``living_ratio`` leaves."""
+
+    living_ratio: Share = 0.0
+    """Share of opponents that are the latest checkpoints of the other living policies of the
+    trainee's own population, for every kind; with ``latest_ratio`` at most 1."""
 
     bots: dict[str, Annotated[float, Field(gt=0.0, le=1.0)]] = Field(default_factory=dict)
     """Shares of opponents that are bots, or champions that other runs exported (directories)."""
@@ -130,6 +134,17 @@ class MatchmakingConfig(Model):
         if sum(bots.values()) > 1.0 + 1e-9:
             raise ValueError("their shares must sum to at most 1")
         return named
+
+    @model_validator(mode="after")
+    def _shares_of_the_same(self) -> Self:
+        # 0.7 + 0.1 * 3 is a bit more than 1.
+        is_said = "latest_ratio" in self.model_fields_set
+        if is_said and self.latest_ratio + self.living_ratio > 1.0 + 1e-9:
+            raise BrokenRules(
+                "matchmaking.latest_ratio and matchmaking.living_ratio must sum to at most 1, "
+                f"got {self.latest_ratio!r} and {self.living_ratio!r}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _options_for_own(self) -> Self:

@@ -1,0 +1,1 @@
+"""Whole leagues of simulated learners whose truth is planted."""

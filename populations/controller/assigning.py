@@ -15,7 +15,7 @@ from populations.controller.commands import SendMessage
 from populations.controller.evaluating import draw_pairings
 from populations.controller.finals import final_pairings
 from populations.controller.learners import Held, Learner
-from populations.controller.opponents import draw_seatings
+from populations.controller.opponents import draw_seatings, knowledge
 from populations.controller.pausing import may_give
 from populations.controller.state import ControllerState
 from populations.controller.teams import held_up, team_of
@@ -144,6 +144,7 @@ def _explain(
             opponents=[
                 [player.player for player in seating.players] for seating in message.opponents
             ],
+            **knowledge(state, message),
         )
     else:
         tx.add_event(

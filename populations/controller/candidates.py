@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId
-from populations.league.payoff import Followed
+from populations.controller.met import Met
 from populations.matchmaking.candidates import (
     BoolArray,
     Candidate,
@@ -28,70 +28,6 @@ ScoresKey = tuple[int, int, bytes]
 """Sequences of the last evaluation and of the last fit, and of whom the scores are."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Met:
-    """Whom a trainee has met, found among the candidates once. In order of meeting.
-
-    Attributes:
-        entrant: The trainee and its generation.
-        followed: Whom it has met, and how that went.
-        num_found: So many of them were looked for.
-        num_ghosts: Among so many ghosts.
-    """
-
-    entrant: Entrant
-    followed: Followed
-    num_found: int = 0
-    num_ghosts: int = 0
-    _columns: IntArray = field(default_factory=lambda: np.zeros((4, 16), dtype=np.int64))
-
-    @property
-    def ghost_codes(self) -> IntArray:
-        """Codes of entrants among the ghosts, -1 for others. int64 [M]."""
-        return self._columns[0, : self.num_found]
-
-    @property
-    def policy_codes(self) -> IntArray:
-        """Codes of the policies whose checkpoints they are, -1 where unknown. int64 [M]."""
-        return self._columns[1, : self.num_found]
-
-    @property
-    def generations(self) -> IntArray:
-        """Generations of these checkpoints. int64 [M]."""
-        return self._columns[2, : self.num_found]
-
-    @property
-    def agent_steps(self) -> IntArray:
-        """Agent steps of these checkpoints. int64 [M]."""
-        return self._columns[3, : self.num_found]
-
-    def find(self, pool: Pool, origins: Mapping[Digest, CheckpointRow]) -> None:
-        """Look for whom it has met since the last time, and for all among new ghosts.
-
-        Args:
-            pool: The candidates.
-            origins: Checkpoints by their weights.
-        """
-        ghosts, policies = pool.ghosts.codes.entrants, pool.policies.codes.policies
-        for entrant in islice(reversed(ghosts), len(ghosts) - self.num_ghosts):
-            place = self.followed.place(Entrant(entrant))
-            if place is not None and place < self.num_found:
-                self._columns[0, place] = ghosts[entrant]
-        self.num_ghosts = len(ghosts)
-        for other in self.followed.others[self.num_found :]:
-            if self.num_found == self._columns.shape[1]:
-                self._columns = np.concatenate(
-                    [self._columns, np.zeros_like(self._columns)], axis=1
-                )
-            made, ghost = origins.get(Digest(other)), ghosts.get(other, -1)
-            self._columns[:, self.num_found] = (
-                (ghost, -1, -1, -1)
-                if made is None
-                else (ghost, policies.get(made.policy, -1), made.generation, made.agent_steps)
-            )
-            self.num_found += 1
-
-
 @dataclass(slots=True)
 class Pool:
     """The candidates of one population.
@@ -103,7 +39,7 @@ class Pool:
         policy_positions: Where they are in ``policies``.
         is_active: Which policies may be opponents. bool, one per policy.
         scores: The last expected scores, until there are new results or ratings; one entry.
-        met: Whom each policy has met, in its generation.
+        met: Whom each policy has met.
     """
 
     ghosts: CandidateColumns = field(default_factory=CandidateColumns)
@@ -113,8 +49,11 @@ class Pool:
     is_active: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     scores: dict[ScoresKey, FloatArray] = field(default_factory=dict)
     met: dict[PolicyId, Met] = field(default_factory=dict)
-    _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))
     _rated: RatingsRow | None = None
+    _known: dict[Entrant, float] = field(default_factory=dict)
+    _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _expected: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _parents: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def latest(self, *, without: PolicyId) -> Candidates:
         """Latest checkpoints of the active policies but one."""
@@ -125,18 +64,64 @@ class Pool:
             others[position] = False
         return self.policies.candidates.take(np.flatnonzero(others))
 
-    def ghost_ratings(self, row: RatingsRow | None) -> FloatArray:
-        """Elo of ghosts by entrant code, NaN if unrated; made anew for each fit and ghost."""
+    def named(self, players: Iterable[PlayerId]) -> tuple[Candidates, Candidates]:
+        """Return the ghosts and the latest checkpoints among some players."""
+        names = list(players)
+        ghosts = [self.ghost_positions[name] for name in names if name in self.ghost_positions]
+        policies = [
+            position
+            for name in names
+            if (position := self.policy_positions.get(PolicyId(name))) is not None
+        ]
+        return (
+            self.ghosts.candidates.take(np.array(ghosts, dtype=np.int64)),
+            self.policies.candidates.take(np.array(policies, dtype=np.int64)),
+        )
+
+    def ghost_ratings(
+        self, row: RatingsRow | None, *, origins: Mapping[Digest, CheckpointRow]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return Elo of ghosts by entrant code: as rated, and as expected. float64 [codes] each.
+
+        An unrated ghost is expected to be as good as the nearest rated ghost that its weights were
+        trained from, which is what a rating begins with. NaN where there is none.
+
+        Args:
+            row: The last fit.
+            origins: Checkpoints by their weights.
+        """
         codes = self.ghosts.codes.entrants
-        if self._rated is not row or len(self._ratings) != len(codes):
-            self._ratings = np.full(len(codes), np.nan)
+        num_new = len(codes) - len(self._ratings)
+        if self._rated is row and not num_new:
+            return self._ratings, self._expected
+        if self._rated is not row:
             self._rated = row
-            if row is not None:
-                for entrant, rating in zip(row.entrants, row.ratings, strict=True):
-                    code = codes.get(entrant)
-                    if code is not None:
-                        self._ratings[code] = rating
-        return self._ratings
+            self._known = {} if row is None else dict(zip(row.entrants, row.ratings, strict=True))
+            self._ratings = np.full(len(codes), np.nan)
+            # Of all ghosts only those that are rated are looked at.
+            for entrant, rating in self._known.items():
+                if (code := codes.get(entrant)) is not None:
+                    self._ratings[code] = rating
+        else:
+            new = list(islice(reversed(codes), num_new))[::-1]
+            ratings = [self._known.get(Entrant(entrant), np.nan) for entrant in new]
+            self._ratings = np.append(self._ratings, ratings)
+        self._expected = inherited(self._ratings, self._found_parents(origins))
+        return self._ratings, self._expected
+
+    def _found_parents(self, origins: Mapping[Digest, CheckpointRow]) -> IntArray:
+        """Return the code of each ghost's nearest ancestor, -1: none. int64 [codes]."""
+        codes = self.ghosts.codes.entrants
+        new = list(islice(reversed(codes), len(codes) - len(self._parents)))[::-1]
+        found = []
+        for entrant in new:
+            origin = origins.get(Digest(entrant))
+            while origin is not None and origin.parent is not None and origin.parent not in codes:
+                origin = origins.get(origin.parent)
+            parent = origin.parent if origin is not None else None
+            found.append(codes[parent] if parent is not None else -1)
+        self._parents = np.append(self._parents, found).astype(np.int64)
+        return self._parents
 
     def put_policy(self, row: PolicyRow, checkpoint: CheckpointRow | None) -> None:
         """Take in what a policy is now; without a checkpoint it has its place but is not there."""
@@ -171,6 +156,26 @@ class Pool:
             self.ghosts.append(candidate)
         else:
             self.ghosts.put(position, candidate)
+
+
+def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
+    """Fill the ratings of the unrated with those of their nearest rated ancestors.
+
+    Args:
+        ratings: NaN where unknown. float64 [N].
+        parents: Position of each one's parent, -1: none; without circles. int64 [N].
+
+    Returns:
+        NaN where no ancestor is rated. float64 [N].
+    """
+    found = ratings.copy()
+    nearest = np.where(np.isnan(ratings), parents, -1)
+    while (is_open := nearest >= 0).any():
+        found[is_open] = found[nearest[is_open]]
+        # Steps double: whose ancestor was unrated goes on from where that one goes on from.
+        further = np.where(is_open, nearest[nearest], -1)
+        nearest = np.where(np.isnan(found), further, -1)
+    return found
 
 
 class CandidateCache:

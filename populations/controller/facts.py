@@ -12,10 +12,14 @@ from functools import cached_property
 import numpy as np
 
 from arena.types import Entrant, trainee_entrant
-from populations.controller.candidates import Met, Pool
+from populations.controller.candidates import Pool
+from populations.controller.generations import line_rating
+from populations.controller.met import Met
 from populations.controller.state import ControllerState
-from populations.league.scores import Outcome, filled_scores_among
+from populations.league.lineage import line_of
+from populations.league.scores import Outcome, filled_scores_among, rating_by_results
 from populations.matchmaking.candidates import Candidates, FloatArray, IntArray
+from populations.matchmaking.rating_proximate import expected_scores
 from populations.types import PolicyRow
 
 
@@ -29,7 +33,6 @@ class Facts:
         self._pool = pool
         self._policy = policy
         self._population = population
-        self._entrant = trainee_entrant(policy.policy, generation=policy.generation)
         self._ghost_results: FloatArray | None = None
 
     def record(self, candidates: Candidates) -> tuple[FloatArray, FloatArray]:
@@ -38,73 +41,110 @@ class Facts:
             by_code, codes = self._results_against_latest(candidates), candidates.policy_codes
         else:
             by_code, codes = self._results_against_ghosts(), candidates.entrant_codes
-        if len(codes) == by_code.shape[1] and is_counting(codes):
-            return by_code[0], by_code[1]
-        return by_code[0].take(codes), by_code[1].take(codes)
+        return taken(by_code[0], codes), taken(by_code[1], codes)
 
     def _results_against_ghosts(self) -> FloatArray:
         """Wins and losses by entrant code. float64 [2, codes]."""
         if self._ghost_results is None:
-            results, met = self._results
-            # One place more than there are ghosts: -1, for whom it met and who is none of them.
-            by_code = np.zeros((2, len(self._pool.ghosts.codes.entrants) + 1))
-            by_code[:, met.ghost_codes] = results
-            self._ghost_results = by_code[:, :-1]
+            codes, results = self._met.among_ghosts()
+            self._ghost_results = np.zeros((2, len(self._pool.ghosts.codes.entrants)))
+            self._ghost_results[:, codes] = results
         return self._ghost_results
 
     def _results_against_latest(self, candidates: Candidates) -> FloatArray:
         """Wins and losses by policy code. float64 [2, codes].
 
-        Against any checkpoint that a policy made in its generation since about its last ghost: the
-        latest checkpoint alone is too new to have been met.
+        Against any checkpoint that a policy made since about its last ghost, and since its weights
+        were last replaced: the latest checkpoint alone is too new to have been met.
         """
         num_codes = len(candidates.codes.policies)
-        generations = np.full(num_codes + 1, -1)
+        first = np.zeros(num_codes + 1, dtype=np.int64)
         oldest = np.zeros(num_codes + 1, dtype=np.int64)
         recent = self._state.config.ghosts.every_agent_steps
         for code, policy in zip(candidates.policy_codes, candidates.policies, strict=True):
             row = self._state.tables.policies[policy]
-            generations[code] = row.generation
+            first[code] = row.generation + 1 - len(self._line(row))
             oldest[code] = row.agent_steps - recent
-        results, met = self._results
+        met = self._met
         codes = met.policy_codes
         counts = (codes >= 0) & (met.agent_steps >= oldest[codes])
-        counts &= met.generations == generations[codes]
+        counts &= met.generations >= first[codes]
+        # Sorted: a resumed run has met them in another order, and its sums are the same to the bit.
+        places = np.flatnonzero(counts)
+        places = places[np.lexsort((met.agent_steps[places], codes[places]))]
         return np.array(
-            [np.bincount(codes[counts], weights=r[counts], minlength=num_codes) for r in results]
+            [
+                np.bincount(codes[places], weights=results[places], minlength=num_codes)
+                for results in met.results
+            ]
         )
 
     @cached_property
-    def _results(self) -> tuple[FloatArray, Met]:
-        """Wins and losses [2, M] against all whom the trainee has met, and who they are."""
+    def _met(self) -> Met:
+        """All whom the trainee has met since its weights were last replaced."""
+        line = self._line(self._policy)
         met = self._pool.met.get(self._policy.policy)
-        if met is None or met.entrant != self._entrant:
-            followed = self._state.league.payoff.follow(self._entrant)
-            met = Met(entrant=self._entrant, followed=followed)
-            self._pool.met[self._policy.policy] = met
-        met.find(self._pool, self._state.league.checkpoints)
-        return met.followed.results, met
+        if met is None or not met.follows(line):
+            met = self._pool.met[self._policy.policy] = Met()
+        met.take(
+            line,
+            self._state.league.payoff,
+            ghosts=self._pool.ghosts.codes.entrants,
+            policies=self._pool.policies.codes.policies,
+            origins=self._state.league.checkpoints,
+        )
+        return met
+
+    def _line(self, policy: PolicyRow) -> list[Entrant]:
+        entrant = trainee_entrant(policy.policy, generation=policy.generation)
+        return line_of(self._state.tables.generations, entrant)
+
+    def predicted(self, candidates: Candidates) -> FloatArray:
+        """Score that ratings promise the trainee, 1/2 where nothing is known. float64 [N]."""
+        if candidates.codes is self._pool.policies.codes:
+            opponents = self.ratings(candidates)
+        else:
+            opponents = taken(self._ghost_ratings[1], candidates.entrant_codes)
+        return expected_scores(self._rating_here, opponents)
+
+    @cached_property
+    def _rating_here(self) -> float:
+        """Elo of the trainee on the candidates' scale, NaN if unrated.
+
+        Another population has another scale: what the game gives to a side is in none of them, but
+        in the trainee's results.
+        """
+        rating = self.trainee_rating()
+        if self._policy.population == self._population:
+            return rating
+        codes, results = self._met.among_ghosts()
+        opponents = self._ghost_ratings[0][codes]
+        is_rated = np.isfinite(opponents)
+        wins, losses = results[:, is_rated]
+        return rating_by_results(rating, opponents[is_rated], wins=wins, losses=losses)
 
     def ratings(self, candidates: Candidates) -> FloatArray:
-        """Elo, NaN if unrated; of a policy, that of its standing. float64 [N]."""
+        """Elo, NaN if unrated; of a policy, its newest weights that are rated. float64 [N]."""
         if candidates.codes is self._pool.policies.codes:
             policies = self._state.tables.policies
             rows = [policies[policy] for policy in candidates.policies]
-            return np.array([self._standing_rating(row) for row in rows], dtype=np.float64)
+            return np.array([self._newest_rating(row) for row in rows], dtype=np.float64)
+        return taken(self._ghost_ratings[0], candidates.entrant_codes)
+
+    @cached_property
+    def _ghost_ratings(self) -> tuple[FloatArray, FloatArray]:
+        """Elo of ghosts by entrant code, as rated and as expected; NaN if nothing is known."""
         row = self._state.tables.ratings.get(self._population)
-        return self._pool.ghost_ratings(row)[candidates.entrant_codes]
+        return self._pool.ghost_ratings(row, origins=self._state.league.checkpoints)
 
     def trainee_rating(self) -> float:
-        """Elo of the trainee's standing, NaN if unrated."""
-        return self._standing_rating(self._policy)
+        """Elo of the trainee's newest weights that are rated; NaN if none are."""
+        return self._newest_rating(self._policy)
 
-    def _standing_rating(self, policy: PolicyRow) -> float:
-        digest = self._state.league.standing_weights(policy, self._state.tables)
-        ratings = self._state.ratings(policy.population)
-        index = ratings.index(digest)
-        if index is None or ratings.row is None:
-            return float("nan")
-        return ratings.row.ratings[index]
+    def _newest_rating(self, policy: PolicyRow) -> float:
+        # What was evaluated since the last fit has no rating yet: what it came from has one.
+        rating = line_rating(self._state, policy)
+        return float("nan") if rating is None else rating
 
     def scores(self, candidates: Candidates) -> FloatArray:
         """Expected score of each against each: results, filled by what ratings predict.
@@ -149,6 +189,13 @@ class Facts:
             if seats[first].side != seats[second].side
             and seats[first].population == seats[second].population == self._population
         ]
+
+
+def taken(by_code: FloatArray, codes: IntArray) -> FloatArray:
+    """What is known by code, in the order of some codes; nothing is looked up if it is the same."""
+    if len(codes) == len(by_code) and is_counting(codes):
+        return by_code
+    return by_code.take(codes)
 
 
 def is_counting(codes: IntArray) -> bool:

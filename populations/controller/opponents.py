@@ -17,6 +17,7 @@ from arena.types import (
     Seating,
     Tally,
     WeightsRef,
+    population_of,
     trainee_entrant,
 )
 from arena.wire.messages import Train
@@ -24,11 +25,11 @@ from populations.controller.facts import Facts
 from populations.controller.state import ControllerState
 from populations.controller.teams import team_of
 from populations.controller.transaction import Transaction
-from populations.core import OpponentRequest, Opponents
+from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
 from populations.matchmaking.candidates import Candidate
 from populations.matchmaking.outsiders import OutsidersMatchmaker
 from populations.matchmaking.quality import lowered_quality
-from populations.types import PolicyRow
+from populations.types import Json, PolicyRow
 
 
 def draw_seatings(
@@ -91,10 +92,39 @@ def make_request(state: ControllerState, policy: PolicyRow, population: str) -> 
         ghosts=pool.ghosts.candidates,
         latest=pool.latest(without=policy.policy),
         record=facts.record,
+        predicted=facts.predicted,
         ratings=facts.ratings,
         trainee_rating=facts.trainee_rating(),
         scores=facts.scores,
     )
+
+
+def knowledge(state: ControllerState, message: Train) -> dict[str, Json]:
+    """Return how often the trainee is thought to beat each opponent, and how much is prediction.
+
+    By player: ``win_rates``, draws half; and in ``predicted`` the share of each win rate that is
+    what ratings promise, the rest being results: 1 for an opponent that it never met. Bots and
+    players of other runs are left out.
+    """
+    win_rates: dict[str, Json] = {}
+    predicted: dict[str, Json] = {}
+    frozen = dict.fromkeys(
+        player.player
+        for seating in message.opponents
+        for player in seating.players
+        if player.weights is not None
+    )
+    for population in dict.fromkeys(population_of(player) for player in frozen):
+        if population not in state.setup.populations:
+            continue
+        trainee = state.tables.policies[message.trainees[0].policy]
+        request = make_request(state, trainee, population)
+        for candidates in state.candidates.pool(population, state.tables).named(frozen):
+            points, lost = request.posterior(candidates)
+            for player, won, matches in zip(candidates.players, points, points + lost, strict=True):
+                win_rates[player] = round(float(won / matches), 3)
+                predicted[player] = round(float(PRIOR_MATCHES / matches), 3)
+    return {"win_rates": win_rates, "predicted": predicted}
 
 
 def _draw(

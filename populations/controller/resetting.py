@@ -17,9 +17,9 @@ from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id, trainee_e
 from populations.controller.generations import begin_generation
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
-from populations.core import FloatArray
+from populations.core import PRIOR_MATCHES, FloatArray
 from populations.league.roles import MAIN, is_reset, nearest_even, reset_probability
-from populations.league.scores import PRIOR_MATCHES, Outcome, counted
+from populations.league.scores import Outcome, counted
 from populations.matchmaking.rating_proximate import expected_scores
 from populations.role_settings import INITIAL, NEAREST_EVEN
 from populations.types import GhostRow, Json, PolicyRow

@@ -15,6 +15,7 @@ from populations.controller.resetting import try_reset
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 from populations.core import FloatArray
+from populations.league.payoff import JEFFREYS
 from populations.league.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters
 from populations.types import CheckpointRow, GhostRow, Json, PolicyRow
 
@@ -120,10 +121,10 @@ def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
 
 
 def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> FloatArray:
-    """In training, against those it has to beat, of those its generation has met. float64 [N].
+    """In training, against those it has to beat, of those it has met. float64 [N].
 
-    That is the latest main agents for a main exploiter, all ghosts for the others. Whom it has
-    met less than ``roles.min_matches`` times does not count.
+    That is the latest main agents for a main exploiter, all ghosts for the others. Results alone
+    count, and only against those that were met ``roles.min_matches`` times.
     """
     state.candidates.take(tx.rows, state.tables)
     found: list[FloatArray] = [np.zeros(0)]
@@ -135,7 +136,7 @@ def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Fl
         wins, losses = request.record(rivals)
         # Old matches fade: what is left of them may be no whole number.
         is_met = wins + losses >= state.config.roles.min_matches
-        found.append(request.win_rates(rivals)[is_met])
+        found.append(((wins + JEFFREYS) / (wins + losses + 2.0 * JEFFREYS))[is_met])
     return np.concatenate(found)
 
 

@@ -58,6 +58,24 @@ def lineage(
     return stretches
 
 
+KEPT = ("explore", "quarantine", "replay")
+"""Causes of generations that go on from the policy's own weights."""
+
+
+def line_of(generations: Mapping[Entrant, GenerationRow], entrant: Entrant) -> list[Entrant]:
+    """Return the generations of a policy since its weights were last replaced, oldest first.
+
+    What is known of its play in them is about the weights that it goes on from. The last one is
+    ``entrant`` itself, the only one where a run has not recorded its generations.
+    """
+    line = [entrant]
+    while (row := generations.get(line[-1])) is not None and row.cause in KEPT:
+        if row.parent is None:
+            break
+        line.append(row.parent)
+    return line[::-1]
+
+
 def schedule_of(tables: Tables, policy_id: str) -> tuple[ScheduleEntry, ...]:
     """Which hyperparameters a policy's weights were trained with, and from when on.
 

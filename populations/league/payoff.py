@@ -137,7 +137,7 @@ class Payoff:
         """
         if not half_life_matches > 0.0:
             raise ValueError(f"half_life_matches must be above 0, got {half_life_matches!r}")
-        self._half_life_matches = half_life_matches
+        self.half_life_matches = half_life_matches
         self._pair_weight = pair_weight
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
         """By both entrants, either way round: the rows of their seats, in order."""
@@ -180,7 +180,7 @@ class Payoff:
         changed: list[PairRow] = []
         for (first, second), batch in batches.items():
             new = sum(num_scored(row) for row in batch.values())
-            remaining = 0.5 ** (new / self._half_life_matches)
+            remaining = 0.5 ** (new / self.half_life_matches)
             old = {_seats(row): row for row in self._rows(first, second)}
             rows = [
                 added(old.get(seats), batch.get(seats) or _nothing(old[seats]), remaining=remaining)

@@ -15,11 +15,16 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from populations.core import FloatArray
-from populations.matchmaking.rating_proximate import expected_scores
+from populations.core import PRIOR_MATCHES, FloatArray
+from populations.matchmaking.rating_proximate import ELO_SCALE, expected_scores
 
-PRIOR_MATCHES = 8.0
-"""Matches that the rating model's prediction of a score is worth."""
+SIDE_DEVIATION = 400.0
+"""Elo that a game may give to a side, as the rating model has it."""
+
+MAX_NEWTON_STEPS = 60
+MAX_NEWTON_STEP = 200.0
+MIN_NEWTON_STEP = 0.01
+"""Elo."""
 
 Outcome = tuple[int, int, float, float]
 """Row, column; points of the row, matches."""
@@ -65,3 +70,38 @@ def counted(
         points[i, j] += won
         matches[i, j] += met
     return points, matches
+
+
+def rating_by_results(
+    rating: float, opponents: FloatArray, *, wins: FloatArray, losses: FloatArray
+) -> float:
+    """Move a rating to the scale of another population, by results against its players.
+
+    The highest point of the posterior of a logistic score (Bradley and Terry, "Rank analysis of
+    incomplete block designs", 1952), opponents' ratings given, with the rating as prior mean and a
+    deviation of ``SIDE_DEVIATION``: scales differ by what the game gives to a side.
+
+    Args:
+        rating: Elo; NaN stays NaN.
+        opponents: Elo, finite. float64 [N].
+        wins: Draws half. float64 [N].
+        losses: Draws half. float64 [N].
+
+    Returns:
+        Elo.
+    """
+    if np.isnan(rating) or not len(opponents):
+        return rating
+    per_elo = np.log(10.0) / ELO_SCALE
+    precision = SIDE_DEVIATION**-2
+    matches = wins + losses
+    moved = 0.0
+    for _ in range(MAX_NEWTON_STEPS):
+        expected = expected_scores(rating + moved, opponents)
+        slope = per_elo * float((wins - matches * expected).sum()) - precision * moved
+        information = float((matches * expected * (1.0 - expected)).sum())
+        step = slope / (per_elo**2 * information + precision)
+        moved += min(max(step, -MAX_NEWTON_STEP), MAX_NEWTON_STEP)
+        if not abs(step) > MIN_NEWTON_STEP:
+            break
+    return rating + moved

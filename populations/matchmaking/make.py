@@ -16,6 +16,7 @@ from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.matchmaking.delta_uniform import DeltaUniformRule
 from populations.matchmaking.drawing import Rule, RuleMatchmaker
 from populations.matchmaking.latest import LatestMatchmaker
+from populations.matchmaking.living import LivingMatchmaker
 from populations.matchmaking.pfsp import PfspRule
 from populations.matchmaking.psro import PsroRule
 from populations.matchmaking.quality import QualityRule
@@ -51,6 +52,9 @@ KINDS = ("latest", *RULES, "alphastar")
 def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
     """Make the matchmaker of a run; `outsiders` have their share before it is asked.
 
+    ``latest_ratio`` and ``living_ratio`` are shares of the same opponents, so where the living have
+    all, others are drawn only where there are no others alive: then everybody plays the latest.
+
     Args:
         config: The section ``matchmaking``.
         window: How many of the newest ghosts ``window`` draws from.
@@ -59,13 +63,23 @@ def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory:
     Raises:
         ConfigError: If a user's own cannot be imported, made or used.
     """
+    inner = _without_living(config, window=window, launch_directory=launch_directory)
+    if config.living_ratio == 0.0:
+        return inner
+    return LivingMatchmaker(inner=inner, living_ratio=config.living_ratio)
+
+
+def _without_living(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
+    """Make the matchmaker of those opponents that are not the other living members."""
     if config.kind == "latest":
         return LatestMatchmaker()
     if config.kind == "alphastar":
         return AlphastarMatchmaker(constants=config.constants)
     if config.kind in RULES:
+        rest = 1.0 - config.living_ratio
+        latest_ratio = min(config.latest_ratio / rest, 1.0) if rest > 0.0 else 1.0
         rule = RULES[config.kind](config, window)
-        return RuleMatchmaker(rule=rule, latest_ratio=config.latest_ratio)
+        return RuleMatchmaker(rule=rule, latest_ratio=latest_ratio)
     return _own(config.kind, options=config.options, launch_directory=launch_directory)
 
 

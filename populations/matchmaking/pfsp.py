@@ -7,7 +7,6 @@ learning" (Nature, 2019), section "Multi-agent learning"; ``variance_left_rectif
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -22,15 +21,18 @@ Posterior = Literal["mean", "thompson"]
 
 LEFT_THRESHOLD = 0.1
 
+TINY = 1e-300
+"""Parameters of a Beta distribution are above 0."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PfspRule:
-    """Ghosts by how hard they are for the trainee, as far as its generation has met them.
+    """Ghosts by how hard they are for the trainee: by its results, filled by what ratings predict.
 
     Attributes:
         weighting: How strongly hard opponents are preferred.
-        posterior: What a win rate is: the ``mean`` of Beta(wins + 1/2, losses + 1/2), or one draw
-            from it (``thompson``), which explores those who were hardly met.
+        posterior: What a win rate is: the ``mean`` of `OpponentRequest.posterior`, or one draw from
+            it (``thompson``), which explores those who were hardly met.
         left_threshold: Of ``variance_left_rectified``.
     """
 
@@ -41,7 +43,7 @@ class PfspRule:
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """PFSP's weights. float64 [N]."""
         if self.posterior == "thompson":
-            win_rates = draw_win_rates(*request.record(request.ghosts), rng=rng)
+            win_rates = draw_win_rates(*request.posterior(request.ghosts), rng=rng)
         else:
             win_rates = request.win_rates(request.ghosts)
         return pfsp_weights(win_rates, weighting=self.weighting, left_threshold=self.left_threshold)
@@ -94,10 +96,7 @@ def pfsp_probabilities(
     return normalized(pfsp_weights(win_rates, weighting=weighting, left_threshold=left_threshold))
 
 
-def draw_win_rates(wins: FloatArray, losses: FloatArray, *, rng: np.random.Generator) -> FloatArray:
-    """Draw from Beta(wins + 1/2, losses + 1/2). Shapes [N], in [0, 1]."""
-    # Nearly all were never met: Beta(1/2, 1/2) is the arcsine distribution, which is cheap.
-    drawn = np.sin(0.5 * math.pi * rng.random(len(wins))) ** 2
-    met = np.flatnonzero(wins + losses)
-    drawn[met] = rng.beta(wins[met] + 0.5, losses[met] + 0.5)
-    return drawn
+def draw_win_rates(points: FloatArray, lost: FloatArray, *, rng: np.random.Generator) -> FloatArray:
+    """Draw from Beta(points, lost). Shapes [N], at least 0 and not both 0; in [0, 1]."""
+    # A prediction may be so sure that nothing is left for the other side.
+    return rng.beta(np.maximum(points, TINY), np.maximum(lost, TINY))

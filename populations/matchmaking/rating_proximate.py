@@ -7,6 +7,7 @@ the predicted probability P of winning; s = 1/6.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +16,8 @@ from populations.core import OpponentRequest
 from populations.matchmaking.candidates import FloatArray
 
 ELO_SCALE = 400.0
-MAX_EXPONENT = 300.0
-"""10 to a higher power overflows."""
+MAX_EXPONENT = 690.0
+"""e to a higher power overflows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +35,12 @@ class RatingProximateRule:
         del rng
         if not self.rating_width > 0.0:
             raise ValueError(f"rating_width must be greater than 0, got {self.rating_width!r}")
-        expected = expected_scores(request.trainee_rating, request.ratings(request.ghosts))
+        expected = request.predicted(request.ghosts)
         return np.exp(-((expected - 0.5) ** 2) / (2.0 * self.rating_width**2))
 
 
 def expected_scores(rating: float | FloatArray, opponents: FloatArray) -> FloatArray:
     """Score that a rating promises against each other one; 1/2 where either is NaN. In [0, 1]."""
-    exponents = np.nan_to_num((opponents - rating) / ELO_SCALE, nan=0.0)
-    return np.asarray(1.0 / (1.0 + 10.0 ** np.clip(exponents, -MAX_EXPONENT, MAX_EXPONENT)))
+    exponents = (math.log(10.0) / ELO_SCALE) * (opponents - rating)
+    scores = 1.0 / (1.0 + np.exp(np.clip(exponents, -MAX_EXPONENT, MAX_EXPONENT)))
+    return np.where(np.isnan(scores), 0.5, scores)

@@ -200,8 +200,14 @@ def _rock(run_file: RunFile) -> dict[str, bytes]:
     return {**files, MANIFEST: encode_manifest(manifest)}
 
 
-def facts(game: str, run: Path) -> dict[str, object]:
-    """What a finished run left."""
+def facts(game: str, run: Path, *, max_players: int | None = None) -> dict[str, object]:
+    """What a finished run left.
+
+    Args:
+        game: Its name.
+        run: Its directory.
+        max_players: Of more, so many evenly spaced ones and the last; None: all.
+    """
     inspection = Inspection.open(run)
     try:
         elapsed_s = inspection.tables.run.elapsed_s
@@ -212,6 +218,9 @@ def facts(game: str, run: Path) -> dict[str, object]:
         policies = left_behind(inspection)
     finally:
         inspection.close()
+    if max_players is not None and len(policies) > max_players:
+        kept = np.linspace(0, len(policies) - 1, max_players).round().astype(int)
+        policies = [policies[index] for index in kept]
     found["players"] = len(policies)
     if game == "rock_paper_scissors":
         return found | _distances(policies)

@@ -6,9 +6,12 @@ from typing import cast
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from arena.types import (
+    AssignmentId,
     Digest,
     Entrant,
     PairScore,
@@ -21,15 +24,22 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Train
-from populations.controller.candidates import CandidateCache
+from populations.controller.candidates import CandidateCache, inherited
 from populations.controller.events import Now
 from populations.controller.failures import set_aside
-from populations.controller.opponents import draw_seatings, lower_qualities, make_request
+from populations.controller.generations import Cause, begin_generation, explored_on
+from populations.controller.opponents import (
+    draw_seatings,
+    knowledge,
+    lower_qualities,
+    make_request,
+)
 from populations.controller.state import make_state
 from populations.controller.transaction import Transaction
-from populations.core import OpponentRequest, Opponents
-from populations.league.scores import PRIOR_MATCHES
-from populations.matchmaking.candidates import Candidates
+from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
+from populations.league.lineage import line_of
+from populations.league.scores import rating_by_results
+from populations.matchmaking.candidates import Candidates, FloatArray
 from populations.matchmaking.outsiders import Outsider, outsider_id
 from populations.matchmaking.quality import lowered_quality
 from populations.sections import MATCHMAKING_KINDS
@@ -130,17 +140,150 @@ def test_results_are_those_of_the_payoffs() -> None:
     met = 0
     for policy in state.tables.policies.values():
         request = make_request(state, policy, "player")
-        expected = [
-            state.league.payoff.win_rate(request.entrant, entrant)
+        line = line_of(state.tables.generations, request.entrant)
+        records = [
+            [state.league.payoff.record(generation, entrant) for generation in line]
             for entrant in request.ghosts.entrants
         ]
-        assert request.win_rates(request.ghosts) == pytest.approx(expected, abs=1e-12)
-        turned = request.ghosts.take(np.arange(len(expected))[::-1])
-        assert request.win_rates(turned) == pytest.approx(expected[::-1], abs=1e-12)
+        # 5000 matches are a half-life: of so few nothing fades that can be seen.
+        wins = [sum(r.wins + r.draws / 2 for r in found) for found in records]
+        losses = [sum(r.losses + r.draws / 2 for r in found) for found in records]
+        assert request.record(request.ghosts)[0] == pytest.approx(wins, rel=0.1)
+        assert request.record(request.ghosts)[1] == pytest.approx(losses, rel=0.1)
+        rates = request.win_rates(request.ghosts)
+        turned = request.ghosts.take(np.arange(len(rates))[::-1])
+        assert request.win_rates(turned) == pytest.approx(rates[::-1], abs=1e-12)
         some = request.ghosts.take(np.array([2, 0]))
-        assert request.win_rates(some) == pytest.approx([expected[2], expected[0]])
-        met += sum(rate != 0.5 for rate in expected)
+        assert request.win_rates(some) == pytest.approx([rates[2], rates[0]])
+        met += int(np.count_nonzero(wins))
     assert met > 0
+
+
+def records_of(world: World, policy: PolicyRow) -> FloatArray:
+    """Wins and losses against all ghosts; of a resumed controller they are the same to the bit."""
+    state = world.state
+    resumed = make_state(state.config, world.setup, state.tables)
+    found = []
+    for controller in (state, resumed):
+        request = make_request(controller, policy, "player")
+        found.append(np.array(request.record(request.ghosts)))
+        # Nothing is kept that a second question would find changed.
+        assert np.array_equal(found[-1], request.record(request.ghosts))
+    assert np.array_equal(found[0], found[1])
+    return found[0]
+
+
+def test_results_stay_with_a_policy_that_explores_and_fade_with_later_ones() -> None:
+    world = played({**SHORT, "payoffs": {"half_life_matches": 10}})
+    state = world.state
+    policy = any_policy(state.tables)
+    before = records_of(world, policy)
+    met = int(before.sum(axis=0).argmax())
+    assert before[:, met].sum() > 0.0
+    for cause in ("explore", "quarantine"):
+        policy = explored_on(state, transaction(world), policy, cause=cause)
+        assert np.array_equal(records_of(world, policy), before)
+    ghost = make_request(state, policy, "player").ghosts[met]
+    own = trainee_entrant(policy.policy, generation=policy.generation)
+    tally = _tally(own, ghost.entrant, wins=8, losses=2)
+    put_tally(world, tally)
+    # Ten matches are a half-life of those before.
+    expected = before.copy()
+    expected[:, met] = 0.5 * before[:, met] + [8.0, 2.0]
+    assert records_of(world, policy) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("cause", ["exploit", "reset", "immigrate"])
+def test_results_begin_anew_with_other_weights(cause: Cause) -> None:
+    world = played(SHORT)
+    state = world.state
+    policy = any_policy(state.tables)
+    assert records_of(world, policy).sum() > 0.0
+    policy = begin_generation(state, transaction(world), policy, cause=cause, parent=None)
+    assert records_of(world, policy).sum() == 0.0
+    policy = explored_on(state, transaction(world), policy, cause="explore")
+    assert records_of(world, policy).sum() == 0.0
+
+
+def put_tally(world: World, tally: Tally) -> None:
+    """Commit a training tally."""
+    tx = transaction(world)
+    sequence = world.state.tables.num_tallies + 1
+    row = TallyRow(sequence=sequence, assignment_id=AssignmentId(1), kind="train", tally=tally)
+    tx.add_tally(row)
+    for folded in world.state.league.add_tally(row):
+        tx.put(folded)
+
+
+def test_a_new_ghost_is_found_among_those_it_has_met() -> None:
+    world = played(SHORT)
+    state = world.state
+    policy, rival = list(state.tables.policies.values())[:2]
+    request = make_request(state, policy, "player")
+    request.record(request.ghosts)
+    own = trainee_entrant(policy.policy, generation=policy.generation)
+    put_tally(world, _tally(own, "f" * 64, wins=3, losses=1))
+    assert request.entrant == own
+    num_ghosts = len(records_of(world, policy)[0])
+    ghost = next(iter(state.tables.ghosts.values()))
+    transaction(world).put(
+        replace(
+            ghost,
+            player=PlayerId(f"{rival.policy}@000000999999"),
+            policy=rival.policy,
+            weights_digest=Digest("f" * 64),
+        )
+    )
+    found = records_of(world, policy)
+    assert found.shape == (2, num_ghosts + 1)
+    assert found[:, -1].tolist() == [3.0, 1.0]
+
+
+def test_predictions_are_by_ratings() -> None:
+    world = played(DUEL, steps=120)
+    state = world.state
+    policy = any_policy(state.tables)
+    request = make_request(state, policy, "player")
+    ratings = request.ratings(request.ghosts)
+    known = dict(zip(request.ghosts.entrants, ratings, strict=True))
+    expected, num_inherited = [], 0
+    for entrant in request.ghosts.entrants:
+        # Who is unrated is as good as its nearest rated ancestor among the ghosts.
+        line = [entrant, *state.league.ancestors(Digest(entrant))]
+        rated = [known[name] for name in line if not np.isnan(known.get(name, np.nan))]
+        num_inherited += np.isnan(known[entrant]) and bool(rated)
+        gap = rated[0] - request.trainee_rating if rated else 0.0
+        expected.append(1.0 / (1.0 + 10.0 ** (gap / 400.0)))
+    assert num_inherited > 0
+    assert request.predicted(request.ghosts) == pytest.approx(expected, abs=1e-9)
+    for latest, predicted in zip(
+        request.ratings(request.latest), request.predicted(request.latest), strict=True
+    ):
+        gap = 0.0 if np.isnan(latest) else latest - request.trainee_rating
+        assert predicted == pytest.approx(1.0 / (1.0 + 10.0 ** (gap / 400.0)))
+
+
+def test_against_another_population_results_say_what_a_side_is_worth() -> None:
+    world = played(TAG, steps=60)
+    state = world.state
+    policy = next(
+        row
+        for row in state.tables.policies.values()
+        if row.population == "predator"
+        and np.isfinite(make_request(state, row, "prey").trainee_rating)
+    )
+    request = make_request(state, policy, "prey")
+    ratings = request.ratings(request.ghosts)
+    wins, losses = request.record(request.ghosts)
+    counts = np.isfinite(ratings) & (wins + losses > 0)
+    assert counts.any()
+    moved = rating_by_results(
+        request.trainee_rating, ratings[counts], wins=wins[counts], losses=losses[counts]
+    )
+    assert moved != request.trainee_rating
+    rated = request.ghosts.take(np.flatnonzero(np.isfinite(ratings)))
+    gaps = request.ratings(rated) - moved
+    assert request.predicted(rated) == pytest.approx(1.0 / (1.0 + 10.0 ** (gaps / 400.0)))
 
 
 def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() -> None:
@@ -281,6 +424,68 @@ def test_a_ghost_of_an_episode_that_went_on_loses_quality_too() -> None:
         state, transaction(world), message, [_tally(own, ghost.weights_digest, wins=3, losses=2)]
     )
     assert state.tables.ghosts[ghost.player].quality < before
+
+
+def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
+    world = played({**SHORT, "matchmaking": {"opponents": 4, "latest_ratio": 0.25}})
+    state = world.state
+    policy = any_policy(state.tables)
+    seatings = draw_seatings(state, transaction(world), policy)
+    given = next(
+        row.message
+        for row in reversed(world.committed)
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
+    )
+    trainee = replace(given.trainees[0], policy=policy.policy, generation=policy.generation)
+    message = replace(given, trainees=(trainee,), opponents=seatings)
+    found = knowledge(state, message)
+    request = make_request(state, policy, "player")
+    wins, losses = request.record(request.ghosts)
+    rates = request.win_rates(request.ghosts)
+    frozen = {p.player for seating in seatings for p in seating.players if p.weights is not None}
+    expected = {
+        player: (pytest.approx(rate, abs=6e-4), pytest.approx(8 / (8 + won + lost), abs=6e-4))
+        for player, rate, won, lost in zip(request.ghosts.players, rates, wins, losses, strict=True)
+        if player in frozen
+    }
+    assert len(expected) >= 1
+    assert set(expected) == frozen
+    win_rates = cast("dict[str, float]", found["win_rates"])
+    predicted = cast("dict[str, float]", found["predicted"])
+    assert win_rates == {player: rate for player, (rate, _) in expected.items()}
+    assert predicted == {player: share for player, (_, share) in expected.items()}
+    # Committed with every draw, and some of it was known and some was not.
+    shares = [
+        share
+        for event in world.events("train_assigned")
+        for share in cast("dict[str, float]", event.data["predicted"]).values()
+    ]
+    assert 0.0 < min(shares) < max(shares) == 1.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.just(np.nan), st.floats(-1e3, 1e3)), st.integers(-1, 30)),
+        max_size=30,
+    )
+)
+def test_the_unrated_are_as_good_as_their_nearest_rated_ancestor(
+    rows: list[tuple[float, int]],
+) -> None:
+    ratings = np.array([rating for rating, _ in rows], dtype=np.float64)
+    # A parent comes before its children, whatever the positions are.
+    parents = np.array(
+        [min(parent, index - 1) for index, (_, parent) in enumerate(rows)], dtype=int
+    )
+    expected = []
+    for index in range(len(rows)):
+        at = index
+        while np.isnan(ratings[at]) and parents[at] >= 0:
+            at = parents[at]
+        expected.append(ratings[at])
+    before = ratings.copy()
+    assert np.array_equal(inherited(ratings, parents), expected, equal_nan=True)
+    assert np.array_equal(ratings, before, equal_nan=True)
 
 
 def _tally(own: str, digest: str, *, wins: int, losses: int) -> Tally:

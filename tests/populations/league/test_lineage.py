@@ -6,7 +6,7 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.types import Entrant, PolicyId
-from populations.league.lineage import lineage, schedule_of
+from populations.league.lineage import line_of, lineage, schedule_of
 from populations.storage.tables import Tables
 from populations.types import GenerationRow, PolicyRow, RunRow
 
@@ -116,3 +116,17 @@ def test_a_schedule_needs_a_policy_that_has_trained() -> None:
     unrecorded.generations = {}
     with pytest.raises(ConfigError, match="has not recorded its generations"):
         schedule_of(unrecorded, "player/p002")
+
+
+@pytest.mark.parametrize(
+    ("entrant", "line"),
+    [
+        ("player/p000#1", ["player/p000#0", "player/p000#1"]),
+        ("player/p001#1", ["player/p001#1"]),
+        ("player/p001#2", ["player/p001#1", "player/p001#2"]),
+        ("player/p002#2", ["player/p002#1", "player/p002#2"]),
+        ("player/p009#3", ["player/p009#3"]),
+    ],
+)
+def test_a_line_goes_back_to_where_weights_were_replaced(entrant: str, line: list[str]) -> None:
+    assert line_of(GENERATIONS, Entrant(entrant)) == line

@@ -2,10 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from populations.league.scores import PRIOR_MATCHES, filled_scores, filled_scores_among
+from populations.core import PRIOR_MATCHES
+from populations.league.scores import (
+    SIDE_DEVIATION,
+    filled_scores,
+    filled_scores_among,
+    rating_by_results,
+)
 
 
 def test_results_outweigh_the_prediction_as_they_add_up() -> None:
@@ -42,3 +48,40 @@ def test_scores_of_both_players_add_up_to_one(
     assert np.isfinite(scores).all()
     assert scores + scores.T == pytest.approx(np.ones_like(scores))
     assert ((scores >= 0.0) & (scores <= 1.0)).all()
+
+
+def test_a_rating_goes_to_where_results_say_that_it_is() -> None:
+    # Against many at 0 it wins 10 of 11: 400 Elo, once the prior weighs nothing beside results.
+    opponents, matches = np.zeros(5), np.full(5, 1e9)
+    found = rating_by_results(1e3, opponents, wins=matches * 10 / 11, losses=matches / 11)
+    assert found == pytest.approx(400.0, abs=0.01)
+
+
+def test_without_results_a_rating_stays() -> None:
+    nobody = np.zeros(0)
+    assert rating_by_results(321.0, nobody, wins=nobody, losses=nobody) == 321.0
+    assert np.isnan(rating_by_results(np.nan, np.zeros(1), wins=np.ones(1), losses=np.ones(1)))
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    rating=st.floats(-4e3, 4e3),
+    data=st.lists(
+        st.tuples(st.floats(-4e3, 4e3), st.floats(0.0, 1e4), st.floats(0.0, 1e4)), max_size=6
+    ),
+)
+def test_a_moved_rating_is_the_highest_point_of_its_posterior(
+    rating: float, data: list[tuple[float, float, float]]
+) -> None:
+    opponents, wins, losses = np.array(data).reshape(len(data), 3).T
+
+    def slope(elo: float) -> float:
+        """Of the log posterior, per Elo: falls everywhere."""
+        expected = 1.0 / (1.0 + np.exp(np.clip((opponents - elo) * np.log(10) / 400.0, -700, 700)))
+        return float(
+            np.log(10) / 400.0 * (wins - (wins + losses) * expected).sum()
+            - (elo - rating) / SIDE_DEVIATION**2
+        )
+
+    found = rating_by_results(rating, opponents, wins=wins, losses=losses)
+    assert slope(found - 1.0) > 0.0 > slope(found + 1.0)

@@ -41,20 +41,46 @@ def test_it_meets_those_it_cannot_beat() -> None:
     assert drawn[ghost(2).player] == pytest.approx(0.8, abs=0.015)
 
 
-def test_win_rates_are_the_mean_of_a_beta_posterior() -> None:
-    # 3 of 4 won: (3 + 1/2) / (4 + 1); the other was never met.
-    asked = request(ghosts=2, rates={ghost(0).player: 0.75}, matches=4.0)
-    assert asked.win_rates(asked.ghosts) == pytest.approx([0.7, 0.5])
+def test_win_rates_are_results_and_what_ratings_predict_with_the_weight_of_8_matches() -> None:
+    # 400 Elo ahead: odds of 10:1. 3 of 4 won: (3 + 8 * 10 / 11) / (4 + 8).
+    asked = request(
+        ghosts=3,
+        rates={ghost(0).player: 0.75},
+        matches=4.0,
+        ratings={ghost(0).player: 600.0, ghost(1).player: 600.0},
+        trainee_rating=1000.0,
+    )
+    by_hand = [(3.0 + 80.0 / 11.0) / 12.0, 10.0 / 11.0, 0.5]
+    assert asked.win_rates(asked.ghosts) == pytest.approx(by_hand)
+    points, lost = asked.posterior(asked.ghosts)
+    assert points == pytest.approx([3.0 + 80.0 / 11.0, 80.0 / 11.0, 4.0])
+    assert points + lost == pytest.approx([12.0, 8.0, 8.0])
+
+
+def test_whom_ratings_say_it_beats_is_not_met_for_being_unknown() -> None:
+    # Of 9 unmet ghosts 8 are 800 Elo behind (1 of 101 lost), one is even.
+    far: dict[str, float] = {ghost(number).player: 200.0 for number in range(8)}
+    asked = request(ghosts=9, ratings={**far, ghost(8).player: 1000.0}, trainee_rating=1000.0)
+    matchmaker = RuleMatchmaker(rule=PfspRule(weighting="squared"), latest_ratio=0.0)
+    drawn = matchmaker.distribution(asked, rng=np.random.default_rng(0)).ghosts
+    assert drawn[8] == pytest.approx(0.25 / (0.25 + 8 / 101**2))
 
 
 def test_thompson_draws_from_the_posterior() -> None:
     rng = np.random.default_rng(3)
     drawn = draw_win_rates(
-        np.repeat([0.0, 6.0], 4000), np.repeat([0.0, 2.0], 4000), rng=rng
+        np.repeat([4.0, 10.0], 4000), np.repeat([4.0, 6.0], 4000), rng=rng
     ).reshape(2, 4000)
-    # Kolmogorov-Smirnov with a fixed seed: the posteriors Beta(1/2, 1/2) and Beta(6.5, 2.5).
-    assert stats.kstest(drawn[0], stats.beta(0.5, 0.5).cdf).pvalue > 0.01
-    assert stats.kstest(drawn[1], stats.beta(6.5, 2.5).cdf).pvalue > 0.01
+    # Kolmogorov-Smirnov with a fixed seed.
+    assert stats.kstest(drawn[0], stats.beta(4, 4).cdf).pvalue > 0.01
+    assert stats.kstest(drawn[1], stats.beta(10, 6).cdf).pvalue > 0.01
+
+
+def test_thompson_knows_sure_predictions() -> None:
+    ratings: dict[str, float] = {ghost(0).player: -1e5, ghost(1).player: 1e5}
+    asked = request(ghosts=2, ratings=ratings, trainee_rating=0.0)
+    drawn = draw_win_rates(*asked.posterior(asked.ghosts), rng=np.random.default_rng(0))
+    assert drawn.tolist() == [1.0, 0.0]
 
 
 def test_thompson_explores_more_than_the_mean() -> None:
@@ -63,12 +89,12 @@ def test_thompson_explores_more_than_the_mean() -> None:
     rule = PfspRule(weighting="squared", posterior="thompson")
     rng = np.random.default_rng(0)
     weights = np.array([rule.weights(asked, rng=rng) for _ in range(4000)])
-    # E (1 - x)^2 = variance + (1 - mean)^2 of Beta(9.5, 1.5) and Beta(1/2, 1/2).
-    expected = [dist.var() + (1 - dist.mean()) ** 2 for dist in (BETA, stats.beta(0.5, 0.5))]
+    # E (1 - x)^2 = variance + (1 - mean)^2 of Beta(9 + 4, 1 + 4) and Beta(4, 4).
+    expected = [dist.var() + (1 - dist.mean()) ** 2 for dist in (BETA, stats.beta(4, 4))]
     assert weights.mean(axis=0) == pytest.approx(expected, rel=0.06)
 
 
-BETA = stats.beta(9.5, 1.5)
+BETA = stats.beta(13, 5)
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)

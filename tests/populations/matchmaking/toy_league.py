@@ -16,6 +16,7 @@ from populations.matchmaking.candidates import (
     make_candidates,
 )
 from populations.matchmaking.drawing import Distribution
+from populations.matchmaking.rating_proximate import expected_scores
 
 TRAINEE = PolicyId("player/p000")
 SURE = 1e9
@@ -102,6 +103,9 @@ def request(
         ghosts=columns,
         latest=make_candidates(others),
         record=record,
+        predicted=lambda candidates: expected_scores(
+            trainee_rating, np.array([rated.get(player, np.nan) for player in candidates.players])
+        ),
         ratings=lambda candidates: np.array(
             [rated.get(player, np.nan) for player in candidates.players]
         ),

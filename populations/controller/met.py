@@ -1,0 +1,133 @@
+"""Whom a trainee has met, and how that went, since its weights were last replaced.
+
+Kept beside the candidates, so that a decision looks at new matches alone. Not durable: it follows
+from the journal's rows, and a resumed controller makes it anew. Shapes: M met entrants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+
+from arena.types import Digest, Entrant
+from populations.league.payoff import Followed, Payoff
+from populations.matchmaking.candidates import FloatArray, IntArray
+from populations.types import CheckpointRow
+
+
+@dataclass(slots=True)
+class Met:
+    """Columns of all whom a trainee has met, in order of first meeting.
+
+    Attributes:
+        line: Generations of the trainee that were looked at, oldest first.
+        results: Wins and losses, draws half. float64 [2, M].
+    """
+
+    line: list[Entrant] = field(default_factory=list)
+    results: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
+    _places: dict[Entrant, int] = field(default_factory=dict)
+    _columns: IntArray = field(default_factory=lambda: np.zeros((4, 16), dtype=np.int64))
+    _num_ghosts: int = 0
+    _followed: Followed = field(default_factory=Followed)
+    """Whom the last generation has met."""
+    _current: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """Their places here."""
+    _former: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
+    """Results of the generations before that."""
+
+    @property
+    def ghost_codes(self) -> IntArray:
+        """Codes of entrants among the ghosts, -1 for others. int64 [M]."""
+        return self._columns[0, : len(self._places)]
+
+    @property
+    def policy_codes(self) -> IntArray:
+        """Codes of the policies whose checkpoints they are, -1 where unknown. int64 [M]."""
+        return self._columns[1, : len(self._places)]
+
+    @property
+    def generations(self) -> IntArray:
+        """Generations of these checkpoints. int64 [M]."""
+        return self._columns[2, : len(self._places)]
+
+    @property
+    def agent_steps(self) -> IntArray:
+        """Agent steps of these checkpoints. int64 [M]."""
+        return self._columns[3, : len(self._places)]
+
+    def follows(self, line: Sequence[Entrant]) -> bool:
+        """Return whether these are the first generations of a line."""
+        return self.line == line[: len(self.line)]
+
+    def take(
+        self,
+        line: Sequence[Entrant],
+        payoff: Payoff,
+        *,
+        ghosts: dict[str, int],
+        policies: dict[str, int],
+        origins: Mapping[Digest, CheckpointRow],
+    ) -> None:
+        """Take in what has been played since the last time.
+
+        Results of former generations fade as those of one generation do: with the later matches of
+        the same two.
+
+        Args:
+            line: Generations of the trainee, oldest first.
+            payoff: Results of training matches.
+            ghosts: Codes of entrants of ghosts; they only grow.
+            policies: Codes of policies.
+            origins: Checkpoints by their weights.
+        """
+        for entrant in islice(reversed(ghosts), len(ghosts) - self._num_ghosts):
+            place = self._places.get(Entrant(entrant))
+            if place is not None:
+                self._columns[0, place] = ghosts[entrant]
+        self._num_ghosts = len(ghosts)
+        for generation in line[max(len(self.line) - 1, 0) :]:
+            if not self.line or generation != self.line[-1]:
+                self.line.append(generation)
+                self._followed = payoff.follow(generation)
+                self._former, self._current = self.results, np.zeros(0, dtype=np.int64)
+            new = self._followed.others[len(self._current) :]
+            for other in new:
+                if other not in self._places:
+                    self._add(other, ghosts=ghosts, policies=policies, origins=origins)
+            if new:
+                places = [self._places[other] for other in new]
+                self._current = np.append(self._current, places)
+            results = np.zeros((2, len(self._places)))
+            results[:, self._current] = self._followed.results
+            num_former = self._former.shape[1]
+            later = results[:, :num_former].sum(axis=0)
+            results[:, :num_former] += self._former * 0.5 ** (later / payoff.half_life_matches)
+            self.results = results
+
+    def _add(
+        self,
+        other: Entrant,
+        *,
+        ghosts: dict[str, int],
+        policies: dict[str, int],
+        origins: Mapping[Digest, CheckpointRow],
+    ) -> None:
+        place = self._places[other] = len(self._places)
+        if place == self._columns.shape[1]:
+            self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
+        made, ghost = origins.get(Digest(other)), ghosts.get(other, -1)
+        self._columns[:, place] = (
+            (ghost, -1, -1, -1)
+            if made is None
+            else (ghost, policies.get(made.policy, -1), made.generation, made.agent_steps)
+        )
+
+    def among_ghosts(self) -> tuple[IntArray, FloatArray]:
+        """Return codes of ghosts that were met, ascending [K], and the results [2, K]."""
+        codes = self.ghost_codes
+        places = np.argsort(codes)[np.count_nonzero(codes < 0) :]
+        return codes[places], self.results[:, places]
