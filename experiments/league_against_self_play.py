@@ -51,6 +51,7 @@ KINDS: Mapping[str, str] = {"league": "pfsp", "self_play": "latest"}
 """Of matchmaking. The league comes first: it says how many agent steps there are."""
 
 MEASURES = (
+    "agent_steps",
     "last",
     "uniform",
     "nash",

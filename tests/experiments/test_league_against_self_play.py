@@ -71,6 +71,7 @@ def test_what_has_its_line_is_not_done_again(tmp_path: Path, trained: list[RunCo
     rows = table(comparable(out, PLAN)).splitlines()
     assert [row.split() for row in rows] == [
         ["game", "measure", "league", "(seeds)", "self_play", "(seeds)"],
+        ["leduc", "agent_steps", *2 * ["1001.500", "+-", "0.707", "(2)"]],
         ["leduc", "last", "0.150", "+-", "0.071", "(2)", "0.150", "+-", "0.071", "(2)"],
         ["leduc", "nash", "0.200", "+-", "0.000", "(2)", "0.200", "+-", "0.000", "(2)"],
     ]

@@ -263,6 +263,29 @@ def test_predictions_are_by_ratings() -> None:
         assert predicted == pytest.approx(1.0 / (1.0 + 10.0 ** (gap / 400.0)))
 
 
+def test_what_no_fit_knows_yet_is_rated_as_what_it_came_from() -> None:
+    world = played(DUEL, steps=120)
+    state = world.state
+    policy = any_policy(state.tables)
+    row = state.tables.ratings["player"]
+    standing = state.league.standing_weights(policy, state.tables)
+    assert standing is not None
+    assert standing in row.entrants
+    known = [entrant != standing for entrant in row.entrants]
+    without = replace(
+        row,
+        entrants=tuple(e for e, keep in zip(row.entrants, known, strict=True) if keep),
+        ratings=tuple(r for r, keep in zip(row.ratings, known, strict=True) if keep),
+        deviations=tuple(d for d, keep in zip(row.deviations, known, strict=True) if keep),
+    )
+    transaction(world).put(without)
+    rated = dict(zip(without.entrants, without.ratings, strict=True))
+    ancestors = map(Entrant, state.league.ancestors(standing))
+    request = make_request(state, policy, "player")
+    assert request.trainee_rating == next(rated[a] for a in ancestors if a in rated)
+    assert len(set(request.predicted(request.ghosts))) > 2
+
+
 def test_against_another_population_results_say_what_a_side_is_worth() -> None:
     world = played(TAG, steps=60)
     state = world.state
