@@ -59,7 +59,7 @@ def test_only_two_names_are_importable_elsewhere(tmp_path: Path) -> None:
     script = """
 import importlib.util, json
 names = ["arena", "populations", "populations.commands", "populations.presets",
-         "tools", "configs", "tests"]
+         "tools", "configs", "tests", "experiments"]
 print(json.dumps([name for name in names if importlib.util.find_spec(name) is not None]))
 """
     found = json.loads(in_new_process(script, cwd=tmp_path))
