@@ -9,10 +9,10 @@ import numpy as np
 
 from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
-from populations.controller import carrying
+from populations.controller import carrying, evaluation_share
 from populations.controller.budgets import budget, expected_length, team_budget
 from populations.controller.commands import SendMessage
-from populations.controller.evaluating import draw_pairings
+from populations.controller.evaluating import draw_pairings, is_worth_it
 from populations.controller.finals import final_pairings
 from populations.controller.learners import Held, Learner
 from populations.controller.opponents import draw_seatings
@@ -172,8 +172,9 @@ def _decide(
     if state.phase == "evaluating":
         final = final_pairings(state, tx)
         return _evaluate(state, tx, final) if final else None
-    if _evaluation_is_due(state):
-        pairings = draw_pairings(state, tx)
+    seconds = _evaluation_due_s(state, tx)
+    if seconds > 0.0:
+        pairings = draw_pairings(state, tx, seconds=seconds)
         if pairings:
             return _evaluate(state, tx, pairings)
     policy = _due_policy(state, tx, learner_id, content)
@@ -293,21 +294,19 @@ def _immigrant(state: ControllerState, key: str) -> WeightsRef:
     return state.immigrants[key] if own is None else own
 
 
-def _evaluation_is_due(state: ControllerState) -> bool:
-    """Whether evaluation has had less than its share.
+def _evaluation_due_s(state: ControllerState, tx: Transaction) -> float:
+    """Learner seconds that an evaluation may take now; 0: none is due.
 
-    Of learner seconds; of assignments in deterministic mode, where seconds decide nothing.
+    What its share has not earned yet, not even with the time of a training assignment ahead, waits.
     """
-    run = state.tables.run
-    share = state.config.evaluation.share
-    if share <= 0.0 or run.training_assignments == 0:
-        return False
-    if state.config.deterministic:
-        total = run.training_assignments + run.evaluation_assignments
-        is_due = run.evaluation_assignments < share * total
-    else:
-        is_due = run.evaluation_s < share * (run.training_s + run.evaluation_s)
-    return is_due and not any(row.kind == "evaluate" for row in state.tables.assignments.values())
+    if state.config.evaluation.share <= 0.0:
+        return 0.0
+    state.unfitted.take(tx.rows, num_tallies=state.tables.num_tallies, belief=state.belief)
+    short_s = evaluation_share.short_of(state)
+    if short_s <= 0.0:
+        return 0.0
+    allowed_s = evaluation_share.allowance_s(state, short_s)
+    return allowed_s if is_worth_it(state, seconds=allowed_s) else 0.0
 
 
 def _evaluate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from populations.controller import alerts
+from populations.controller import alerts, evaluation_share
 from populations.controller.commands import EndRun, KillLearner
 from populations.controller.finals import is_decided, seconds_left
 from populations.controller.state import ControllerState
@@ -19,6 +19,7 @@ def advance(state: ControllerState, tx: Transaction) -> None:
         if reason is not None:
             state.phase = "evaluating"
             state.reason = reason
+            state.share_reached = evaluation_share.reached(state)
             tx.add_event("training_stopped", reason=reason)
     if state.phase == "evaluating" and _is_evaluated(state):
         left_s = seconds_left(state)

@@ -7,21 +7,23 @@ player in every seat equally often.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from arena.matches.seating import pair_seatings, team_seating
-from arena.types import RANDOM_BOT, Entrant, Player, PlayerId, PolicyId, Seating
+from arena.types import RANDOM_BOT, Digest, Entrant, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Evaluate, Pairing
-from populations.controller.field import KnownField, entrant_of, known_field
+from populations.controller.evaluation_share import MAX_EVALUATION_S, at_most, match_s
+from populations.controller.field import KnownField, known_field
 from populations.controller.known import Known
 from populations.controller.state import ControllerState
 from populations.controller.teams import frozen_team, is_whole, team_of
 from populations.controller.transaction import Transaction
 from populations.league.scheduling import choose_pairs, importance
+from populations.pbt.scheduler import next_mark
 from populations.types import PolicyRow
 
 FloatArray = npt.NDArray[np.float64]
@@ -29,12 +31,13 @@ FloatArray = npt.NDArray[np.float64]
 MIN_MATCHES = 128
 """Of an assignment; more where a learner has more environments, which then play one match each."""
 
-MAX_EVALUATION_S = 60.0
-"""Of an assignment, in learner seconds: fewer matches where they take long."""
-
 MATCHES_PER_SEATING = 8
 MIN_MATCHES_PER_SEATING = 4
 MAX_PAIRS = 32
+
+AWAITED_IMPORTANCE = 2.0
+"""Of a policy that PBT cannot decide about without more matches, beside what else it matters: as
+much as one about which all is open."""
 
 VALIDATION_MATCHES = 4
 MAX_NEWCOMERS = 32
@@ -44,29 +47,89 @@ ANCHOR_MATCHES = 384
 """Between the zeros of all scales, until it is known what the game gives each side."""
 
 
-def draw_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ...]:
-    """What an evaluation during training plays; empty if there is nothing to be played."""
-    newcomers = validation_pairings(state)
+def draw_pairings(
+    state: ControllerState, tx: Transaction, *, seconds: float
+) -> tuple[Pairing, ...]:
+    """What an evaluation during training plays; empty if there is nothing to be played.
+
+    Matches go first to policies that PBT cannot decide about without them.
+
+    Args:
+        state: The controller.
+        tx: Counts the draw.
+        seconds: That the evaluation may take.
+    """
+    newcomers = validation_pairings(state, seconds=seconds)
     if newcomers:
         return newcomers
     rng = state.draw(tx)
     known = known_field(state, rng)
     weights = importance(known.field, fraction=state.config.pbt.fraction)
-    return pairings_about(state, known, weights=weights)
+    missing = missing_matches(state, known)
+    weights[list(missing)] += AWAITED_IMPORTANCE
+    return pairings_about(state, known, weights=weights, missing=missing, seconds=seconds)
+
+
+def missing_matches(state: ControllerState, known: KnownField) -> dict[int, int]:
+    """Matches that policies lack for their next decision of PBT, by their places among the players.
+
+    Matches that are being played count. The policy whose decision is due first comes first.
+    """
+    asked: Counter[tuple[str, int]] = Counter()
+    for (_, entrant), num_matches in state.unfitted.open_matches().items():
+        made = state.league.checkpoints.get(Digest(entrant))
+        if made is not None:
+            asked[made.policy, made.generation] += num_matches
+    found = []
+    for index, player in enumerate(known.players):
+        if player.kind != "policy":
+            continue
+        row = state.tables.policies[PolicyId(player.player.player)]
+        pbt = state.pbt(row.population)
+        has = state.league.matches_in_generation(row) + asked[row.policy, row.generation]
+        if pbt.exploit != "none" and has < pbt.min_matches:
+            mark = next_mark(
+                row,
+                ready_agent_steps=pbt.ready_agent_steps,
+                warm_up_agent_steps=pbt.warm_up_agent_steps,
+            )
+            found.append((mark, index, pbt.min_matches - has))
+    return {index: missing for _, index, missing in sorted(found)}
+
+
+def is_worth_it(state: ControllerState, *, seconds: float) -> bool:
+    """Whether there is time for the smallest evaluation: a pair and a bot's, or one newcomer's.
+
+    One that takes longer than any may is worth the longest time that one may take.
+    """
+    one_s = match_s(state) or 0.0
+
+    def is_time_for(num_matches: int) -> bool:
+        return seconds >= min(num_matches * one_s, MAX_EVALUATION_S)
+
+    smallest = 2 * _num_seatings(state) * MIN_MATCHES_PER_SEATING
+    return is_time_for(smallest) or (is_time_for(VALIDATION_MATCHES) and bool(newcomers(state)))
 
 
 def pairings_about(
-    state: ControllerState, known: KnownField, *, weights: FloatArray
+    state: ControllerState,
+    known: KnownField,
+    *,
+    weights: FloatArray,
+    missing: Mapping[int, int] | None = None,
+    seconds: float = MAX_EVALUATION_S,
 ) -> tuple[Pairing, ...]:
     """Seat the pairs that shrink the weighted variances most, and a bot with a player near to it.
 
     Args:
-        state: With the evaluations that are open: their matches count as played.
+        state: The controller.
         known: The players.
         weights: How much each rating matters. float64 [N].
+        missing: Matches that players are to have before all others, the first of them first.
+        seconds: That it may take.
     """
     weights = np.where([player.kind == "bot" for player in known.players], 0.0, weights)
-    in_all = at_most(state, max(MIN_MATCHES, state.setup.num_envs))
+    in_all = at_most(state, max(MIN_MATCHES, state.setup.num_envs), seconds=seconds)
     seats_per_pair = _num_seatings(state)
     num_pairs = min(max(in_all // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
     chosen = choose_pairs(
@@ -75,7 +138,11 @@ def pairings_about(
         may_play=np.ones(len(known.players), dtype=bool),
         num_pairs=num_pairs,
         matches_per_pair=MATCHES_PER_SEATING * seats_per_pair,
-        played=_open_pairs(state, known),
+        first=[
+            index
+            for index, num_matches in (missing or {}).items()
+            for _ in range(-(-num_matches * num_pairs // in_all))
+        ],
     )
     # A pair that was chosen more than once plays more.
     shares = Counter(
@@ -91,13 +158,6 @@ def pairings_about(
         Pairing(seating=seating, num_matches=num_matches * share)
         for seating, share in shares.items()
     )
-
-
-def at_most(state: ControllerState, num_matches: int) -> int:
-    """As many matches of some as an assignment has time for; 1 at least."""
-    if state.match_s is None:
-        return num_matches
-    return max(min(num_matches, int(MAX_EVALUATION_S / max(state.match_s, 1e-9))), 1)
 
 
 def _num_seatings(state: ControllerState) -> int:
@@ -118,24 +178,6 @@ def seatings_of(state: ControllerState, first: Known, second: Known) -> tuple[Se
     players = {first.population: first.player, second.population: second.player}
     rest = Player(player=RANDOM_BOT)
     return (Seating(players=tuple(players.get(seat.population, rest) for seat in seats)),)
-
-
-def _open_pairs(state: ControllerState, known: KnownField) -> list[tuple[int, int, int]]:
-    """Pairs of evaluations that are not finished, with their matches."""
-    position = {
-        (player.population, player.entrant): index for index, player in enumerate(known.players)
-    }
-    found = []
-    for message in open_evaluations(state):
-        for pairing in message.pairings:
-            seated = dict.fromkeys(
-                (seat.population, entrant_of(player))
-                for seat, player in zip(state.setup.seats, pairing.seating.players, strict=True)
-            )
-            indices = [position[key] for key in seated if key in position]
-            if len(indices) == 2:
-                found.append((indices[0], indices[1], pairing.num_matches))
-    return found
 
 
 def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
@@ -204,13 +246,20 @@ def newcomers(state: ControllerState) -> list[PolicyRow]:
     ]
 
 
-def validation_pairings(state: ControllerState) -> tuple[Pairing, ...]:
+def validation_pairings(
+    state: ControllerState, *, seconds: float = MAX_EVALUATION_S
+) -> tuple[Pairing, ...]:
     """Newcomers against themselves: what breaks here is their own fault.
 
     After a failed evaluation one at a time, so that it is known whose.
+
+    Args:
+        state: The controller.
+        seconds: That the evaluation may take; one newcomer plays in any case.
     """
     limit = MAX_NEWCOMERS if state.failed_evaluations == 0 else 1
-    limit = min(limit, -(-at_most(state, MAX_NEWCOMERS * VALIDATION_MATCHES) // VALIDATION_MATCHES))
+    in_time = at_most(state, MAX_NEWCOMERS * VALIDATION_MATCHES, seconds=seconds)
+    limit = min(limit, -(-in_time // VALIDATION_MATCHES))
     return tuple(
         Pairing(seating=_alone(state, row), num_matches=VALIDATION_MATCHES)
         for row in newcomers(state)[:limit]

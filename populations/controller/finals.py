@@ -19,12 +19,12 @@ from arena.types import Seating
 from arena.wire.messages import Pairing
 from populations.controller.evaluating import (
     MIN_MATCHES_PER_SEATING,
-    at_most,
     open_evaluations,
     pairings_about,
     seatings_of,
     validation_pairings,
 )
+from populations.controller.evaluation_share import at_most
 from populations.controller.field import KnownField, known_field
 from populations.controller.known import Known
 from populations.controller.state import ControllerState

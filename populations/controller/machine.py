@@ -65,6 +65,7 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     state.candidates.take(tx.rows, state.tables)
     state.due.take(tx.rows, state.tables)
     state.changed.take(tx.rows)
+    state.unfitted.take(tx.rows, num_tallies=state.tables.num_tallies, belief=state.belief)
     state.known.take(tx.rows, teams=state.teams)
     state.histories.take(tx.rows, state.tables)
     state.retention.take(tx.rows)
@@ -131,6 +132,8 @@ def _start(state: ControllerState, tx: Transaction) -> None:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
     state.waiting = [row.policy for row in state.tables.policies.values() if row.pending]
     state.exploring.clear()
+    is_open = state.tables.assignments.values()
+    state.unfitted.take(is_open, num_tallies=state.tables.num_tallies, belief=state.belief)
     state.fitted = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
     state.refit(tx, again=bool(state.tables.ratings))
 
