@@ -20,7 +20,7 @@ def advance(state: ControllerState, tx: Transaction) -> None:
             state.phase = "evaluating"
             state.reason = reason
             state.share_reached = evaluation_share.reached(state)
-            tx.add_event("training_stopped", reason=reason)
+            tx.add_event("training_stopped", reason=reason, evaluation_share=state.share_reached)
     if state.phase == "evaluating" and _is_evaluated(state):
         left_s = seconds_left(state)
         if left_s <= 0.0:

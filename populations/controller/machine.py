@@ -69,6 +69,7 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     state.known.take(tx.rows, teams=state.teams)
     state.histories.take(tx.rows, state.tables)
     state.retention.take(tx.rows)
+    state.pbt_decisions.take(tx.rows)
     curves.follow(state, tx)
     if tx.rows:
         tx.put(replace(state.tables.run, elapsed_s=state.elapsed_s(now)))
@@ -141,8 +142,11 @@ def _start(state: ControllerState, tx: Transaction) -> None:
 def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted) -> None:
     state.fitting = False
     state.spreads = event.spreads
+    covered = state.fitted
     for row in event.rows:
         tx.put(row)
         state.fitted = row.num_tallies
+    if state.fitted > covered and state.phase == "training":
+        evolving.evolve_waiting(state, tx)
     state.unfitted.cover(state.fitted, belief=state.belief)
     state.refit(tx)

@@ -28,6 +28,7 @@ from populations.controller.events import (
 from populations.controller.histories import Histories
 from populations.controller.known import KnownPlayers, belief_of
 from populations.controller.learners import Learner, Patience, Pause, Slot
+from populations.controller.pbt_decisions import PbtDecisions
 from populations.controller.slots import make_slots
 from populations.controller.transaction import Transaction
 from populations.controller.unfitted import UnfittedMatches
@@ -72,6 +73,7 @@ class ControllerState:
         known: How well each player is known, until that changes; follows from the tables.
         unfitted: Evaluation matches that ratings do not cover.
         alerts: What somebody should look at; those that hold follow from the events.
+        pbt_decisions: How many were due and made; follows from the events.
         curves: What was written of each policy; counts of it follow from the tables.
         histories: Generations of policies that are ranked together; follows from the tables.
         exploit: By population, decides who copies whom.
@@ -163,6 +165,7 @@ class ControllerState:
     unfitted: UnfittedMatches = field(init=False)
     histories: Histories = field(default_factory=Histories)
     alerts: Alerts = field(default_factory=Alerts)
+    pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     _ratings: dict[str, Ratings] = field(default_factory=dict)
 
@@ -279,6 +282,7 @@ def make_state(
     immigrants: Mapping[str, WeightsRef] | None = None,
     measured_length: float = 0.0,
     alerts: Alerts | None = None,
+    pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
     """The controller of a run, from its configuration and its journal's rows."""
     half_life = config.payoffs.half_life_matches
@@ -314,6 +318,7 @@ def make_state(
         immigrants=immigrants or {},
         measured_length=measured_length,
         alerts=alerts or Alerts(),
+        pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves([*tables.ghosts.values(), *tables.generations.values()]),
         recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
         recent_evaluation_s=tables.run.evaluation_s,
