@@ -172,13 +172,15 @@ def _decide(
     if state.phase == "evaluating":
         final = final_pairings(state, tx)
         return _evaluate(state, tx, final) if final else None
-    seconds = _evaluation_due_s(state, tx)
-    if seconds > 0.0:
-        pairings = draw_pairings(state, tx, seconds=seconds)
-        if pairings:
-            return _evaluate(state, tx, pairings)
+    # A second evaluation of one learner comes after a policy: that would wait behind another one.
+    evaluates = _num_evaluations(state, learner_id) > 0
+    row = None if evaluates else _evaluate_if_due(state, tx)
+    if row is not None:
+        return row
     policy = _due_policy(state, tx, learner_id, content)
-    return _train(state, tx, learner_id, policy) if policy is not None else None
+    if policy is not None:
+        return _train(state, tx, learner_id, policy)
+    return _evaluate_if_due(state, tx) if evaluates else None
 
 
 def _due_policy(
@@ -294,19 +296,29 @@ def _immigrant(state: ControllerState, key: str) -> WeightsRef:
     return state.immigrants[key] if own is None else own
 
 
-def _evaluation_due_s(state: ControllerState, tx: Transaction) -> float:
-    """Learner seconds that an evaluation may take now; 0: none is due.
+def _num_evaluations(state: ControllerState, learner_id: LearnerId) -> int:
+    """How many of the assignments that a learner has are evaluations."""
+    learner = state.learners[learner_id]
+    return len(learner.held) - _num_training(state, learner)
+
+
+def _evaluate_if_due(state: ControllerState, tx: Transaction) -> AssignmentRow | None:
+    """Make an evaluation if there is less than its share; None: it has that, or nothing to play.
 
     What its share has not earned yet, not even with the time of a training assignment ahead, waits.
+    While evaluations fail there is one at a time, so that it is known whose fault it is.
     """
     if state.config.evaluation.share <= 0.0:
-        return 0.0
+        return None
     state.unfitted.take(tx.rows, num_tallies=state.tables.num_tallies, belief=state.belief)
-    short_s = evaluation_share.short_of(state)
-    if short_s <= 0.0:
-        return 0.0
-    allowed_s = evaluation_share.allowance_s(state, short_s)
-    return allowed_s if is_worth_it(state, seconds=allowed_s) else 0.0
+    short = evaluation_share.short_of(state)
+    if short <= 0.0 or (state.failed_evaluations and state.unfitted.num_open):
+        return None
+    num_matches = evaluation_share.earned_matches(state, short)
+    if not is_worth_it(state, num_matches=num_matches):
+        return None
+    pairings = draw_pairings(state, tx, num_matches=num_matches)
+    return _evaluate(state, tx, pairings) if pairings else None
 
 
 def _evaluate(

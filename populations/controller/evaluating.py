@@ -16,20 +16,17 @@ import numpy.typing as npt
 from arena.matches.seating import pair_seatings, team_seating
 from arena.types import RANDOM_BOT, Digest, Entrant, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Evaluate, Pairing
-from populations.controller.evaluation_share import MAX_EVALUATION_S, at_most, match_s
+from populations.controller.evaluation_share import at_most
 from populations.controller.field import KnownField, known_field
 from populations.controller.known import Known
 from populations.controller.state import ControllerState
-from populations.controller.teams import frozen_team, is_whole, team_of
+from populations.controller.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.transaction import Transaction
 from populations.league.scheduling import choose_pairs, importance
 from populations.pbt.scheduler import next_mark
 from populations.types import PolicyRow
 
 FloatArray = npt.NDArray[np.float64]
-
-MIN_MATCHES = 128
-"""Of an assignment; more where a learner has more environments, which then play one match each."""
 
 MATCHES_PER_SEATING = 8
 MIN_MATCHES_PER_SEATING = 4
@@ -48,7 +45,7 @@ ANCHOR_MATCHES = 384
 
 
 def draw_pairings(
-    state: ControllerState, tx: Transaction, *, seconds: float
+    state: ControllerState, tx: Transaction, *, num_matches: int
 ) -> tuple[Pairing, ...]:
     """What an evaluation during training plays; empty if there is nothing to be played.
 
@@ -57,9 +54,9 @@ def draw_pairings(
     Args:
         state: The controller.
         tx: Counts the draw.
-        seconds: That the evaluation may take.
+        num_matches: About as many as are played, or fewer.
     """
-    newcomers = validation_pairings(state, seconds=seconds)
+    newcomers = validation_pairings(state, num_matches=num_matches)
     if newcomers:
         return newcomers
     rng = state.draw(tx)
@@ -67,7 +64,7 @@ def draw_pairings(
     weights = importance(known.field, fraction=state.config.pbt.fraction)
     missing = missing_matches(state, known)
     weights[list(missing)] += AWAITED_IMPORTANCE
-    return pairings_about(state, known, weights=weights, missing=missing, seconds=seconds)
+    return pairings_about(state, known, weights=weights, missing=missing, num_matches=num_matches)
 
 
 def missing_matches(state: ControllerState, known: KnownField) -> dict[int, int]:
@@ -97,18 +94,17 @@ def missing_matches(state: ControllerState, known: KnownField) -> dict[int, int]
     return {index: missing for _, index, missing in sorted(found)}
 
 
-def is_worth_it(state: ControllerState, *, seconds: float) -> bool:
-    """Whether there is time for the smallest evaluation: a pair and a bot's, or one newcomer's.
+def is_worth_it(state: ControllerState, *, num_matches: int) -> bool:
+    """Whether so many matches make an evaluation: of a pair and one with a bot, or a newcomer's.
 
-    One that takes longer than any may is worth the longest time that one may take.
+    What takes longer than any evaluation may is worth the longest time that one may take.
     """
-    one_s = match_s(state) or 0.0
 
-    def is_time_for(num_matches: int) -> bool:
-        return seconds >= min(num_matches * one_s, MAX_EVALUATION_S)
+    def is_enough_for(smallest: int) -> bool:
+        return num_matches >= at_most(state, smallest)
 
     smallest = 2 * _num_seatings(state) * MIN_MATCHES_PER_SEATING
-    return is_time_for(smallest) or (is_time_for(VALIDATION_MATCHES) and bool(newcomers(state)))
+    return is_enough_for(smallest) or (is_enough_for(VALIDATION_MATCHES) and bool(newcomers(state)))
 
 
 def pairings_about(
@@ -116,8 +112,8 @@ def pairings_about(
     known: KnownField,
     *,
     weights: FloatArray,
+    num_matches: int,
     missing: Mapping[int, int] | None = None,
-    seconds: float = MAX_EVALUATION_S,
 ) -> tuple[Pairing, ...]:
     """Seat the pairs that shrink the weighted variances most, and a bot with a player near to it.
 
@@ -125,39 +121,56 @@ def pairings_about(
         state: The controller.
         known: The players.
         weights: How much each rating matters. float64 [N].
+        num_matches: About as many as are played.
         missing: Matches that players are to have before all others, the first of them first.
-        seconds: That it may take.
     """
-    weights = np.where([player.kind == "bot" for player in known.players], 0.0, weights)
-    in_all = at_most(state, max(MIN_MATCHES, state.setup.num_envs), seconds=seconds)
+    is_bot = np.array([player.kind == "bot" for player in known.players], dtype=bool)
+    may_play = np.array([_is_validated(state, player) for player in known.players], dtype=bool)
+    if not (may_play & ~is_bot).any():
+        return ()
+    weights = np.where(is_bot, 0.0, weights)
     seats_per_pair = _num_seatings(state)
-    num_pairs = min(max(in_all // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
+    num_pairs = min(max(num_matches // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
     chosen = choose_pairs(
         known.field,
         weights=weights,
-        may_play=np.ones(len(known.players), dtype=bool),
+        may_play=may_play,
         num_pairs=num_pairs,
         matches_per_pair=MATCHES_PER_SEATING * seats_per_pair,
         first=[
             index
-            for index, num_matches in (missing or {}).items()
-            for _ in range(-(-num_matches * num_pairs // in_all))
+            for index, lacking in (missing or {}).items()
+            if may_play[index]
+            for _ in range(-(-lacking * num_pairs // num_matches))
         ],
     )
     # A pair that was chosen more than once plays more.
     shares = Counter(
         seating
-        for first, second in (*chosen, *_anchoring(state, known, chosen))
+        for first, second in (*chosen, *_anchoring(state, known, chosen, may_play=may_play))
         for seating in seatings_of(state, known.players[first], known.players[second])
     )
     shares.update(_anchors(state))
     if not shares:
         return ()
-    num_matches = max(in_all // shares.total(), MIN_MATCHES_PER_SEATING)
+    per_share = max(num_matches // shares.total(), MIN_MATCHES_PER_SEATING)
     return tuple(
-        Pairing(seating=seating, num_matches=num_matches * share)
-        for seating, share in shares.items()
+        Pairing(seating=seating, num_matches=per_share * share) for seating, share in shares.items()
     )
+
+
+def _is_validated(state: ControllerState, player: Known) -> bool:
+    """Whether weights of the player's generation have played themselves; bots need not.
+
+    An evaluation in which a newcomer breaks would be lost for all others.
+    """
+    if player.kind == "bot":
+        return True
+    name = player.player.player
+    ghost = state.tables.ghosts.get(name)
+    row = state.tables.policies[PolicyId(name) if ghost is None else ghost.policy]
+    generation = row.generation if ghost is None else ghost.generation
+    return leader_of(state, row.policy).validated_generation >= generation
 
 
 def _num_seatings(state: ControllerState) -> int:
@@ -188,7 +201,11 @@ def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
 
 
 def _anchoring(
-    state: ControllerState, known: KnownField, chosen: Sequence[tuple[int, int]]
+    state: ControllerState,
+    known: KnownField,
+    chosen: Sequence[tuple[int, int]],
+    *,
+    may_play: npt.NDArray[np.bool_],
 ) -> Iterator[tuple[int, int]]:
     """One pair for each bot, so that the scale keeps its zero.
 
@@ -203,7 +220,9 @@ def _anchoring(
         rivals = [
             other
             for other, rival in enumerate(known.players)
-            if rival.kind != "bot" and (is_alone or population[other] != population[index])
+            if may_play[other]
+            and rival.kind != "bot"
+            and (is_alone or population[other] != population[index])
         ]
         if not rivals:
             continue
@@ -246,20 +265,17 @@ def newcomers(state: ControllerState) -> list[PolicyRow]:
     ]
 
 
-def validation_pairings(
-    state: ControllerState, *, seconds: float = MAX_EVALUATION_S
-) -> tuple[Pairing, ...]:
+def validation_pairings(state: ControllerState, *, num_matches: int) -> tuple[Pairing, ...]:
     """Newcomers against themselves: what breaks here is their own fault.
 
     After a failed evaluation one at a time, so that it is known whose.
 
     Args:
         state: The controller.
-        seconds: That the evaluation may take; one newcomer plays in any case.
+        num_matches: About as many as are played; one newcomer plays in any case.
     """
     limit = MAX_NEWCOMERS if state.failed_evaluations == 0 else 1
-    in_time = at_most(state, MAX_NEWCOMERS * VALIDATION_MATCHES, seconds=seconds)
-    limit = min(limit, -(-in_time // VALIDATION_MATCHES))
+    limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
     return tuple(
         Pairing(seating=_alone(state, row), num_matches=VALIDATION_MATCHES)
         for row in newcomers(state)[:limit]

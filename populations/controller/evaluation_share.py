@@ -13,6 +13,9 @@ from populations.controller.budgets import expected_length
 from populations.controller.state import ControllerState
 from populations.types import Json
 
+MIN_MATCHES = 128
+"""Of an assignment; more where a learner has more environments, which then play one match each."""
+
 MAX_EVALUATION_S = 60.0
 """Learner seconds of an assignment: fewer matches where they take long."""
 
@@ -35,7 +38,7 @@ def match_s(state: ControllerState) -> float | None:
     if state.config.deterministic:
         return None
     if state.recent_matches > 0.0:
-        return state.recent_evaluation_s / state.recent_matches
+        return max(state.recent_evaluation_s / state.recent_matches, 1e-9)
     # In cooperation home and away play an episode each.
     episodes = 2 if state.is_cooperation else 1
     return episodes * max(_episode_s(state), default=0.0) or None
@@ -103,19 +106,29 @@ def short_of(state: ControllerState) -> float:
     return share * (training + evaluation) - evaluation
 
 
-def allowance_s(state: ControllerState, short_s: float) -> float:
-    """Learner seconds that the next evaluation may take.
+def earned_matches(state: ControllerState, short_s: float) -> int:
+    """Count the matches of the next evaluation; 1 at least.
+
+    As many as there are environments, or as evaluation is short of if that is more, but no more
+    than it is short of and a training assignment takes.
 
     Args:
         state: The controller.
         short_s: Seconds that evaluation is short of.
     """
-    return min(short_s + state.config.assignment.target_s, MAX_EVALUATION_S)
-
-
-def at_most(state: ControllerState, num_matches: int, *, seconds: float = MAX_EVALUATION_S) -> int:
-    """As many matches of some as there is time for; 1 at least."""
-    one_s = match_s(state)
+    one_s, full = match_s(state), full_size(state)
     if one_s is None:
-        return num_matches
-    return max(min(num_matches, int(seconds / max(one_s, 1e-9))), 1)
+        return full
+    seconds = min(short_s + state.config.assignment.target_s, MAX_EVALUATION_S)
+    return max(min(max(full, int(short_s / one_s)), int(seconds / one_s)), 1)
+
+
+def full_size(state: ControllerState) -> int:
+    """Matches of an evaluation where they take no time."""
+    return max(MIN_MATCHES, state.setup.num_envs)
+
+
+def at_most(state: ControllerState, num_matches: int) -> int:
+    """As many matches of some as the longest evaluation has time for; 1 at least."""
+    one_s = match_s(state)
+    return num_matches if one_s is None else max(min(num_matches, int(MAX_EVALUATION_S / one_s)), 1)

@@ -7,8 +7,7 @@ import pytest
 
 from arena.types import Entrant
 from arena.wire.messages import Evaluate
-from populations.controller.evaluating import MIN_MATCHES
-from populations.controller.evaluation_share import MAX_EVALUATION_S
+from populations.controller.evaluation_share import MAX_EVALUATION_S, MIN_MATCHES
 from populations.controller.evaluation_share import match_s as match_time
 from populations.controller.field import known_field
 from populations.controller.finals import (
