@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from ._headline import Moment, count, counts, learner_lines, short_name, what_happens
+from ._headline import Moment, count, counts, learner_lines, shares, short_name, what_happens
 from ._output import log_console, one_line, plain
 
 if TYPE_CHECKING:
@@ -234,7 +234,8 @@ def _alerts(status: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     return [one for one in listed if isinstance(one, Mapping)]
 
 
-def headline(state: ControllerState, status: Mapping[str, Json]) -> tuple[str, str]:
-    """What happens now and then, and what was done so far."""
+def headline(state: ControllerState, status: Mapping[str, Json]) -> tuple[str, ...]:
+    """Say what happens now and then, what was done so far, and by which shares."""
     moment = Moment.of(state, status)
-    return what_happens(state, moment), counts(state, moment)
+    lines = what_happens(state, moment), counts(state, moment), shares(state)
+    return tuple(line for line in lines if line)

@@ -126,6 +126,23 @@ def counts(state: ControllerState, moment: Moment) -> str:
     )
 
 
+def shares(state: ControllerState) -> str:
+    """Say which share of learner seconds evaluation has, and which decisions PBT made."""
+    from populations.controller.evaluation_share import reached
+
+    parts = []
+    asked = state.config.evaluation.share
+    if asked > 0.0:
+        share = reached(state) if state.share_reached is None else state.share_reached
+        parts.append(f"evaluation has {share or 0.0:.1%} of {asked:.1%}")
+    pbt = {name: state.pbt(name) for name in state.setup.populations}
+    if any(settings.exploit != "none" for settings in pbt.values()):
+        decisions = state.pbt_decisions
+        due = decisions.due(state.tables, pbt=pbt)
+        parts.append(f"PBT made {count(decisions.made)} of {count(due)} decisions due")
+    return "  ".join(parts)
+
+
 def learner_lines(state: ControllerState, moment: Moment) -> Iterator[str]:
     """What each learner does, how far it is, and for how long."""
     learners = list(state.learners.items())

@@ -9,10 +9,10 @@ import numpy as np
 
 from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
-from populations.controller import carrying
+from populations.controller import carrying, evaluation_share
 from populations.controller.budgets import budget, expected_length, team_budget
 from populations.controller.commands import SendMessage
-from populations.controller.evaluating import draw_pairings
+from populations.controller.evaluating import draw_pairings, is_worth_it
 from populations.controller.finals import final_pairings
 from populations.controller.learners import Held, Learner
 from populations.controller.opponents import draw_seatings, knowledge
@@ -173,12 +173,15 @@ def _decide(
     if state.phase == "evaluating":
         final = final_pairings(state, tx)
         return _evaluate(state, tx, final) if final else None
-    if _evaluation_is_due(state):
-        pairings = draw_pairings(state, tx)
-        if pairings:
-            return _evaluate(state, tx, pairings)
+    # A second evaluation of one learner comes after a policy: that would wait behind another one.
+    evaluates = _num_evaluations(state, learner_id) > 0
+    row = None if evaluates else _evaluate_if_due(state, tx)
+    if row is not None:
+        return row
     policy = _due_policy(state, tx, learner_id, content)
-    return _train(state, tx, learner_id, policy) if policy is not None else None
+    if policy is not None:
+        return _train(state, tx, learner_id, policy)
+    return _evaluate_if_due(state, tx) if evaluates else None
 
 
 def _due_policy(
@@ -294,21 +297,29 @@ def _immigrant(state: ControllerState, key: str) -> WeightsRef:
     return state.immigrants[key] if own is None else own
 
 
-def _evaluation_is_due(state: ControllerState) -> bool:
-    """Whether evaluation has had less than its share.
+def _num_evaluations(state: ControllerState, learner_id: LearnerId) -> int:
+    """How many of the assignments that a learner has are evaluations."""
+    learner = state.learners[learner_id]
+    return len(learner.held) - _num_training(state, learner)
 
-    Of learner seconds; of assignments in deterministic mode, where seconds decide nothing.
+
+def _evaluate_if_due(state: ControllerState, tx: Transaction) -> AssignmentRow | None:
+    """Make an evaluation if there is less than its share; None: it has that, or nothing to play.
+
+    What its share has not earned yet, not even with the time of a training assignment ahead, waits.
+    While evaluations fail there is one at a time, so that it is known whose fault it is.
     """
-    run = state.tables.run
-    share = state.config.evaluation.share
-    if share <= 0.0 or run.training_assignments == 0:
-        return False
-    if state.config.deterministic:
-        total = run.training_assignments + run.evaluation_assignments
-        is_due = run.evaluation_assignments < share * total
-    else:
-        is_due = run.evaluation_s < share * (run.training_s + run.evaluation_s)
-    return is_due and not any(row.kind == "evaluate" for row in state.tables.assignments.values())
+    if state.config.evaluation.share <= 0.0:
+        return None
+    state.unfitted.take(tx.rows, num_tallies=state.tables.num_tallies, belief=state.belief)
+    short = evaluation_share.short_of(state)
+    if short <= 0.0 or (state.failed_evaluations and state.unfitted.num_open):
+        return None
+    num_matches = evaluation_share.earned_matches(state, short)
+    if not is_worth_it(state, num_matches=num_matches):
+        return None
+    pairings = draw_pairings(state, tx, num_matches=num_matches)
+    return _evaluate(state, tx, pairings) if pairings else None
 
 
 def _evaluate(

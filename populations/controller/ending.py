@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from populations.controller import alerts
+from populations.controller import alerts, evaluation_share
 from populations.controller.commands import EndRun, KillLearner
 from populations.controller.finals import is_decided, seconds_left
 from populations.controller.state import ControllerState
@@ -19,7 +19,8 @@ def advance(state: ControllerState, tx: Transaction) -> None:
         if reason is not None:
             state.phase = "evaluating"
             state.reason = reason
-            tx.add_event("training_stopped", reason=reason)
+            state.share_reached = evaluation_share.reached(state)
+            tx.add_event("training_stopped", reason=reason, evaluation_share=state.share_reached)
     if state.phase == "evaluating" and _is_evaluated(state):
         left_s = seconds_left(state)
         if left_s <= 0.0:
@@ -51,11 +52,22 @@ def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
     if stop.rating is not None and _reached_rating(state, stop.rating):
         return f"stop.rating: every population has a policy whose lower bound is {stop.rating:g}"
     limit = stop.agent_steps_per_policy
-    # Stops at the first one that is not there yet: this is asked at every event.
-    rows = state.tables.policies.values()
-    if limit is not None and all(r.agent_steps >= limit for r in rows if r.state == "active"):
+    if limit is not None and _have_all_done(state, limit):
         return f"stop.agent_steps_per_policy: every active policy has done {limit}"
     return None
+
+
+def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
+    """Whether every policy that trains, or will when it has a donor's weights, has done so many.
+
+    False where no policy does. Stops at the first that has not: this is asked at every event.
+    """
+    rows = state.tables.policies.values()
+    in_training = (row for row in rows if row.state == "active" or row.pending)
+    first = next(in_training, None)
+    if first is None or first.agent_steps < agent_steps:
+        return False
+    return all(row.agent_steps >= agent_steps for row in in_training)
 
 
 def _reached_rating(state: ControllerState, rating: float) -> bool:

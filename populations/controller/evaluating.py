@@ -7,34 +7,34 @@ player in every seat equally often.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from arena.matches.seating import pair_seatings, team_seating
-from arena.types import RANDOM_BOT, Entrant, Player, PlayerId, PolicyId, Seating
+from arena.types import RANDOM_BOT, Digest, Entrant, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Evaluate, Pairing
-from populations.controller.field import KnownField, entrant_of, known_field
+from populations.controller.evaluation_share import at_most
+from populations.controller.field import KnownField, known_field
 from populations.controller.known import Known
 from populations.controller.state import ControllerState
-from populations.controller.teams import frozen_team, is_whole, team_of
+from populations.controller.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.transaction import Transaction
 from populations.league.scheduling import choose_pairs, importance
+from populations.pbt.scheduler import next_mark
 from populations.types import PolicyRow
 
 FloatArray = npt.NDArray[np.float64]
 
-MIN_MATCHES = 128
-"""Of an assignment; more where a learner has more environments, which then play one match each."""
-
-MAX_EVALUATION_S = 60.0
-"""Of an assignment, in learner seconds: fewer matches where they take long."""
-
 MATCHES_PER_SEATING = 8
 MIN_MATCHES_PER_SEATING = 4
 MAX_PAIRS = 32
+
+AWAITED_IMPORTANCE = 2.0
+"""Of a policy that PBT cannot decide about without more matches, beside what else it matters: as
+much as one about which all is open."""
 
 VALIDATION_MATCHES = 4
 MAX_NEWCOMERS = 32
@@ -44,60 +44,133 @@ ANCHOR_MATCHES = 384
 """Between the zeros of all scales, until it is known what the game gives each side."""
 
 
-def draw_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ...]:
-    """What an evaluation during training plays; empty if there is nothing to be played."""
-    newcomers = validation_pairings(state)
+def draw_pairings(
+    state: ControllerState, tx: Transaction, *, num_matches: int
+) -> tuple[Pairing, ...]:
+    """What an evaluation during training plays; empty if there is nothing to be played.
+
+    Matches go first to policies that PBT cannot decide about without them.
+
+    Args:
+        state: The controller.
+        tx: Counts the draw.
+        num_matches: About as many as are played, or fewer.
+    """
+    newcomers = validation_pairings(state, num_matches=num_matches)
     if newcomers:
         return newcomers
     rng = state.draw(tx)
     known = known_field(state, rng)
     weights = importance(known.field, fraction=state.config.pbt.fraction)
-    return pairings_about(state, known, weights=weights)
+    missing = missing_matches(state, known)
+    weights[list(missing)] += AWAITED_IMPORTANCE
+    return pairings_about(state, known, weights=weights, missing=missing, num_matches=num_matches)
+
+
+def missing_matches(state: ControllerState, known: KnownField) -> dict[int, int]:
+    """Matches that policies lack for their next decision of PBT, by their places among the players.
+
+    Matches that are being played count. The policy whose decision is due first comes first.
+    """
+    asked: Counter[tuple[str, int]] = Counter()
+    for (_, entrant), num_matches in state.unfitted.open_matches().items():
+        made = state.league.checkpoints.get(Digest(entrant))
+        if made is not None:
+            asked[made.policy, made.generation] += num_matches
+    found = []
+    for index, player in enumerate(known.players):
+        if player.kind != "policy":
+            continue
+        row = state.tables.policies[PolicyId(player.player.player)]
+        pbt = state.pbt(row.population)
+        has = state.league.matches_in_generation(row) + asked[row.policy, row.generation]
+        if pbt.exploit != "none" and has < pbt.min_matches:
+            mark = next_mark(
+                row,
+                ready_agent_steps=pbt.ready_agent_steps,
+                warm_up_agent_steps=pbt.warm_up_agent_steps,
+            )
+            found.append((mark, index, pbt.min_matches - has))
+    return {index: missing for _, index, missing in sorted(found)}
+
+
+def is_worth_it(state: ControllerState, *, num_matches: int) -> bool:
+    """Whether so many matches make an evaluation: of a pair and one with a bot, or a newcomer's.
+
+    What takes longer than any evaluation may is worth the longest time that one may take.
+    """
+
+    def is_enough_for(smallest: int) -> bool:
+        return num_matches >= at_most(state, smallest)
+
+    smallest = 2 * _num_seatings(state) * MIN_MATCHES_PER_SEATING
+    return is_enough_for(smallest) or (is_enough_for(VALIDATION_MATCHES) and bool(newcomers(state)))
 
 
 def pairings_about(
-    state: ControllerState, known: KnownField, *, weights: FloatArray
+    state: ControllerState,
+    known: KnownField,
+    *,
+    weights: FloatArray,
+    num_matches: int,
+    missing: Mapping[int, int] | None = None,
 ) -> tuple[Pairing, ...]:
     """Seat the pairs that shrink the weighted variances most, and a bot with a player near to it.
 
     Args:
-        state: With the evaluations that are open: their matches count as played.
+        state: The controller.
         known: The players.
         weights: How much each rating matters. float64 [N].
+        num_matches: About as many as are played.
+        missing: Matches that players are to have before all others, the first of them first.
     """
-    weights = np.where([player.kind == "bot" for player in known.players], 0.0, weights)
-    in_all = at_most(state, max(MIN_MATCHES, state.setup.num_envs))
+    is_bot = np.array([player.kind == "bot" for player in known.players], dtype=bool)
+    may_play = np.array([_is_validated(state, player) for player in known.players], dtype=bool)
+    if not (may_play & ~is_bot).any():
+        return ()
+    weights = np.where(is_bot, 0.0, weights)
     seats_per_pair = _num_seatings(state)
-    num_pairs = min(max(in_all // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
+    num_pairs = min(max(num_matches // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
     chosen = choose_pairs(
         known.field,
         weights=weights,
-        may_play=np.ones(len(known.players), dtype=bool),
+        may_play=may_play,
         num_pairs=num_pairs,
         matches_per_pair=MATCHES_PER_SEATING * seats_per_pair,
-        played=_open_pairs(state, known),
+        first=[
+            index
+            for index, lacking in (missing or {}).items()
+            if may_play[index]
+            for _ in range(-(-lacking * num_pairs // num_matches))
+        ],
     )
     # A pair that was chosen more than once plays more.
     shares = Counter(
         seating
-        for first, second in (*chosen, *_anchoring(state, known, chosen))
+        for first, second in (*chosen, *_anchoring(state, known, chosen, may_play=may_play))
         for seating in seatings_of(state, known.players[first], known.players[second])
     )
     shares.update(_anchors(state))
     if not shares:
         return ()
-    num_matches = max(in_all // shares.total(), MIN_MATCHES_PER_SEATING)
+    per_share = max(num_matches // shares.total(), MIN_MATCHES_PER_SEATING)
     return tuple(
-        Pairing(seating=seating, num_matches=num_matches * share)
-        for seating, share in shares.items()
+        Pairing(seating=seating, num_matches=per_share * share) for seating, share in shares.items()
     )
 
 
-def at_most(state: ControllerState, num_matches: int) -> int:
-    """As many matches of some as an assignment has time for; 1 at least."""
-    if state.match_s is None:
-        return num_matches
-    return max(min(num_matches, int(MAX_EVALUATION_S / max(state.match_s, 1e-9))), 1)
+def _is_validated(state: ControllerState, player: Known) -> bool:
+    """Whether weights of the player's generation have played themselves; bots need not.
+
+    An evaluation in which a newcomer breaks would be lost for all others.
+    """
+    if player.kind == "bot":
+        return True
+    name = player.player.player
+    ghost = state.tables.ghosts.get(name)
+    row = state.tables.policies[PolicyId(name) if ghost is None else ghost.policy]
+    generation = row.generation if ghost is None else ghost.generation
+    return leader_of(state, row.policy).validated_generation >= generation
 
 
 def _num_seatings(state: ControllerState) -> int:
@@ -120,24 +193,6 @@ def seatings_of(state: ControllerState, first: Known, second: Known) -> tuple[Se
     return (Seating(players=tuple(players.get(seat.population, rest) for seat in seats)),)
 
 
-def _open_pairs(state: ControllerState, known: KnownField) -> list[tuple[int, int, int]]:
-    """Pairs of evaluations that are not finished, with their matches."""
-    position = {
-        (player.population, player.entrant): index for index, player in enumerate(known.players)
-    }
-    found = []
-    for message in open_evaluations(state):
-        for pairing in message.pairings:
-            seated = dict.fromkeys(
-                (seat.population, entrant_of(player))
-                for seat, player in zip(state.setup.seats, pairing.seating.players, strict=True)
-            )
-            indices = [position[key] for key in seated if key in position]
-            if len(indices) == 2:
-                found.append((indices[0], indices[1], pairing.num_matches))
-    return found
-
-
 def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
     """Evaluations that were decided and are not finished."""
     for row in state.tables.assignments.values():
@@ -146,7 +201,11 @@ def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
 
 
 def _anchoring(
-    state: ControllerState, known: KnownField, chosen: Sequence[tuple[int, int]]
+    state: ControllerState,
+    known: KnownField,
+    chosen: Sequence[tuple[int, int]],
+    *,
+    may_play: npt.NDArray[np.bool_],
 ) -> Iterator[tuple[int, int]]:
     """One pair for each bot, so that the scale keeps its zero.
 
@@ -161,7 +220,9 @@ def _anchoring(
         rivals = [
             other
             for other, rival in enumerate(known.players)
-            if rival.kind != "bot" and (is_alone or population[other] != population[index])
+            if may_play[other]
+            and rival.kind != "bot"
+            and (is_alone or population[other] != population[index])
         ]
         if not rivals:
             continue
@@ -207,13 +268,17 @@ def newcomers(state: ControllerState) -> list[PolicyRow]:
     ]
 
 
-def validation_pairings(state: ControllerState) -> tuple[Pairing, ...]:
+def validation_pairings(state: ControllerState, *, num_matches: int) -> tuple[Pairing, ...]:
     """Newcomers against themselves: what breaks here is their own fault.
 
     After a failed evaluation one at a time, so that it is known whose.
+
+    Args:
+        state: The controller.
+        num_matches: About as many as are played; one newcomer plays in any case.
     """
     limit = MAX_NEWCOMERS if state.failed_evaluations == 0 else 1
-    limit = min(limit, -(-at_most(state, MAX_NEWCOMERS * VALIDATION_MATCHES) // VALIDATION_MATCHES))
+    limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
     return tuple(
         Pairing(seating=_alone(state, row), num_matches=VALIDATION_MATCHES)
         for row in newcomers(state)[:limit]

@@ -28,12 +28,12 @@ from populations.controller.members import (
     rating_difference,
     standing_weights,
 )
+from populations.controller.pbt_decisions import MARKS, POSTPONED, marks_of
 from populations.controller.state import ControllerState
 from populations.controller.teams import leader_of, team_of
 from populations.controller.transaction import Transaction
 from populations.core import Exploration
 from populations.decisions import Decision, ExploitDonor, ExploreOwn, NotReady
-from populations.pbt.scheduler import is_ready
 from populations.types import Json, PolicyRow
 
 logger = logging.getLogger(__name__)
@@ -56,23 +56,48 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
             replaying.follow(state, tx, row)
         return
     pbt = state.pbt(policy.population)
-    ready = is_ready(
-        policy,
-        ready_agent_steps=pbt.ready_agent_steps,
-        warm_up_agent_steps=pbt.warm_up_agent_steps,
-    )
-    if not ready or pbt.exploit == "none":
+    marks = marks_of(policy, pbt)
+    if not marks or pbt.exploit == "none":
         return
-    decision = _decide(state, tx, policy)
+    decision = _decide(state, tx, policy, marks=marks)
     if isinstance(decision, NotReady):
+        _postpone(state, tx, team, decision)
         return
     for row in team:
         tx.put(replace(row, ready_at=row.agent_steps))
     if decision is not None:
-        _carry_out(state, tx, team_of(state, policy), decision)
+        _carry_out(state, tx, team_of(state, policy), decision, marks=marks)
 
 
-def _decide(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Decision | None:
+def evolve_waiting(state: ControllerState, tx: Transaction) -> None:
+    """Decide about policies that waited for ratings and are not training now."""
+    in_training = {
+        trainee.policy
+        for row in state.tables.assignments.values()
+        if isinstance(row.message, Train)
+        for trainee in row.message.trainees
+    }
+    leaders = {leader_of(state, name).policy: None for name in state.pbt_decisions.waiting}
+    for name in leaders:
+        team = team_of(state, state.tables.policies[name])
+        if all(row.state == "active" and row.policy not in in_training for row in team):
+            evolve(state, tx, team[0])
+
+
+def _postpone(
+    state: ControllerState, tx: Transaction, team: Sequence[PolicyRow], decision: NotReady
+) -> None:
+    """Say why a decision that is due cannot be made, once for each reason."""
+    for row in team:
+        if state.pbt_decisions.waiting.get(row.policy) != decision.reason:
+            tx.add_event(
+                POSTPONED, row.policy, agent_steps=row.agent_steps, **_numbers_of(decision)
+            )
+
+
+def _decide(
+    state: ControllerState, tx: Transaction, policy: PolicyRow, *, marks: int
+) -> Decision | None:
     """What the population's rule says; None, and an event, if the rule fails."""
     population = policy.population
     rng = state.draw(tx)
@@ -92,7 +117,7 @@ def _decide(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Decis
     except Exception as error:  # the rule may be a user's own
         logger.exception("deciding about %s failed", policy.policy)
         reason = f"{named(error)}{own_lines(error)}"
-        tx.add_event("exploit_failed", policy.policy, reason=reason)
+        tx.add_event("exploit_failed", policy.policy, reason=reason, marks=marks)
         return None
     return decision
 
@@ -108,10 +133,15 @@ def _check_donor(state: ControllerState, policy: PolicyRow, donor_id: PolicyId) 
 
 
 def _carry_out(
-    state: ControllerState, tx: Transaction, team: Sequence[PolicyRow], decision: Decision
+    state: ControllerState,
+    tx: Transaction,
+    team: Sequence[PolicyRow],
+    decision: Decision,
+    *,
+    marks: int,
 ) -> None:
     """Do to each of a team what was decided about its leader."""
-    data = _numbers_of(decision)
+    data = {**_numbers_of(decision), MARKS: marks}
     if isinstance(decision, ExploitDonor):
         if not try_immigrate(state, tx, team, data=data):
             _exploit(state, tx, team, decision.donor, explore=decision.explore, data=data)
@@ -310,8 +340,9 @@ def _decision(pending: Mapping[str, Json]) -> dict[str, Json]:
 def _abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reason: str) -> None:
     """Give up a decision that waited: what it was about is gone."""
     was_quarantined = policy.state == "quarantined"
+    marks = _decision(policy.pending).get(MARKS)
     tx.put(replace(policy, pending={}))
-    tx.add_event("exploit_abandoned", policy.policy, reason=reason)
+    tx.add_event("exploit_abandoned", policy.policy, reason=reason, marks=marks)
     if was_quarantined:
         for mate in team_of(state, policy):
             tx.put(replace(mate, state="quarantined", pending={}))

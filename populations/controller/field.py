@@ -111,8 +111,3 @@ def _bots(state: ControllerState, ratings: Ratings, population: str) -> Iterator
             kind="bot",
             position=ratings.index(bot),
         )
-
-
-def entrant_of(player: Player) -> Entrant:
-    """As results name a frozen player."""
-    return Entrant(player.weights.digest if player.weights is not None else player.player)

@@ -19,12 +19,12 @@ from arena.types import Seating
 from arena.wire.messages import Pairing
 from populations.controller.evaluating import (
     MIN_MATCHES_PER_SEATING,
-    at_most,
     open_evaluations,
     pairings_about,
     seatings_of,
     validation_pairings,
 )
+from populations.controller.evaluation_share import at_most, full_size
 from populations.controller.field import KnownField, known_field
 from populations.controller.known import Known
 from populations.controller.state import ControllerState
@@ -78,7 +78,7 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
     """What the next evaluation after training plays; empty if all is played, or being played."""
     if seconds_left(state) <= 0.0:
         return ()
-    newcomers = validation_pairings(state)
+    newcomers = validation_pairings(state, num_matches=at_most(state, full_size(state)))
     if newcomers:
         return newcomers
     if state.fitting or state.ratings_are_stale():
@@ -86,7 +86,12 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
     known = known_field(state, None)
     unsettled = _unsettled(state, known)
     if unsettled.any():
-        return pairings_about(state, known, weights=unsettled.astype(np.float64))
+        return pairings_about(
+            state,
+            known,
+            weights=unsettled.astype(np.float64),
+            num_matches=at_most(state, full_size(state)),
+        )
     missing = _missing(state, known)
     if not missing or any(open_evaluations(state)):
         return ()

@@ -267,6 +267,11 @@ def known_player(
     )
 
 
+def entrant_of(player: Player) -> Entrant:
+    """As results name a frozen player."""
+    return Entrant(player.weights.digest if player.weights is not None else player.player)
+
+
 def nearest_rated(ratings: Ratings, league: League, digest: Digest) -> int | None:
     """Position of some weights in the ratings, else of their nearest rated ancestor.
 

@@ -9,6 +9,7 @@ from statistics import median_high
 from typing import TYPE_CHECKING
 
 from arena.types import LearnerId
+from populations.controller import evaluation_share
 from populations.controller.alerts import document
 from populations.types import Json
 
@@ -88,6 +89,7 @@ class LiveFigures:
             "elapsed_s": round(state.elapsed_before_s + now_s - state.started_s, 2),
             "assignments_finished": state.tables.run.assignments_finished,
             "alerts": alerts(state, now_s=now_s),
+            "evaluation": evaluation_share.document(state),
             "agent_steps_per_s": round(self.agent_steps_per_s, 1),
             "learners": learners,
         }

@@ -65,9 +65,11 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     state.candidates.take(tx.rows, state.tables)
     state.due.take(tx.rows, state.tables)
     state.changed.take(tx.rows)
+    state.unfitted.take(tx.rows, num_tallies=state.tables.num_tallies, belief=state.belief)
     state.known.take(tx.rows, teams=state.teams)
     state.histories.take(tx.rows, state.tables)
     state.retention.take(tx.rows)
+    state.pbt_decisions.take(tx.rows)
     curves.follow(state, tx)
     if tx.rows:
         tx.put(replace(state.tables.run, elapsed_s=state.elapsed_s(now)))
@@ -131,6 +133,8 @@ def _start(state: ControllerState, tx: Transaction) -> None:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
     state.waiting = [row.policy for row in state.tables.policies.values() if row.pending]
     state.exploring.clear()
+    is_open = state.tables.assignments.values()
+    state.unfitted.take(is_open, num_tallies=state.tables.num_tallies, belief=state.belief)
     state.fitted = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
     state.refit(tx, again=bool(state.tables.ratings))
 
@@ -139,8 +143,11 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
     state.fitting = False
     state.spreads = event.spreads
     state.centres = event.centres
+    covered = state.fitted
     for row in event.rows:
         tx.put(row)
         state.fitted = row.num_tallies
+    if state.fitted > covered and state.phase == "training":
+        evolving.evolve_waiting(state, tx)
     state.unfitted.cover(state.fitted, belief=state.belief)
     state.refit(tx)

@@ -9,7 +9,7 @@ from arena.checkpoints.manifest import Manifest
 from arena.matches.seating import num_episodes
 from arena.types import AssignmentId, Digest, LearnerId, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
-from populations.controller import carrying, evolving, pausing
+from populations.controller import carrying, evaluation_share, evolving, pausing
 from populations.controller.believing import problem, published_by
 from populations.controller.broken import clear_environment
 from populations.controller.commands import RemoveCheckpoints, SendMessage
@@ -84,7 +84,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
         state.failed_evaluations = 0
-        state.played_matches += matches
+        evaluation_share.note(state, matches=matches, duration_s=finished.duration_s)
         _validate(state, tx, row.message)
         _learn_lengths(state, tx, finished.tallies)
         tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
@@ -146,14 +146,6 @@ def _take_tallies(
             sequence=sequence, assignment_id=row.assignment_id, kind=row.kind, tally=tally
         )
         tx.add_tally(tally_row)
-        if row.kind == "evaluate":
-            state.unfitted.add(
-                tally,
-                sequence=sequence,
-                seats=state.setup.seats,
-                ranked=state.ranked_populations,
-                belief=state.belief,
-            )
         changed.update((folded.key, folded) for folded in state.league.add_tally(tally_row))
     for folded in changed.values():
         tx.put(folded)

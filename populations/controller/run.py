@@ -23,6 +23,7 @@ from populations.controller import alerts
 from populations.controller.generations import first_generations
 from populations.controller.immigration import immigrant_key
 from populations.controller.learners import Patience
+from populations.controller.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.resetting import reset_key
 from populations.controller.sinks import Sinks
 from populations.controller.state import make_state
@@ -221,6 +222,7 @@ class OpenRun:
             outsiders=imported_outsiders(run_dir, self.run_file.config),
             measured_length=0.0 if measured is None else measured.episode_length,
             alerts=self._alerts(),
+            pbt_decisions=self._pbt_decisions(),
         )
         with storage_errors(run_dir):
             failpoint("open.sinks")
@@ -244,6 +246,12 @@ class OpenRun:
     def _alerts(self) -> alerts.Alerts:
         with JournalReader(self.run_dir / JOURNAL) as reader:
             return alerts.resumed(reader.events(kinds=[alerts.RAISED, alerts.CLEARED]))
+
+    def _pbt_decisions(self) -> PbtDecisions:
+        decisions = PbtDecisions()
+        with JournalReader(self.run_dir / JOURNAL) as reader:
+            decisions.take(reader.events(kinds=KINDS))
+        return decisions
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""

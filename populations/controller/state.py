@@ -28,6 +28,7 @@ from populations.controller.events import (
 from populations.controller.histories import Histories
 from populations.controller.known import KnownPlayers, belief_of
 from populations.controller.learners import Learner, Patience, Pause, Slot
+from populations.controller.pbt_decisions import PbtDecisions
 from populations.controller.slots import make_slots
 from populations.controller.transaction import Transaction
 from populations.controller.unfitted import UnfittedMatches
@@ -72,6 +73,7 @@ class ControllerState:
         known: How well each player is known, until that changes; follows from the tables.
         unfitted: Evaluation matches that ratings do not cover.
         alerts: What somebody should look at; those that hold follow from the events.
+        pbt_decisions: How many were due and made; follows from the events.
         curves: What was written of each policy; counts of it follow from the tables.
         histories: Generations of policies that are ranked together; follows from the tables.
         exploit: By population, decides who copies whom.
@@ -98,7 +100,11 @@ class ControllerState:
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
         episode_holders: Which learner holds episodes in flight, by the policy that leads the team.
-        played_matches: In evaluation; after a resume without those that somebody played alone.
+        recent_matches: Of the last evaluations, earlier ones counting less and less; after a resume
+            all but those that somebody played alone.
+        recent_evaluation_s: Learner seconds that these took.
+        spent_before_s: Learner seconds of training and of evaluation before this epoch.
+        share_reached: Evaluation's share when training ended; None before.
         gone: Learners that left or were given up, the last ones; they may not come back.
         refused_at_s: When a learner that was refused was last noted in the events.
         pause: While the disk refuses checkpoints or ghosts.
@@ -142,7 +148,10 @@ class ControllerState:
     last_event_s: float = 0.0
     holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
     episode_holders: dict[PolicyId, LearnerId] = field(default_factory=dict)
-    played_matches: int = 0
+    recent_matches: float = 0.0
+    recent_evaluation_s: float = 0.0
+    spent_before_s: tuple[float, float] = (0.0, 0.0)
+    share_reached: float | None = None
     gone: dict[LearnerId, None] = field(default_factory=dict)
     refused_at_s: float = float("-inf")
     pause: Pause | None = None
@@ -156,11 +165,19 @@ class ControllerState:
     due: DuePolicies = field(default_factory=DuePolicies)
     changed: ChangedMembers = field(default_factory=ChangedMembers)
     known: KnownPlayers = field(default_factory=KnownPlayers)
-    unfitted: UnfittedMatches = field(default_factory=UnfittedMatches)
+    unfitted: UnfittedMatches = field(init=False)
     histories: Histories = field(default_factory=Histories)
     alerts: Alerts = field(default_factory=Alerts)
+    pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     _ratings: dict[str, Ratings] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.unfitted = UnfittedMatches(
+            seats=self.setup.seats,
+            ranked=self.ranked_populations,
+            ancestors=self.league.ancestors,
+        )
 
     @property
     def is_cooperation(self) -> bool:
@@ -233,13 +250,6 @@ class ControllerState:
         """Whether evaluation matches came in since the last fit."""
         return self.league.last_evaluation_sequence > self.fitted
 
-    @property
-    def match_s(self) -> float | None:
-        """Learner seconds that an evaluation match takes; None: not known, or not to be minded."""
-        if self.config.deterministic or self.played_matches == 0:
-            return None
-        return self.tables.run.evaluation_s / self.played_matches
-
     def settle(self, learner_id: LearnerId) -> None:
         """A learner did its work: its slot's crashes are no longer in a row."""
         slot = self.learners[learner_id].slot
@@ -277,6 +287,7 @@ def make_state(
     immigrants: Mapping[str, WeightsRef] | None = None,
     measured_length: float = 0.0,
     alerts: Alerts | None = None,
+    pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
     """The controller of a run, from its configuration and its journal's rows."""
     half_life = config.payoffs.half_life_matches
@@ -312,8 +323,11 @@ def make_state(
         immigrants=immigrants or {},
         measured_length=measured_length,
         alerts=alerts or Alerts(),
+        pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves([*tables.ghosts.values(), *tables.generations.values()]),
-        played_matches=sum(row.matches for row in tables.records.values()) // len(setup.seats),
+        recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
+        recent_evaluation_s=tables.run.evaluation_s,
+        spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
     )
 
 

@@ -151,7 +151,7 @@ def choose_pairs(
     may_play: BoolArray,
     num_pairs: int,
     matches_per_pair: int,
-    played: Sequence[tuple[int, int, int]] = (),
+    first: Sequence[int] = (),
 ) -> list[tuple[int, int]]:
     """Choose pairs one after the other, each as if the matches of those before were played.
 
@@ -165,7 +165,7 @@ def choose_pairs(
         may_play: Whose weights are there to be played with. [N].
         num_pairs: So many, if there are two who may play; pairs may come again.
         matches_per_pair: That will be played.
-        played: Pairs that are being played already, with their number of matches; both may play.
+        first: Players that come before that, each with the opponent that tells most; all may play.
 
     Returns:
         Indices, the player in question first.
@@ -175,14 +175,13 @@ def choose_pairs(
     if playing.size < 2 or num_present < np.unique(field.population).size:
         return []
     known = _Knowledge(field, playing, weights=weights[playing])
-    position = {int(player): index for index, player in enumerate(playing)}
-    for first, second, num_matches in played:
-        focus = position[first]
-        covariances = known.covariances(focus)
-        known.play(focus, position[second], covariances, num_matches=num_matches)
     pairs = []
-    for _ in range(num_pairs):
-        focus = int(np.argmax(known.weights * known.variances))
+    position = {int(player): index for index, player in enumerate(playing)}
+    for turn in range(num_pairs):
+        if turn < len(first):
+            focus = position[first[turn]]
+        else:
+            focus = int(np.argmax(known.weights * known.variances))
         covariances = known.covariances(focus)
         rival = known.best_rival(focus, covariances, num_matches=matches_per_pair)
         known.play(focus, rival, covariances, num_matches=matches_per_pair)

@@ -15,6 +15,7 @@ from arena.matches.seating import num_episodes
 from arena.types import Digest, is_bot
 from populations.controller.alerts import CLEARED, RAISED, document, resumed
 from populations.controller.live import STORAGE, STORAGE_ADVICE
+from populations.controller.pbt_decisions import KINDS, PbtDecisions
 from populations.league.cells import payoff_cells
 from populations.league.exploitability import read_exploitability
 from populations.league.league import League
@@ -270,11 +271,33 @@ def status_view(run: Inspection, population: str | None) -> Document:
         "checkpoints": sum(1 for c in tables.checkpoints.values() if c.state == "present"),
         "ghosts": len(tables.ghosts),
         "exploits": row.exploits,
+        "evaluation": live.get("evaluation") or _evaluation(run),
+        "pbt": _pbt(run),
         "quarantined": [p.policy for p in tables.policies.values() if p.state == "quarantined"],
         "agent_steps_per_s": live.get("agent_steps_per_s"),
         "learners": live.get("learners", []),
         "champion": champions,
     }
+
+
+def _evaluation(run: Inspection) -> Document:
+    """Share of learner seconds that evaluation had when training ended last, else until now."""
+    row = run.tables.run
+    last = run.reader.events(kinds=["training_stopped"], limit=1, newest=True)
+    reached = last[0].data.get("evaluation_share") if last else None
+    spent_s = row.training_s + row.evaluation_s
+    if reached is None and spent_s > 0.0:
+        reached = row.evaluation_s / spent_s
+    return {"share_asked": run.run_file.config.evaluation.share, "share_reached": reached}
+
+
+def _pbt(run: Inspection) -> Document:
+    """Count decisions of PBT that were due and made, with reasons for those that wait."""
+    decisions = PbtDecisions()
+    decisions.take(run.reader.events(kinds=KINDS))
+    config = run.run_file.config
+    settings = {name: one.pbt or config.pbt for name, one in config.populations.items()}
+    return decisions.document(run.tables, pbt=settings)
 
 
 def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Json]:

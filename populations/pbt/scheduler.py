@@ -17,9 +17,10 @@ def next_mark(policy: PolicyRow, *, ready_agent_steps: int, warm_up_agent_steps:
     return max(mark - policy.agent_steps, 0)
 
 
-def is_ready(policy: PolicyRow, *, ready_agent_steps: int, warm_up_agent_steps: int) -> bool:
-    """Whether a decision about a policy is due."""
-    remaining = next_mark(
-        policy, ready_agent_steps=ready_agent_steps, warm_up_agent_steps=warm_up_agent_steps
-    )
-    return remaining == 0
+def num_marks(policy: PolicyRow, *, ready_agent_steps: int, warm_up_agent_steps: int) -> int:
+    """Count the marks that a policy has passed since its last decision; 0: none is due.
+
+    A decision that waits for a whole interval has missed the mark after it.
+    """
+    mark = max(policy.ready_at + ready_agent_steps, warm_up_agent_steps)
+    return max((policy.agent_steps - mark) // max(ready_agent_steps, 1) + 1, 0)

@@ -191,7 +191,7 @@ class Selection:
     def _why_unranked(self, evidence: Evidence) -> str:
         if evidence.rating is None:
             return "no finite rating"
-        return f"{evidence.num_matches} of {self.min_matches} evaluation matches"
+        return f"fewer than {self.min_matches} evaluation matches"
 
     def _stay(self, member: Member, *, reason: str, evidence: Evidence) -> Decision:
         if member.is_reference:

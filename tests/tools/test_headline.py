@@ -216,6 +216,8 @@ def test_lines_fit_80_columns(steps: int) -> None:
     world.now_s += 10**6 - 1
     texts = [said(world, speed=steps / 7), *lines(world)]
     texts.append(headline.counts(world.state, moment(world, speed=steps / 7)))
+    world.state.pbt_decisions.made = steps
+    texts.append(headline.shares(world.state))
     assert [text for text in texts if len(text) > WIDTH] == []
 
 

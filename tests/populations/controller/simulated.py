@@ -161,18 +161,18 @@ class SimpleLearner(SimulatedLearner):
 
     Attributes:
         learning: Elo per 1000 agent steps, from hyperparameters.
-        match_s: Learner seconds of an evaluation match; 0: of all of an assignment 0.2.
+        match_s: Learner seconds of an evaluation match.
     """
 
     learning: Callable[[Trainee], float] = lambda trainee: 50.0
-    match_s: float = 0.0
+    match_s: float = 0.2 / 128
 
     def carry_out(self, message: Train | Evaluate) -> tuple[Finished, dict[str, Manifest]]:
         finished, manifests = SimulatedLearner.carry_out(self, message)
         duration_s = 1.0
         if isinstance(message, Evaluate):
             matches = sum(pairing.num_matches for pairing in message.pairings)
-            duration_s = self.match_s * matches or 0.2
+            duration_s = self.match_s * matches
         return replace(finished, duration_s=duration_s), manifests
 
     def improved(

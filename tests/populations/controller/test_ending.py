@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from populations.controller.ending import limit_reached, lower_bound
@@ -29,3 +31,19 @@ def test_nobody_is_rated_so_no_rating_is_reached() -> None:
     world = make_world({**DUEL, "stop": {"rating": -1000.0}})
     world.join()
     assert limit_reached(world.state, elapsed_s=1e6) is None
+
+
+def test_policies_that_wait_for_a_donor_have_not_done_their_steps() -> None:
+    """All are quarantined and will go on with copied weights: no limit holds meanwhile."""
+    world = make_world({**DUEL, "stop": {"agent_steps_per_policy": 6000}})
+    tables = world.state.tables
+    for row in list(tables.policies.values()):
+        waiting = replace(row, state="quarantined", pending={"kind": "exploit"}, agent_steps=500)
+        tables.policies[row.policy] = waiting
+    assert limit_reached(world.state, elapsed_s=1.0) is None
+    for row in list(tables.policies.values()):
+        tables.policies[row.policy] = replace(row, pending={})
+    assert limit_reached(world.state, elapsed_s=1.0) is None
+    for row in list(tables.policies.values()):
+        tables.policies[row.policy] = replace(row, state="active", agent_steps=6000)
+    assert "every active policy has done 6000" in str(limit_reached(world.state, elapsed_s=1.0))

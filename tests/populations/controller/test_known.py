@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from arena.envs.spec import EnvironmentSpec
-from arena.types import Entrant, PlayerId, Seat, Tally
-from arena.wire.messages import Evaluate
+from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, Seat, Seating, WeightsRef
+from arena.wire.messages import Evaluate, Pairing
 from populations.controller.field import known_field
 from populations.controller.known import KnownPlayers, nearest_rated
 from populations.controller.unfitted import UnfittedMatches
 from populations.league.scheduling import noise_of
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
+from populations.types import AssignmentRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 SEATS = (
@@ -122,14 +123,24 @@ def test_evaluations_between_two_fits_do_not_ask_the_same_again() -> None:
     assert len(policies) == 24, "everybody's turn comes"
 
 
-def tally(first: str, second: str, *, matches: int) -> Tally:
-    return Tally(
-        entrants=(Entrant(first), Entrant(second)),
-        matches=matches,
-        pairs=(),
-        return_sum=(0.0, 0.0),
-        return_sum_of_squares=(0.0, 0.0),
-        length_sum=0,
+def seated(name: str) -> Player:
+    weights = None if name.startswith("bot:") else WeightsRef(digest=Digest(name), key=name)
+    return Player(player=PlayerId(name), weights=weights)
+
+
+def evaluation(number: int, first: str, second: str, *, matches: int) -> AssignmentRow:
+    seatings = (
+        Seating(players=(seated(first), seated(second))),
+        Seating(players=(seated(second), seated(first))),
+    )
+    message = Evaluate(
+        assignment_id=AssignmentId(number),
+        attempt=1,
+        pairings=tuple(Pairing(seating=one, num_matches=matches // 2) for one in seatings),
+        seed=0,
+    )
+    return AssignmentRow(
+        assignment_id=AssignmentId(number), kind="evaluate", message=message, metrics={}
     )
 
 
@@ -137,30 +148,40 @@ def test_what_matches_will_have_told_by_hand() -> None:
     # 16 matches of equals: 4 / 16 of the square of 400 / ln 10.
     noise = ELO_PER_UNIT**2 / 4.0
     assert noise_of(0.0, num_matches=16) == pytest.approx(noise)
-    variances = {"a": 40_000.0, "b": 10_000.0, "bot": 0.0}
+    variances = {"a": 40_000.0, "b": 10_000.0, "bot:x": 0.0}
 
     def belief(rated: Rated) -> tuple[float, float]:
         return 0.0, variances[rated[1]]
 
+    def line(weights: Digest) -> list[Digest]:
+        return [Digest("a")] if weights == "c" else []
+
     def left(matches: UnfittedMatches, entrant: str) -> float:
         return matches.share_of(("player", Entrant(entrant)))
 
-    unfitted = UnfittedMatches()
-    for sequence, (first, second) in enumerate([("a", "b"), ("bot", "a"), ("b", "b")], start=1):
-        unfitted.add(
-            tally(first, second, matches=16),
-            sequence=sequence,
-            seats=SEATS,
-            ranked=("player",),
-            belief=belief,
-        )
+    unfitted = UnfittedMatches(seats=SEATS, ranked=("player",), ancestors=line)
+    asked = [
+        evaluation(number, first, second, matches=16)
+        for number, (first, second) in enumerate([("a", "b"), ("bot:x", "a"), ("b", "b")], start=1)
+    ]
+    unfitted.take([*asked, *asked], num_tallies=0, belief=belief)
+    assert unfitted.num_open == 48
+    assert unfitted.open_matches() == {
+        ("player", "a"): 32, ("player", "b"): 16, ("player", "bot:x"): 16
+    }  # fmt: skip
+    for sequence, row in enumerate(asked, start=1):
+        done = replace(row, status="finished")
+        unfitted.take([done], num_tallies=sequence, belief=belief)
+    unfitted.take([done], num_tallies=99, belief=belief)
+    assert unfitted.num_open == 0
     of_a = 1.0 - 40_000.0 / (noise + 50_000.0)
     of_b = 1.0 - 10_000.0 / (noise + 50_000.0)
     assert left(unfitted, "b") == pytest.approx(of_b)
-    assert left(unfitted, "bot") == 1.0
+    assert left(unfitted, "bot:x") == 1.0
     assert left(unfitted, "a") == pytest.approx(
         of_a * (1.0 - 40_000.0 * of_a / (noise + 40_000.0 * of_a))
     )
+    assert left(unfitted, "c") == left(unfitted, "a"), "it was trained from there"
     unfitted.cover(1, belief=belief)
     assert left(unfitted, "b") == 1.0
     assert left(unfitted, "a") == pytest.approx(1.0 - 40_000.0 / (noise + 40_000.0))

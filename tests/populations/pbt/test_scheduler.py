@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from arena.types import PolicyId
-from populations.pbt.scheduler import is_ready, next_mark
+from populations.pbt.scheduler import next_mark, num_marks
 from populations.types import PolicyRow
 
 
@@ -34,5 +34,22 @@ def policy(*, agent_steps: int, ready_at: int) -> PolicyRow:
 def test_marks_by_hand(agent_steps: int, ready_at: int, remaining: int) -> None:
     row = policy(agent_steps=agent_steps, ready_at=ready_at)
     assert next_mark(row, ready_agent_steps=200, warm_up_agent_steps=400) == remaining
-    is_due = is_ready(row, ready_agent_steps=200, warm_up_agent_steps=400)
-    assert is_due == (remaining == 0)
+    marks = num_marks(row, ready_agent_steps=200, warm_up_agent_steps=400)
+    assert (marks > 0) == (remaining == 0)
+
+
+@pytest.mark.parametrize(
+    ("agent_steps", "ready_at", "marks"),
+    [
+        (399, 0, 0),
+        (400, 0, 1),
+        (599, 0, 1),
+        (600, 0, 2),  # it waited for a whole interval, so a mark was missed
+        (1030, 430, 3),
+    ],
+)
+def test_marks_that_pass_while_a_decision_waits_by_hand(
+    agent_steps: int, ready_at: int, marks: int
+) -> None:
+    row = policy(agent_steps=agent_steps, ready_at=ready_at)
+    assert num_marks(row, ready_agent_steps=200, warm_up_agent_steps=400) == marks

@@ -1,0 +1,84 @@
+"""How many decisions PBT's clocks have asked for, how many were made, and what the others wait for.
+
+Follows from the events, which a resumed controller and an inspection read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from arena.types import PolicyId
+from populations.pbt.scheduler import num_marks
+from populations.sections import PbtConfig
+from populations.storage.tables import Tables
+from populations.types import EventRow, Json, PolicyRow, Row
+
+POSTPONED = "decision_postponed"
+MADE = ("exploited", "explored", "immigrated", "kept")
+NOT_MADE = ("exploit_abandoned", "exploit_failed")
+KINDS = (POSTPONED, *MADE, *NOT_MADE)
+
+MARKS = "marks"
+"""Key of an event's data: marks of the policy's clock that a decision answers. All but one of them
+passed while it waited. Decisions that no clock asked for have none."""
+
+
+def marks_of(policy: PolicyRow, pbt: PbtConfig) -> int:
+    """Count the marks of a policy's clock since its last decision."""
+    return num_marks(
+        policy,
+        ready_agent_steps=pbt.ready_agent_steps,
+        warm_up_agent_steps=pbt.warm_up_agent_steps,
+    )
+
+
+@dataclass(slots=True)
+class PbtDecisions:
+    """Counts of all policies. Owned by one thread.
+
+    Attributes:
+        made: Decisions that a clock asked for.
+        waiting: Reasons for which decisions that are due were not made, by policy.
+    """
+
+    made: int = 0
+    waiting: dict[PolicyId, str] = field(default_factory=dict)
+    _answered: int = 0
+
+    def take(self, rows: Iterable[Row]) -> None:
+        """Take in rows that were committed, each once; events matter."""
+        for row in rows:
+            if not isinstance(row, EventRow):
+                continue
+            policy, marks = PolicyId(row.subject), row.data.get(MARKS)
+            if row.kind == POSTPONED:
+                self.waiting[policy] = str(row.data["reason"])
+            elif row.kind in KINDS and isinstance(marks, int):
+                self.waiting.pop(policy, None)
+                self._answered += marks
+                self.made += row.kind in MADE
+
+    def due(self, tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> int:
+        """Marks of clocks so far, those for which decisions wait included.
+
+        Args:
+            tables: All rows.
+            pbt: Settings by population.
+        """
+        return self._answered + sum(
+            marks_of(tables.policies[name], pbt[tables.policies[name].population])
+            for name in self.waiting
+        )
+
+    def document(self, tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> dict[str, Json]:
+        """What ``status --json`` has about them."""
+        return {
+            "due": self.due(tables, pbt=pbt),
+            "made": self.made,
+            "waiting": {
+                name: reason
+                for name, reason in self.waiting.items()
+                if marks_of(tables.policies[name], pbt[tables.policies[name].population])
+            },
+        }
