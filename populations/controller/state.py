@@ -27,7 +27,7 @@ from populations.controller.events import (
 )
 from populations.controller.histories import Histories
 from populations.controller.known import KnownPlayers, belief_of
-from populations.controller.learners import Learner, Patience, Pause, Slot
+from populations.controller.learners import Fault, Learner, Patience, Pause, Slot
 from populations.controller.slots import make_slots
 from populations.controller.transaction import Transaction
 from populations.controller.unfitted import UnfittedMatches
@@ -104,6 +104,8 @@ class ControllerState:
         failed_starts: Processes in a row that ended without a Hello.
         failed_evaluations: Evaluations in a row that failed or took their learner with them.
         failed_validations: The same of policies that played alone, by policy.
+        failed_at: Where each open assignment failed: learners by place.
+        faults: Places whose learner was at fault and has done nothing right since.
         endless_assignments: Training assignments in a row in which no episode of a policy ended.
         broken_environments: Assignments in a row that their environment broke.
         measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
@@ -146,6 +148,8 @@ class ControllerState:
     failed_starts: int = 0
     failed_evaluations: int = 0
     failed_validations: Counter[PolicyId] = field(default_factory=Counter)
+    failed_at: dict[AssignmentId, dict[str, Learner]] = field(default_factory=dict)
+    faults: dict[str, Fault] = field(default_factory=dict)
     endless_assignments: Counter[PolicyId] = field(default_factory=Counter)
     broken_environments: int = 0
     measured_length: float = 0.0
@@ -235,11 +239,14 @@ class ControllerState:
             return None
         return self.tables.run.evaluation_s / self.played_matches
 
-    def settle(self, learner_id: LearnerId) -> None:
-        """A learner did its work: its slot's crashes are no longer in a row."""
-        slot = self.learners[learner_id].slot
-        if slot is not None:
-            self.slots[slot].crashes = 0
+    def settle(self, learner_id: LearnerId, *, now_s: float) -> None:
+        """Note that a learner did its work: its failures and crashes are no longer in a row."""
+        learner = self.learners[learner_id]
+        learner.charges.clear()
+        learner.settled_s = now_s
+        self.faults.pop(learner.place, None)
+        if learner.slot is not None:
+            self.slots[learner.slot].crashes = 0
 
     def stop(self, tx: Transaction, *, reason: str, interrupted: bool) -> None:
         """Give out nothing more and let learners publish what they have."""

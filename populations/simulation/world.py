@@ -167,7 +167,7 @@ class World:
         return Hello(
             learner=learner,
             pid=1000 + self.num_learners,
-            host="simulated",
+            host=f"host-{self.num_learners}",
             protocol=PROTOCOL_VERSION,
             arena_version="simulated",
             environment_digest=self.setup.spec.digest,
