@@ -16,6 +16,7 @@ import errno
 import hashlib
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -37,7 +38,10 @@ from arena.types import Digest
 
 MAX_KEY_LENGTH = 512
 MAX_MANIFEST_BYTES = 1 << 20
+MAX_STORE_ID_BYTES = 64
 CORRUPT_PREFIX = "corrupt-"
+STORE_ID = "store.id"
+"""File in a store's root with 32 random hexadecimal digits: no other store has the same."""
 
 TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{32}")
 DIRECTORY_NAME = re.compile(r"[0-9]{12,}-[0-9a-f]{8}")
@@ -91,6 +95,26 @@ def sha256_file(path: Path) -> Digest:
     """Sha256 of a file."""
     with path.open("rb") as file:
         return Digest(hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def make_store_id(root: Path) -> None:
+    """Give a store its id, unless it has one.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    if store_digest(root) is None:
+        temporary = root / f"{STORE_ID}.tmp"
+        temporary.write_text(secrets.token_hex(16))
+        temporary.replace(root / STORE_ID)
+
+
+def store_digest(root: Path) -> Digest | None:
+    """Return the sha256 of a store's id; None where there is none, so no store."""
+    try:
+        return sha256_bytes(_read_regular(root / STORE_ID, MAX_STORE_ID_BYTES))
+    except CheckpointError:
+        return None
 
 
 def file_records(files: Mapping[str, bytes]) -> dict[str, FileRecord]:

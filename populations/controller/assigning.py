@@ -21,6 +21,7 @@ from populations.controller.pausing import may_give
 from populations.controller.state import ControllerState
 from populations.controller.teams import held_up, team_of
 from populations.controller.transaction import Transaction
+from populations.message_sizes import fitted
 from populations.types import AssignmentRow, PolicyRow
 
 
@@ -228,6 +229,7 @@ def assignment_seed(state: ControllerState, assignment_id: int) -> int:
 
 
 def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate) -> AssignmentRow:
+    message = fitted(message)
     run = state.tables.run
     tx.put(replace(run, next_assignment=run.next_assignment + 1))
     row = AssignmentRow(

@@ -10,7 +10,7 @@ from arena.matches.seating import num_episodes
 from arena.types import AssignmentId, Digest, LearnerId, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
 from populations.controller import alerts, carrying, evolving, pausing, staffing
-from populations.controller.believing import problem, published_by
+from populations.controller.believing import Asked, problem, published_by, trained_steps
 from populations.controller.commands import RemoveCheckpoints, SendMessage
 from populations.controller.evaluating import validated_policy
 from populations.controller.events import AssignmentFailed, AssignmentFinished
@@ -31,6 +31,8 @@ from populations.types import (
 )
 
 SMOOTHING = 0.5
+MAX_REASON = 1000
+"""Characters that are kept of what is wrong with a result."""
 
 
 def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -> None:
@@ -40,13 +42,19 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     if opened is None:
         return
     row, held = opened
-    fault = problem(row.message, finished, manifests=event.manifests, seats=state.setup.seats)
+    asked = Asked(
+        message=row.message,
+        setup=state.setup,
+        waited_s=tx.now.monotonic_s - held.sent_s,
+        up_s=tx.now.monotonic_s - state.started_s,
+    )
+    fault = problem(asked, finished, manifests=event.manifests)
     if fault is not None:
         failed = Failed(
             assignment_id=finished.assignment_id,
             attempt=finished.attempt,
             kind="error",
-            reason=f"what the learner sent does not fit its assignment: {fault}",
+            reason=f"what the learner sent does not fit its assignment: {fault[:MAX_REASON]}",
         )
         _fail(state, tx, event.learner, row, failed)
         return
@@ -54,10 +62,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     place = state.learners[event.learner].place
     alerts.note(state, tx, alerts.Finding("learner_failing", "", place, ""))
     clear_environment(state, row)
-    trained = sum(
-        event.manifests[published.checkpoint.key].agent_steps - trainee.agent_steps
-        for trainee, published in published_by(row.message, finished)
-    )
+    trained = trained_steps(row.message, finished, event.manifests)
     matches = sum(tally.matches for tally in finished.tallies)
     _take_tallies(state, tx, row, finished.tallies)
     if isinstance(row.message, Train):

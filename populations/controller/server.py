@@ -38,7 +38,7 @@ from populations.controller.commands import (
     WriteMetrics,
 )
 from populations.controller.committing import commit_patiently
-from populations.controller.directories import link, remove, verify
+from populations.controller.directories import link, read_back, remove, verify
 from populations.controller.events import (
     AssignmentFailed,
     AssignmentFinished,
@@ -64,6 +64,7 @@ from populations.controller.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
 from populations.league.scheduling import import_slow_modules
+from populations.message_sizes import check_sendable
 from populations.ratings.fit import Snapshot, fit_input, fit_ratings
 from populations.storage.database import BACKUP, storage_errors
 from populations.storage.journal import Journal
@@ -297,7 +298,14 @@ class Server:
             lease: Of the learner; None: it does not have that. Of those waits one at most, so that
                 nobody can queue more work than it was given.
         """
-        if isinstance(message, Failed):
+        row = self._state.tables.assignments.get(message.assignment_id)
+        if isinstance(message, Failed) and lease and row and message.kind == "checkpoint":
+            if self._inbox.begins_reading(learner, lease):
+                reading = self._reader.submit(
+                    read_back, self._run_dir, learner, message, row.message
+                )
+                self._inbox.expect(reading)
+        elif isinstance(message, Failed):
             self._inbox.note(AssignmentFailed(learner=learner, failed=message), lease)
         elif lease is None:
             self._inbox.note(AssignmentFinished(learner=learner, finished=message, manifests={}))
@@ -322,6 +330,10 @@ class Server:
             tx = handle(self._state, event, now)
             rows += tx.rows
             commands += tx.commands
+        for command in commands:
+            if isinstance(command, SendMessage) and isinstance(command.message, Train | Evaluate):
+                # What cannot be sent must not be journaled: each resume would try it again.
+                check_sendable(command.message)
         if rows:
             failpoint("controller.before_commit")
             self._commit(rows)

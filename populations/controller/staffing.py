@@ -104,6 +104,12 @@ def _refusal(state: ControllerState, event: LearnerJoined, *, now_s: float) -> s
             f"configuration differs: the run's has digest {state.setup.digest[:8]}, "
             f"the learner's {event.hello.config_digest[:8]}"
         )
+    if state.store is not None and event.hello.store != state.store:
+        return (
+            "this learner does not see the run's checkpoints: mount the directory "
+            f"{state.setup.root} of the controller's machine on this one, and give arena learner "
+            "the run.yaml in it, not a copy"
+        )
     unknown = set(event.hello.populations) - set(state.setup.populations)
     if unknown:
         return (

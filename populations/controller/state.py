@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from arena.config import LearnerSetup
-from arena.types import AssignmentId, LearnerId, PolicyId, WeightsRef
+from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef
 from arena.wire.messages import Stop
 from populations.config import RunConfig
 from populations.controller.alerts import Alerts
@@ -108,6 +108,7 @@ class ControllerState:
         faults: Places whose learner was at fault and has done nothing right since.
         endless_assignments: Training assignments in a row in which no episode of a policy ended.
         broken_environments: Assignments in a row that their environment broke.
+        store: Digest of the store's id, which learners must see; None: they are not asked.
         measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
     """
 
@@ -152,6 +153,7 @@ class ControllerState:
     faults: dict[str, Fault] = field(default_factory=dict)
     endless_assignments: Counter[PolicyId] = field(default_factory=Counter)
     broken_environments: int = 0
+    store: Digest | None = None
     measured_length: float = 0.0
     candidates: CandidateCache = field(default_factory=CandidateCache)
     due: DuePolicies = field(default_factory=DuePolicies)
@@ -277,6 +279,7 @@ def make_state(
     initial_weights: dict[str, WeightsRef] | None = None,
     outsiders: Mapping[str, tuple[Outsider, ...]] | None = None,
     immigrants: Mapping[str, WeightsRef] | None = None,
+    store: Digest | None = None,
     measured_length: float = 0.0,
     alerts: Alerts | None = None,
 ) -> ControllerState:
@@ -312,6 +315,7 @@ def make_state(
         },
         initial_weights=initial_weights or {},
         immigrants=immigrants or {},
+        store=store,
         measured_length=measured_length,
         alerts=alerts or Alerts(),
         curves=Curves([*tables.ghosts.values(), *tables.generations.values()]),

@@ -175,6 +175,7 @@ class World:
             device="cpu",
             slots=1,
             populations=populations,
+            store=self.state.store,
         )
 
     def join(self, *, slot: int | None = None, populations: tuple[str, ...] = ()) -> LearnerId:

@@ -230,11 +230,9 @@ class World(SimulatedWorld):
         return SimulatedWorld.handle(self, event)
 
     def join(self, *, slot: int | None = None, populations: tuple[str, ...] = ()) -> LearnerId:
-        """A learner says Hello; one without a slot comes in the place of the launcher's."""
-        awaited = (place for place in self.state.slots if place.started_s is not None)
-        free = next((place for place in awaited if place.learner is None), None)
-        if slot is None and free is not None:
-            self.state.slots.remove(free)
+        """A learner says Hello; one without a slot comes in the place of all of the launcher's."""
+        if slot is None:
+            self.state.slots = [place for place in self.state.slots if place.learner is not None]
         return SimulatedWorld.join(self, slot=slot, populations=populations)
 
     def carry_out(self, command: Command) -> None:
