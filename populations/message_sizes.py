@@ -13,7 +13,7 @@ import numpy as np
 
 from arena.checkpoints.manifest import ghost_key
 from arena.config import LearnerSetup
-from arena.errors import ConfigError, WireError
+from arena.errors import ConfigError
 from arena.matches.seating import seatings_for
 from arena.types import (
     AssignmentId,
@@ -26,7 +26,7 @@ from arena.types import (
     WeightsRef,
     ghost_id,
 )
-from arena.wire.codec import MAX_FRAME_BYTES, encode
+from arena.wire.codec import MAX_FRAME_BYTES, body_bytes, encode
 from arena.wire.messages import Evaluate, Header, Train
 from populations.config import RunConfig
 
@@ -35,8 +35,8 @@ T = TypeVar("T")
 SURELY_FITS = 256
 """Seats that an assignment may name without a look at its size: 4 KiB for each."""
 
-KEPT = 0.8
-"""Share of the seatings that is kept each time that they do not fit."""
+FILLED = 0.95
+"""Share of a frame that is filled where not all fits: some seatings are larger than others."""
 
 _HEADER = Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0)
 
@@ -54,20 +54,18 @@ def fitted(message: Train | Evaluate) -> Train | Evaluate:
     """Leave out what does not fit a frame: episodes in flight first, then some of the seatings.
 
     Which seatings is drawn from the seed, so that no seat is favoured.
-
-    Raises:
-        WireError: If the message breaks another rule of the wire.
     """
-    if _num_seats(message) <= SURELY_FITS or _fits(message):
+    if _num_seats(message) <= SURELY_FITS or body_bytes(message) <= MAX_FRAME_BYTES:
         return message
     if isinstance(message, Train):
         message = replace(message, carried=())
     rng = np.random.default_rng(message.seed)
-    while not _fits(message):
+    while (size := body_bytes(message)) > MAX_FRAME_BYTES and _num_seats(message):
+        share = FILLED * MAX_FRAME_BYTES / size
         if isinstance(message, Train):
-            message = replace(message, opponents=_thinned(message.opponents, rng))
+            message = replace(message, opponents=_thinned(message.opponents, share, rng))
         else:
-            message = replace(message, pairings=_thinned(message.pairings, rng))
+            message = replace(message, pairings=_thinned(message.pairings, share, rng))
     return message
 
 
@@ -79,10 +77,9 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
     """
     wanted = config.matchmaking.opponents
     for population in setup.populations:
-        fits = wanted
-        while fits > 1 and not _fits(_largest(setup, population, num_opponents=fits)):
-            fits = int(KEPT * fits)
-        if fits < wanted:
+        size = body_bytes(_largest(setup, population, num_opponents=wanted))
+        fits = int(FILLED * wanted * MAX_FRAME_BYTES / size)
+        if size > MAX_FRAME_BYTES:
             raise ConfigError(
                 f"matchmaking.opponents must be at most {fits} with {len(setup.seats)} seats, "
                 f"got {wanted}: an assignment must fit {MAX_FRAME_BYTES} bytes"
@@ -129,16 +126,6 @@ def _num_seats(message: Train | Evaluate) -> int:
     return sum(len(pairing.seating.players) for pairing in message.pairings)
 
 
-def _fits(message: Train | Evaluate) -> bool:
-    try:
-        check_sendable(message)
-    except WireError as error:
-        if "bytes, more than" in str(error) and _num_seats(message) > 1:
-            return False
-        raise
-    return True
-
-
-def _thinned(items: Sequence[T], rng: np.random.Generator) -> tuple[T, ...]:
-    kept = rng.permutation(len(items))[: max(int(KEPT * len(items)), 1)]
+def _thinned(items: Sequence[T], share: float, rng: np.random.Generator) -> tuple[T, ...]:
+    kept = rng.permutation(len(items))[: int(share * len(items))]
     return tuple(items[index] for index in sorted(kept.tolist()))
