@@ -37,7 +37,7 @@ from populations.controller.commands import (
     StartLearner,
     WriteMetrics,
 )
-from populations.controller.committing import commit_patiently
+from populations.controller.committing import check_commands, commit_patiently
 from populations.controller.directories import link, read_back, remove, verify
 from populations.controller.events import (
     AssignmentFailed,
@@ -64,7 +64,6 @@ from populations.controller.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
 from populations.league.scheduling import import_slow_modules
-from populations.message_sizes import check_sendable
 from populations.ratings.fit import Snapshot, fit_input, fit_ratings
 from populations.storage.database import BACKUP, storage_errors
 from populations.storage.journal import Journal
@@ -330,10 +329,7 @@ class Server:
             tx = handle(self._state, event, now)
             rows += tx.rows
             commands += tx.commands
-        for command in commands:
-            if isinstance(command, SendMessage) and isinstance(command.message, Train | Evaluate):
-                # What cannot be sent must not be journaled: each resume would try it again.
-                check_sendable(command.message)
+        check_commands(commands)
         if rows:
             failpoint("controller.before_commit")
             self._commit(rows)
