@@ -14,6 +14,7 @@ AlertKind = Literal[
     "loss_high",
     "kl_high",
     "void_episodes",
+    "learner_failing",
     "learners_idle",
     "explore_fell_back",
     "exploit_fell_back",

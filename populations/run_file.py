@@ -21,6 +21,7 @@ from populations.aliases import Notify, overridden
 from populations.config import RunConfig, ignore_notice, resolve_config, validate_config
 from populations.documents import read_document, write_document
 from populations.errors import ResumeRefused, StorageError
+from populations.message_sizes import check_messages
 from populations.sizing import explain, needs_margin, with_sizes_of
 from populations.types import Json
 from populations.validation import validate_document
@@ -209,7 +210,7 @@ def new_run_file(
     measured = None
     if pace is not None:
         measured = MeasuredPace(**asdict(pace), reason=explain(resolved, spec, pace=pace))
-    return RunFile(
+    run_file = RunFile(
         run=str(uuid.uuid4()),
         name=name,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -220,6 +221,8 @@ def new_run_file(
         spec=spec,
         environment_measured=measured,
     )
+    check_messages(resolved, learner_setup(run_file, root=Path()))
+    return run_file
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -12,14 +12,16 @@ Obligations of whoever reads a checkpoint:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import re
+import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from pydantic import BaseModel, ValidationError
 
@@ -37,7 +39,12 @@ from arena.types import Digest
 
 MAX_KEY_LENGTH = 512
 MAX_MANIFEST_BYTES = 1 << 20
+MAX_STORE_ID_BYTES = 64
+MAX_FILE_BYTES = 1 << 36
+PIECE_BYTES = 1 << 20
 CORRUPT_PREFIX = "corrupt-"
+STORE_ID = "store.id"
+"""File in a store's root with 32 random hexadecimal digits: no other store has the same."""
 
 TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{32}")
 DIRECTORY_NAME = re.compile(r"[0-9]{12,}-[0-9a-f]{8}")
@@ -93,6 +100,26 @@ def sha256_file(path: Path) -> Digest:
         return Digest(hashlib.file_digest(file, "sha256").hexdigest())
 
 
+def make_store_id(root: Path) -> None:
+    """Give a store its id, unless it has one.
+
+    Raises:
+        OSError: If the disk refuses.
+    """
+    if store_digest(root) is None:
+        temporary = root / f"{STORE_ID}.tmp"
+        temporary.write_text(secrets.token_hex(16))
+        temporary.replace(root / STORE_ID)
+
+
+def store_digest(root: Path) -> Digest | None:
+    """Return the sha256 of a store's id; None where there is none, so no store."""
+    try:
+        return sha256_bytes(_read_regular(root / STORE_ID, MAX_STORE_ID_BYTES))
+    except CheckpointError:
+        return None
+
+
 def file_records(files: Mapping[str, bytes]) -> dict[str, FileRecord]:
     """What a manifest says about its files."""
     return {
@@ -137,6 +164,9 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
         raise CheckpointCorrupt(f"{source}: not a manifest of this release: {first}") from error
     if WEIGHTS not in manifest.files or not manifest.files.keys() <= {WEIGHTS, OPTIMIZER}:
         raise CheckpointCorrupt(f"{source}: unexpected files {sorted(manifest.files)}")
+    for name, record in manifest.files.items():
+        if record.size_bytes > MAX_FILE_BYTES:
+            raise CheckpointCorrupt(f"{source}: {name} has {record.size_bytes} bytes")
     return manifest
 
 
@@ -187,8 +217,25 @@ def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) 
     if strangers := present - manifest.files.keys():
         raise CheckpointCorrupt(f"{directory}: {sorted(strangers)} are not in the manifest")
     for name in sorted(present):
-        read_verified(directory, name, manifest.files[name])
+        _check_bytes(directory / name, manifest.files[name])
     return manifest
+
+
+def _check_bytes(path: Path, record: FileRecord) -> None:
+    """Compare a file with its record, piece by piece: whatever its size, little is in memory."""
+    digest, left = hashlib.sha256(), record.size_bytes
+    with _opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size != record.size_bytes:
+            raise CheckpointCorrupt(f"{path}: {size} bytes instead of {record.size_bytes}")
+        try:
+            while left and (piece := file.read(min(left, PIECE_BYTES))):
+                digest.update(piece)
+                left -= len(piece)
+        except OSError as error:
+            raise _kind_of(error)(f"{path}: {error.strerror}") from error
+    if left or digest.hexdigest() != record.sha256:
+        raise CheckpointCorrupt(f"{path}: its sha256 does not match the manifest")
 
 
 def list_directories(root: Path, kind: Literal["checkpoints", "ghosts"]) -> Iterator[str]:
@@ -215,12 +262,30 @@ def _subdirectories(directory: Path) -> list[str]:
 
 def _read_regular(path: Path, limit_bytes: int) -> bytes:
     """Read a regular file of at most ``limit_bytes`` (a longer one gives one byte more)."""
+    with _opened(path) as file:
+        try:
+            return file.read(limit_bytes + 1)
+        except OSError as error:
+            raise _kind_of(error)(f"{path}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a regular file for reading; links are refused, and nothing waits for a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise CheckpointCorrupt(f"{path}: not a regular file")
-            return file.read(limit_bytes + 1)
     except OSError as error:
-        kind = CheckpointCorrupt if error.errno in _DAMAGE else DiskRefused
-        raise kind(f"{path}: {error.strerror}") from error
+        raise _kind_of(error)(f"{path}: {error.strerror}") from error
+    try:
+        file = open(descriptor, "rb")  # noqa: SIM115 - closed below; a directory cannot be opened
+    except OSError as error:
+        os.close(descriptor)
+        raise _kind_of(error)(f"{path}: {error.strerror}") from error
+    with file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise CheckpointCorrupt(f"{path}: not a regular file")
+        yield file
+
+
+def _kind_of(error: OSError) -> type[CheckpointError]:
+    return CheckpointCorrupt if error.errno in _DAMAGE else DiskRefused

@@ -14,10 +14,13 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Protocol
 
 import psutil
 
+from arena.checkpoints.files import store_digest
 from arena.config import LearnerSetup
 from arena.errors import NotAdmitted, VersionMismatch, WireError
 from arena.learners.events import (
@@ -197,6 +200,7 @@ class LearnerLoop:
             device=device,
             slots=1,
             populations=self._populations,
+            store=None,
         )
 
     def _talk(self, state: LearnerState) -> None:
@@ -246,6 +250,10 @@ class LearnerLoop:
 
     def _carry_out(self, command: Command, *, epoch: int) -> None:
         match command:
+            case Send(message=Hello() as hello):
+                # Looked up each time: what is mounted may have changed.
+                seen = replace(hello, store=store_digest(Path(self._setup.root)))
+                self._transport.send(seen, epoch=epoch)
             case Send():
                 if isinstance(command.message, Finished) and self._witness is not None:
                     self._witness.sent(command.message)

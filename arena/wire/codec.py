@@ -122,6 +122,11 @@ def decode(frames: Sequence[bytes]) -> tuple[Header, Message]:
     return header, message
 
 
+def body_bytes(message: Message) -> int:
+    """Return the size of a message's body, whether or not it may be sent."""
+    return len(msgpack.packb(plain(message)))
+
+
 def prefix(frame: bytes) -> str:
     """The first bytes of a frame in hexadecimal, for logs."""
     return bytes(frame[:_PREFIX_BYTES]).hex()

@@ -117,6 +117,8 @@ class Hello:
         device: What it computes on.
         slots: How many assignments it carries out at once.
         populations: Which populations it trains; empty: any.
+        store: Digest of ``store.id`` where it looks for checkpoints; None: there is no such file.
+            Only a learner that sees the run's directory knows it.
     """
 
     learner: LearnerId
@@ -129,6 +131,7 @@ class Hello:
     device: str
     slots: int
     populations: tuple[str, ...]
+    store: Digest | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,10 @@ KINDS: Mapping[str, Kind] = {
         advice="The environment raised or broke its contract, and those episodes count for "
         "nothing. The log of the learner, in the run's logs/, has the traceback.",
     ),
+    "learner_failing": Kind(
+        advice="Others do the same work, so it is the learner or its machine: its log, in the "
+        "run's logs/ where the launcher started it, has the traceback.",
+    ),
     "learners_idle": Kind(
         raise_after=30,
         clear_after=10,

@@ -11,6 +11,7 @@ from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.controller import carrying, evaluation_share
 from populations.controller.budgets import budget, expected_length, team_budget
+from populations.controller.charges import is_left_to_others, serves
 from populations.controller.commands import SendMessage
 from populations.controller.evaluating import draw_pairings, is_worth_it
 from populations.controller.finals import final_pairings
@@ -20,6 +21,7 @@ from populations.controller.pausing import may_give
 from populations.controller.state import ControllerState
 from populations.controller.teams import held_up, team_of
 from populations.controller.transaction import Transaction
+from populations.message_sizes import fitted
 from populations.types import AssignmentRow, PolicyRow
 
 
@@ -44,7 +46,7 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     content: set[LearnerId] = set()
     while may_give(state) and (learner_id := _next_learner(state, free, idle)) is not None:
         learner = free[learner_id]
-        row = _redo(state, learner, unheld) or _decide(state, tx, learner_id, content)
+        row = _redo(state, learner_id, unheld, content) or _decide(state, tx, learner_id, content)
         if row is None and learner_id in content:
             del free[learner_id]
             continue
@@ -84,29 +86,31 @@ def _num_training(state: ControllerState, learner: Learner) -> int:
 
 
 def _redo(
-    state: ControllerState, learner: Learner, unheld: list[AssignmentId]
+    state: ControllerState,
+    learner_id: LearnerId,
+    unheld: list[AssignmentId],
+    content: set[LearnerId],
 ) -> AssignmentRow | None:
-    """The oldest open assignment that nobody has and this learner may do; it is taken out."""
+    """Take out the oldest open assignment that nobody has and a learner may do.
+
+    One that failed on the learner is left to others.
+    """
+    learner = state.learners[learner_id]
     for assignment_id in unheld:
         row = state.tables.assignments[assignment_id]
-        if _may_do(state, learner, row):
-            unheld.remove(assignment_id)
-            return row
+        if not serves(learner.hello.populations, row):
+            continue
+        if is_left_to_others(state, learner, row):
+            content.add(learner_id)
+            continue
+        unheld.remove(assignment_id)
+        return row
     return None
 
 
 def _is_start(message: Train) -> bool:
     """Whether it only makes initial weights, which any learner may."""
     return message.agent_steps == 0
-
-
-def _may_do(state: ControllerState, learner: Learner, row: AssignmentRow) -> bool:
-    if not isinstance(row.message, Train) or _is_start(row.message):
-        return True
-    return all(
-        learner.may_train(state.tables.policies[trainee.policy].population)
-        for trainee in row.message.trainees
-    )
 
 
 def _give(
@@ -119,6 +123,7 @@ def _give(
         assignment_id=row.assignment_id,
         attempt=attempt,
         given_s=tx.now.monotonic_s,
+        sent_s=tx.now.monotonic_s,
     )
     state.learners[learner_id].held.append(held)
     state.holders[row.assignment_id] = learner_id
@@ -228,6 +233,7 @@ def assignment_seed(state: ControllerState, assignment_id: int) -> int:
 
 
 def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate) -> AssignmentRow:
+    message = fitted(message)
     run = state.tables.run
     tx.put(replace(run, next_assignment=run.next_assignment + 1))
     row = AssignmentRow(

@@ -1,11 +1,14 @@
-"""Commits that wait for space: the journal may find no room for a while."""
+"""Commits that wait for space, and what must not be committed at all."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from arena.wire.messages import Evaluate, Train
+from populations.controller.commands import Command, SendMessage
 from populations.errors import StorageUnavailable
+from populations.message_sizes import check_sendable
 from populations.storage.journal import Journal
 from populations.types import Row
 
@@ -62,3 +65,16 @@ def commit_patiently(
             if began_s is not None:
                 logger.warning("the journal has room again after %.1f s", clock() - began_s)
             return
+
+
+def check_commands(commands: Iterable[Command]) -> None:
+    """Refuse assignments that cannot be sent, before they are journaled.
+
+    Else each resume would try to send them again.
+
+    Raises:
+        WireError: Saying why.
+    """
+    for command in commands:
+        if isinstance(command, SendMessage) and isinstance(command.message, Train | Evaluate):
+            check_sendable(command.message)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from arena.checkpoints.files import resolve_key, verify_directory
-from arena.checkpoints.manifest import Manifest
+from arena.checkpoints.manifest import OPTIMIZER, Manifest
 from arena.checkpoints.publish import link_ghost, remove_directory
-from arena.errors import ArenaError, CheckpointError, DiskRefused
+from arena.errors import (
+    ArenaError,
+    CheckpointCorrupt,
+    CheckpointError,
+    CheckpointMissing,
+    DiskRefused,
+)
 from arena.failpoints import failpoint
-from arena.types import LearnerId, PlayerId
-from arena.wire.messages import Failed, Finished
+from arena.types import CheckpointRef, LearnerId, PlayerId, WeightsRef
+from arena.wire.messages import Evaluate, Failed, Finished, Train
+from arena.wire.typed import MAX_CHARACTERS
 from populations.controller.events import (
     AssignmentFailed,
     AssignmentFinished,
@@ -19,6 +27,7 @@ from populations.controller.events import (
     Event,
     GhostsLinked,
 )
+from populations.storage.store import named_references
 from populations.types import GhostRow
 
 logger = logging.getLogger(__name__)
@@ -45,6 +54,46 @@ def verify(run_dir: Path, learner: LearnerId, finished: Finished) -> Event:
         return AssignmentFailed(learner=learner, failed=failed)
     failpoint("controller.verified")
     return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
+
+
+def read_back(
+    run_dir: Path, learner: LearnerId, failed: Failed, message: Train | Evaluate
+) -> Event:
+    """Read the checkpoint that a learner calls corrupt, and say what is wrong with it.
+
+    Args:
+        run_dir: The store's root.
+        learner: Learner that failed.
+        failed: What it said.
+        message: Its assignment. A directory that this does not name is not looked at.
+    """
+    expected = [ref for ref in named_references(message) if ref.key == failed.key]
+    damage = None
+    try:
+        for ref in expected:
+            _check_reference(run_dir, ref)
+    except (CheckpointCorrupt, CheckpointMissing) as error:
+        damage = str(error)
+    except CheckpointError as error:
+        # The controller's own fault, or the disk's: it says nothing about the checkpoint.
+        logger.error("%s, which %s calls corrupt, cannot be read: %s", failed.key, learner, error)
+    if damage is None:
+        reason = f"it says that {failed.key} is corrupt ({failed.reason}), but the controller " + (
+            "finds nothing wrong with it" if expected else "never named that to it"
+        )
+        failed = replace(failed, reason=reason[:MAX_CHARACTERS])
+    return AssignmentFailed(learner=learner, failed=failed, damage=damage)
+
+
+def _check_reference(run_dir: Path, ref: CheckpointRef | WeightsRef) -> None:
+    directory = resolve_key(run_dir, ref.key)
+    is_whole = isinstance(ref, CheckpointRef)
+    manifest = verify_directory(directory, without=frozenset(() if is_whole else (OPTIMIZER,)))
+    found = manifest.digest if is_whole else manifest.weights_digest
+    if found != ref.digest:
+        raise CheckpointCorrupt(f"{directory}: digest {found} instead of {ref.digest}")
+    if is_whole and OPTIMIZER not in manifest.files:
+        raise CheckpointCorrupt(f"{directory}: no optimizer")
 
 
 def link(run_dir: Path, ghosts: tuple[GhostRow, ...]) -> Event:

@@ -71,10 +71,18 @@ class AssignmentFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentFailed:
-    """A learner failed, or what it published did not verify."""
+    """A learner failed, or what it published did not verify.
+
+    Attributes:
+        learner: Learner that failed.
+        failed: What it said.
+        damage: What the controller found when it read the checkpoint that the learner calls
+            corrupt; None: nothing is wrong with it, or the assignment does not name it.
+    """
 
     learner: LearnerId
     failed: Failed
+    damage: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

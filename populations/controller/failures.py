@@ -1,4 +1,8 @@
-"""Assignments that failed or were lost: given out again, or held against somebody."""
+"""Assignments that failed or were lost: given out again, or held against somebody.
+
+A failure is first its learner's (`populations.controller.charges`); here is what follows where it
+is not.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ from dataclasses import replace
 from arena.types import PolicyId
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller import evolving, pausing
-from populations.controller.broken import blame_environment
+from populations.controller.charges import is_charged
 from populations.controller.evaluating import validated_by
+from populations.controller.learners import Learner
 from populations.controller.opponents import drop_outsider
 from populations.controller.resetting import without_weights
 from populations.controller.state import ControllerState
@@ -18,31 +23,54 @@ from populations.types import AssignmentRow, PolicyRow
 
 MAX_FAILURES = 3
 MAX_FAILED_EVALUATIONS = 6
+MAX_BROKEN = 6
 
 
-def fail_row(state: ControllerState, tx: Transaction, row: AssignmentRow, failed: Failed) -> None:
-    """Give the assignment out again, or end it where that cannot help."""
-    if failed.kind == "stopped":
-        return
-    tx.add_event(
-        "assignment_failed",
-        str(row.assignment_id),
-        attempt=failed.attempt,
-        failure=failed.kind,
-        reason=failed.reason,
-        policy=failed.policy,
-    )
-    unlinked = failed.key is not None and pausing.is_unlinked(state, failed.key)
-    if failed.kind == "storage" or unlinked:
+def fail_row(
+    state: ControllerState,
+    tx: Transaction,
+    learner: Learner,
+    row: AssignmentRow,
+    failed: Failed,
+    *,
+    damage: str | None = None,
+) -> None:
+    """Give the assignment out again, or end it where that cannot help.
+
+    Args:
+        state: State of the controller.
+        tx: Transaction that takes the rows.
+        learner: Learner that failed.
+        row: Assignment that failed.
+        failed: What the learner said.
+        damage: What the controller found wrong with the checkpoint that it named.
+    """
+    if failed.kind != "stopped":
+        tx.add_event(
+            "assignment_failed",
+            str(row.assignment_id),
+            attempt=failed.attempt,
+            failure=failed.kind,
+            reason=failed.reason,
+            policy=failed.policy,
+        )
+    is_known = failed.kind == "storage" and state.pause is not None
+    if is_known or (failed.key is not None and pausing.is_unlinked(state, failed.key)):
         pausing.refuse(state, tx, reason=failed.reason)
         return
-    if failed.kind == "checkpoint" and failed.key is not None:
-        close(tx, row, failed.reason)
-        set_aside(state, tx, failed.key, reason=failed.reason)
+    if damage is not None and failed.key is not None:
+        close(tx, row, damage)
+        set_aside(state, tx, failed.key, reason=damage)
         # Weights of another run have nothing to fall back on.
         for trainee in row.message.trainees if isinstance(row.message, Train) else ():
             if trainee.initial_weights is not None and trainee.initial_weights.key == failed.key:
-                blame(state, tx, trainee.policy, reason=failed.reason)
+                blame(state, tx, trainee.policy, reason=damage)
+        return
+    now_s = tx.now.monotonic_s
+    if is_charged(state, learner, row, kind=failed.kind, reason=failed.reason, now_s=now_s):
+        return
+    if failed.kind == "storage":
+        pausing.refuse(state, tx, reason=failed.reason)
         return
     if failed.kind == "environment":
         blame_environment(state, tx, row, reason=failed.reason)
@@ -57,10 +85,41 @@ def fail_row(state: ControllerState, tx: Transaction, row: AssignmentRow, failed
             blame(state, tx, leader.policy, reason=failed.reason)
 
 
-def blame_trainees(state: ControllerState, tx: Transaction, message: Train, *, reason: str) -> None:
-    """Count a lost assignment against those who learned in it."""
-    for leader in leaders_of(state, message.trainees):
+def lose_row(
+    state: ControllerState, tx: Transaction, learner: Learner, row: AssignmentRow, *, reason: str
+) -> None:
+    """Take in that a learner was lost while it worked on an assignment."""
+    if is_charged(state, learner, row, kind="lost", reason=reason, now_s=tx.now.monotonic_s):
+        return
+    if not isinstance(row.message, Train):
+        blame_evaluation(state, tx, row, reason=reason, is_lost=True)
+        return
+    for leader in leaders_of(state, row.message.trainees):
         blame(state, tx, leader.policy, reason=reason)
+
+
+def blame_environment(
+    state: ControllerState, tx: Transaction, row: AssignmentRow, *, reason: str
+) -> None:
+    """Count an assignment that its environment broke; many in a row fail the run.
+
+    It is not done again, for the same seeds would break the same way; what comes in its place has
+    others.
+    """
+    close(tx, row, reason)
+    state.broken_environments += 1
+    if state.broken_environments >= MAX_BROKEN:
+        state.fail(
+            tx,
+            reason=f"the environment broke in {state.broken_environments} assignments in a row; "
+            f"the last: {reason}",
+        )
+
+
+def clear_environment(state: ControllerState, row: AssignmentRow) -> None:
+    """Note that an assignment ended as it should; one without steps has no environment."""
+    if not isinstance(row.message, Train) or row.message.agent_steps:
+        state.broken_environments = 0
 
 
 def blame(state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str) -> None:

@@ -42,6 +42,7 @@ class Patience:
         resend_s: For the first heartbeat about an assignment, before it is sent again; then twice
             as long, and so on.
         storage_s: Before a disk that refused is tried again: doubles likewise.
+        refused_s: For which a learner from elsewhere is refused that was at fault.
     """
 
     heartbeat_s: float = 1.0
@@ -53,6 +54,7 @@ class Patience:
     grace_s: float = 30.0
     resend_s: float = 2.0
     storage_s: tuple[float, float] = (1.0, 60.0)
+    refused_s: float = 60.0
 
     def heartbeat_among_s(self, num_learners: int) -> float:
         """Between a learner's heartbeats: longer among many, so that hearing them leaves time."""
@@ -62,11 +64,21 @@ class Patience:
 
 @dataclass(slots=True)
 class Held:
-    """An assignment that a learner has: the first of its list runs, the second is queued."""
+    """An assignment that a learner has: the first of its list runs, the second is queued.
+
+    Attributes:
+        assignment_id: The assignment.
+        attempt: The attempt.
+        given_s: When it was given, moved by gaps in the controller's loop.
+        sent_s: When it was given.
+        started_s: When a heartbeat was first about it.
+        num_sent: How often it was sent.
+    """
 
     assignment_id: AssignmentId
     attempt: int
     given_s: float
+    sent_s: float = 0.0
     started_s: float | None = None
     num_sent: int = 1
 
@@ -78,6 +90,40 @@ class Held:
     def waits_since_s(self, learner: Learner) -> float:
         """Since when its learner should be at it: it does one after the other."""
         return max(self.given_s, learner.progress_at_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """A failure that is held against a learner.
+
+    Attributes:
+        assignment_id: Assignment that failed.
+        policies: Policies that learned in it; empty: an evaluation.
+        kind: Kind of the failure.
+        reason: What the learner said.
+        at_s: When it failed, on the controller's clock.
+    """
+
+    assignment_id: AssignmentId
+    policies: tuple[PolicyId, ...]
+    kind: str
+    reason: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A place whose learner was sent away, and has done nothing right since.
+
+    Attributes:
+        times: How often in a row.
+        reason: What the learner is told.
+        until_s: When a learner from there is taken in again.
+    """
+
+    times: int
+    reason: str
+    until_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +139,14 @@ class CarriedEpisodes:
     seatings: tuple[Seating, ...]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Learner:
     """A learner that said Hello.
 
     Attributes:
         hello: What it said.
         slot: Of the launcher, or None if somebody else started it.
+        place: Where it runs (`populations.controller.charges`).
         last_heard_s: Controller's clock.
         held: What it was given and has not ended, oldest first.
         progress: The last progress counter.
@@ -110,10 +157,13 @@ class Learner:
         rate: Agent steps per second over the last heartbeats.
         longest_gap_s: Between two changes of the progress counter while it worked.
         episodes: What it holds to go on with, by the policy that leads the team.
+        charges: Failures that are held against it, since it last did its work.
+        settled_s: When it last did its work, on the controller's clock.
     """
 
     hello: Hello
     slot: int | None
+    place: str = ""
     last_heard_s: float
     held: list[Held] = field(default_factory=list)
     progress: int = 0
@@ -124,6 +174,8 @@ class Learner:
     rate: float = 0.0
     longest_gap_s: float = 0.0
     episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
+    charges: list[Charge] = field(default_factory=list)
+    settled_s: float = float("-inf")
 
     @property
     def credit(self) -> int:
@@ -166,15 +218,16 @@ class Learner:
         """Whether it was given that attempt and has not ended it."""
         return any(held.lease == (assignment_id, attempt) for held in self.held)
 
-    def release(self, assignment_id: AssignmentId, *, attempt: int, now_s: float) -> bool:
-        """Forget an assignment that ended; False if it does not have that attempt of it."""
+    def release(self, assignment_id: AssignmentId, *, attempt: int, now_s: float) -> Held | None:
+        """Forget an assignment that ended; None if it does not have that attempt of it."""
         self.last_heard_s = now_s
-        if not self.has(assignment_id, attempt):
-            return False
-        self.held = [held for held in self.held if held.lease != (assignment_id, attempt)]
-        self.progress_at_s = now_s
-        self.agent_steps = 0
-        return True
+        lease = (assignment_id, attempt)
+        released = next((held for held in self.held if held.lease == lease), None)
+        if released is not None:
+            self.held.remove(released)
+            self.progress_at_s = now_s
+            self.agent_steps = 0
+        return released
 
     def is_to_be_told_again(self, *, now_s: float, patience: Patience) -> bool:
         """Whether its next assignment seems to have been lost on the way; it counts as sent then.

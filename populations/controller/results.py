@@ -9,13 +9,13 @@ from arena.checkpoints.manifest import Manifest
 from arena.matches.seating import num_episodes
 from arena.types import AssignmentId, Digest, LearnerId, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
-from populations.controller import carrying, evaluation_share, evolving, pausing
-from populations.controller.believing import problem, published_by
-from populations.controller.broken import clear_environment
+from populations.controller import alerts, carrying, evaluation_share, evolving, pausing, staffing
+from populations.controller.believing import Asked, problem, published_by, trained_steps
 from populations.controller.commands import RemoveCheckpoints, SendMessage
 from populations.controller.evaluating import validated_policy
 from populations.controller.events import AssignmentFailed, AssignmentFinished
-from populations.controller.failures import fail_row
+from populations.controller.failures import clear_environment, fail_row
+from populations.controller.learners import Held
 from populations.controller.opponents import lower_qualities
 from populations.controller.own_metrics import own_metrics
 from populations.controller.snapshots import snapshot
@@ -31,30 +31,38 @@ from populations.types import (
 )
 
 SMOOTHING = 0.5
+MAX_REASON = 1000
+"""Characters that are kept of what is wrong with a result."""
 
 
 def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -> None:
     """Commit what a learner did, and the decisions that follow from it."""
     finished = event.finished
-    row = _open_row(state, tx, event.learner, finished.assignment_id, finished.attempt)
-    if row is None:
+    opened = _open_row(state, tx, event.learner, finished.assignment_id, finished.attempt)
+    if opened is None:
         return
-    fault = problem(row.message, finished, manifests=event.manifests, seats=state.setup.seats)
+    row, held = opened
+    asked = Asked(
+        message=row.message,
+        setup=state.setup,
+        waited_s=tx.now.monotonic_s - held.sent_s,
+        up_s=tx.now.monotonic_s - state.started_s,
+    )
+    fault = problem(asked, finished, manifests=event.manifests)
     if fault is not None:
         failed = Failed(
             assignment_id=finished.assignment_id,
             attempt=finished.attempt,
             kind="error",
-            reason=f"what the learner sent does not fit its assignment: {fault}",
+            reason=f"what the learner sent does not fit its assignment: {fault[:MAX_REASON]}",
         )
-        fail_row(state, tx, row, failed)
+        _fail(state, tx, event.learner, row, failed)
         return
-    state.settle(event.learner)
+    state.settle(event.learner, now_s=tx.now.monotonic_s)
+    place = state.learners[event.learner].place
+    alerts.note(state, tx, alerts.Finding("learner_failing", "", place, ""))
     clear_environment(state, row)
-    trained = sum(
-        event.manifests[published.checkpoint.key].agent_steps - trainee.agent_steps
-        for trainee, published in published_by(row.message, finished)
-    )
+    trained = trained_steps(row.message, finished, event.manifests)
     matches = sum(tally.matches for tally in finished.tallies)
     _take_tallies(state, tx, row, finished.tallies)
     if isinstance(row.message, Train):
@@ -157,7 +165,7 @@ def _open_row(
     learner: LearnerId,
     assignment_id: AssignmentId,
     attempt: int,
-) -> AssignmentRow | None:
+) -> tuple[AssignmentRow, Held] | None:
     """The open assignment that a learner ends; None for a duplicate or an older attempt.
 
     Acknowledged either way: the command goes out after the commit.
@@ -165,15 +173,15 @@ def _open_row(
     answer = Acknowledge(assignment_id=assignment_id, attempt=attempt)
     tx.commands.append(SendMessage(learner=learner, message=answer))
     known = state.learners.get(learner)
-    held = known is not None and known.release(
-        assignment_id, attempt=attempt, now_s=tx.now.monotonic_s
-    )
-    if held:
+    if known is None:
+        return None
+    held = known.release(assignment_id, attempt=attempt, now_s=tx.now.monotonic_s)
+    if held is not None:
         del state.holders[assignment_id]
     row = state.tables.assignments.get(assignment_id)
-    if row is None or not held or row.attempt != attempt:
+    if row is None or held is None or row.attempt != attempt:
         return None
-    return row
+    return row, held
 
 
 def _advance_policy(
@@ -259,6 +267,19 @@ def doom(state: ControllerState, tx: Transaction) -> None:
 def fail(state: ControllerState, tx: Transaction, event: AssignmentFailed) -> None:
     """Take in that an assignment failed."""
     failed = event.failed
-    row = _open_row(state, tx, event.learner, failed.assignment_id, failed.attempt)
-    if row is not None:
-        fail_row(state, tx, row, failed)
+    opened = _open_row(state, tx, event.learner, failed.assignment_id, failed.attempt)
+    if opened is not None:
+        _fail(state, tx, event.learner, opened[0], failed, damage=event.damage)
+
+
+def _fail(
+    state: ControllerState,
+    tx: Transaction,
+    learner_id: LearnerId,
+    row: AssignmentRow,
+    failed: Failed,
+    *,
+    damage: str | None = None,
+) -> None:
+    fail_row(state, tx, state.learners[learner_id], row, failed, damage=damage)
+    staffing.dismiss_if_at_fault(state, tx, learner_id)

@@ -12,7 +12,7 @@ from typing import Self
 
 import numpy as np
 
-from arena.checkpoints.files import sha256_file
+from arena.checkpoints.files import make_store_id, sha256_file, store_digest
 from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.failpoints import failpoint
@@ -208,6 +208,7 @@ class OpenRun:
         self.journal = self._stack.enter_context(Journal.open(run_dir / JOURNAL))
         with storage_errors(run_dir):
             failpoint("open.setup")
+            make_store_id(run_dir)
             # A copy of a run may have come without it.
             (run_dir / "logs").mkdir(exist_ok=True)
             (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
@@ -220,6 +221,7 @@ class OpenRun:
             initial_weights=imported_weights(run_dir),
             immigrants=imported_immigrants(run_dir, self.run_file.config),
             outsiders=imported_outsiders(run_dir, self.run_file.config),
+            store=store_digest(run_dir),
             measured_length=0.0 if measured is None else measured.episode_length,
             alerts=self._alerts(),
             pbt_decisions=self._pbt_decisions(),

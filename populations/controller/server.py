@@ -37,8 +37,8 @@ from populations.controller.commands import (
     StartLearner,
     WriteMetrics,
 )
-from populations.controller.committing import commit_patiently
-from populations.controller.directories import link, remove, verify
+from populations.controller.committing import check_commands, commit_patiently
+from populations.controller.directories import link, read_back, remove, verify
 from populations.controller.events import (
     AssignmentFailed,
     AssignmentFinished,
@@ -297,7 +297,14 @@ class Server:
             lease: Of the learner; None: it does not have that. Of those waits one at most, so that
                 nobody can queue more work than it was given.
         """
-        if isinstance(message, Failed):
+        row = self._state.tables.assignments.get(message.assignment_id)
+        if isinstance(message, Failed) and lease and row and message.kind == "checkpoint":
+            if self._inbox.begins_reading(learner, lease):
+                reading = self._reader.submit(
+                    read_back, self._run_dir, learner, message, row.message
+                )
+                self._inbox.expect(reading)
+        elif isinstance(message, Failed):
             self._inbox.note(AssignmentFailed(learner=learner, failed=message), lease)
         elif lease is None:
             self._inbox.note(AssignmentFinished(learner=learner, finished=message, manifests={}))
@@ -322,6 +329,7 @@ class Server:
             tx = handle(self._state, event, now)
             rows += tx.rows
             commands += tx.commands
+        check_commands(commands)
         if rows:
             failpoint("controller.before_commit")
             self._commit(rows)

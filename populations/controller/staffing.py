@@ -7,11 +7,12 @@ import signal
 import numpy as np
 
 from arena.types import LearnerId
-from arena.wire.messages import Refuse, Stop, Train, Welcome
-from populations.controller import carrying, failures
+from arena.wire.messages import Refuse, Stop, Welcome
+from populations.controller import alerts, carrying, failures
+from populations.controller.charges import is_at_fault, place_of
 from populations.controller.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.events import HeartbeatReceived, LearnerJoined
-from populations.controller.learners import Learner, forgive, overdue
+from populations.controller.learners import Fault, Learner, forgive, overdue
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 
@@ -38,7 +39,7 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
         return
     known = state.learners.get(event.learner)
     if known is None:
-        refusal = _refusal(state, event)
+        refusal = _refusal(state, event, now_s=now_s)
         if refusal is not None:
             if now_s - state.refused_at_s >= REFUSED_EVERY_S:
                 state.refused_at_s = now_s
@@ -46,7 +47,10 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
             tx.commands.append(SendMessage(learner=event.learner, message=Refuse(reason=refusal)))
             return
         state.learners[event.learner] = Learner(
-            hello=event.hello, slot=event.slot, last_heard_s=now_s
+            hello=event.hello,
+            slot=event.slot,
+            place=place_of(event.learner, event.hello, slot=event.slot),
+            last_heard_s=now_s,
         )
         state.failed_starts = 0
         if event.slot is not None:
@@ -86,7 +90,10 @@ def hear(state: ControllerState, tx: Transaction, event: HeartbeatReceived) -> N
         tx.commands.append(SendMessage(learner=event.learner, message=stop))
 
 
-def _refusal(state: ControllerState, event: LearnerJoined) -> str | None:
+def _refusal(state: ControllerState, event: LearnerJoined, *, now_s: float) -> str | None:
+    fault = state.faults.get(place_of(event.learner, event.hello, slot=event.slot))
+    if fault is not None and event.slot is None and now_s < fault.until_s:
+        return fault.reason
     if event.hello.environment_digest != state.setup.spec.digest:
         return (
             f"environment differs: the run's has digest {state.setup.spec.digest[:8]}, "
@@ -96,6 +103,12 @@ def _refusal(state: ControllerState, event: LearnerJoined) -> str | None:
         return (
             f"configuration differs: the run's has digest {state.setup.digest[:8]}, "
             f"the learner's {event.hello.config_digest[:8]}"
+        )
+    if state.store is not None and event.hello.store != state.store:
+        return (
+            "this learner does not see the run's checkpoints: mount the directory "
+            f"{state.setup.root} of the controller's machine on this one, and give arena learner "
+            "the run.yaml in it, not a copy"
         )
     unknown = set(event.hello.populations) - set(state.setup.populations)
     if unknown:
@@ -141,15 +154,53 @@ def lose(
     )
     if crash and learner.held:
         assignment = state.tables.assignments.get(learner.held[0].assignment_id)
-        lost = f"its learner was lost: {reason}"
-        if assignment is not None and isinstance(assignment.message, Train):
-            failures.blame_trainees(state, tx, assignment.message, reason=lost)
-        elif assignment is not None:
-            failures.blame_evaluation(state, tx, assignment, reason=lost, is_lost=True)
+        if assignment is not None:
+            lost = f"its learner was lost: {reason}"
+            failures.lose_row(state, tx, learner, assignment, reason=lost)
     if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
         if crash:
             tx.commands.append(KillLearner(slot=learner.slot, dump_stacks=dump_stacks))
         _plan_restart(state, tx, learner.slot)
+
+
+def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
+    """Send a learner away that fails what cannot all be to blame.
+
+    A process of the launcher is started again after growing pauses; one from elsewhere is told why,
+    and refused for a while.
+    """
+    learner = state.learners[learner_id]
+    if not is_at_fault(state, learner):
+        return
+    place, charges = learner.place, learner.charges
+    now_s, times = tx.now.monotonic_s, 1
+    if place in state.faults:
+        times += state.faults[place].times
+    reason = (
+        f"{len(charges)} assignments in a row failed on this learner and not on others; the last: "
+        f"{charges[-1].reason}"
+    )
+    if learner.slot is None:
+        reason += f". Mend that and join again in {state.patience.refused_s:.0f} s or later"
+    state.faults[place] = Fault(
+        times=times, reason=reason, until_s=now_s + state.patience.refused_s
+    )
+    tx.add_event(
+        "learner_dismissed",
+        learner_id,
+        place=place,
+        times=times,
+        reason=reason,
+        failures=[charge.kind for charge in charges],
+        assignments=[charge.assignment_id for charge in charges],
+    )
+    what = f"{learner_id} ({place}) was sent away {times} times: {reason}"
+    alerts.note(state, tx, alerts.Finding("learner_failing", "", place, what))
+    if learner.slot is None:
+        tx.commands.append(SendMessage(learner=learner_id, message=Refuse(reason=reason)))
+    else:
+        tx.commands.append(KillLearner(slot=learner.slot))
+    lose(state, tx, learner_id, reason="sent away, for it was at fault")
 
 
 def exit_slot(state: ControllerState, tx: Transaction, *, slot_index: int, code: int) -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from arena.config import LearnerSetup
-from arena.types import AssignmentId, LearnerId, PolicyId, WeightsRef
+from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef
 from arena.wire.messages import Stop
 from populations.config import RunConfig
 from populations.controller.alerts import Alerts
@@ -27,7 +27,7 @@ from populations.controller.events import (
 )
 from populations.controller.histories import Histories
 from populations.controller.known import KnownPlayers, belief_of
-from populations.controller.learners import Learner, Patience, Pause, Slot
+from populations.controller.learners import Fault, Learner, Patience, Pause, Slot
 from populations.controller.pbt_decisions import PbtDecisions
 from populations.controller.slots import make_slots
 from populations.controller.transaction import Transaction
@@ -111,9 +111,12 @@ class ControllerState:
         failed_starts: Processes in a row that ended without a Hello.
         failed_evaluations: Evaluations in a row that failed or took their learner with them.
         failed_validations: The same of policies that played alone, by policy.
+        failed_at: Where each open assignment failed: learners by place.
+        faults: Places whose learner was at fault and has done nothing right since.
         doublings: Of a policy's budget: assignments in which no episode ended, until its episodes
             go on from one to the next and end.
         broken_environments: Assignments in a row that their environment broke.
+        store: Digest of the store's id, which learners must see; None: they are not asked.
         measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
     """
 
@@ -158,8 +161,11 @@ class ControllerState:
     failed_starts: int = 0
     failed_evaluations: int = 0
     failed_validations: Counter[PolicyId] = field(default_factory=Counter)
+    failed_at: dict[AssignmentId, dict[str, Learner]] = field(default_factory=dict)
+    faults: dict[str, Fault] = field(default_factory=dict)
     doublings: Counter[PolicyId] = field(default_factory=Counter)
     broken_environments: int = 0
+    store: Digest | None = None
     measured_length: float = 0.0
     candidates: CandidateCache = field(default_factory=CandidateCache)
     due: DuePolicies = field(default_factory=DuePolicies)
@@ -250,11 +256,14 @@ class ControllerState:
         """Whether evaluation matches came in since the last fit."""
         return self.league.last_evaluation_sequence > self.fitted
 
-    def settle(self, learner_id: LearnerId) -> None:
-        """A learner did its work: its slot's crashes are no longer in a row."""
-        slot = self.learners[learner_id].slot
-        if slot is not None:
-            self.slots[slot].crashes = 0
+    def settle(self, learner_id: LearnerId, *, now_s: float) -> None:
+        """Note that a learner did its work: its failures and crashes are no longer in a row."""
+        learner = self.learners[learner_id]
+        learner.charges.clear()
+        learner.settled_s = now_s
+        self.faults.pop(learner.place, None)
+        if learner.slot is not None:
+            self.slots[learner.slot].crashes = 0
 
     def stop(self, tx: Transaction, *, reason: str, interrupted: bool) -> None:
         """Give out nothing more and let learners publish what they have."""
@@ -285,6 +294,7 @@ def make_state(
     initial_weights: dict[str, WeightsRef] | None = None,
     outsiders: Mapping[str, tuple[Outsider, ...]] | None = None,
     immigrants: Mapping[str, WeightsRef] | None = None,
+    store: Digest | None = None,
     measured_length: float = 0.0,
     alerts: Alerts | None = None,
     pbt_decisions: PbtDecisions | None = None,
@@ -321,6 +331,7 @@ def make_state(
         },
         initial_weights=initial_weights or {},
         immigrants=immigrants or {},
+        store=store,
         measured_length=measured_length,
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),

@@ -68,9 +68,10 @@ class SimulatedLearner:
         rng = np.random.default_rng(message.seed)
         if isinstance(message, Train):
             return self._train(message, rng)
+        asked = _by_entrants([(p.seating, p.num_matches) for p in message.pairings], {})
         tallies = [
-            self._tally(pairing.seating, pairing.num_matches, rng, before={}, trainees={})
-            for pairing in message.pairings
+            self._tally(seating, num_matches, rng, before={}, trainees={})
+            for seating, num_matches in asked
         ]
         matches = sum(tally.matches for tally in tallies)
         finished = Finished(
@@ -197,9 +198,11 @@ class SimulatedLearner:
         matches = self.matches_per_seating
         if matches is None and message.opponents:
             matches = message.agent_steps // (self.episode_length * len(message.opponents))
+        number = max(matches or 0, 1)
+        seatings = [(seating, number) for seating in dict.fromkeys(message.opponents)]
         return [
-            self._tally(seating, max(matches or 0, 1), rng, before=before, trainees=entrants)
-            for seating in dict.fromkeys(message.opponents)
+            self._tally(seating, num_matches, rng, before=before, trainees=entrants)
+            for seating, num_matches in _by_entrants(seatings, entrants)
         ]
 
     def _tally(
@@ -257,6 +260,18 @@ class SimulatedLearner:
         if is_bot(player.player):
             return self.model.bot(player.player)
         return before[player.player]
+
+
+def _by_entrants(
+    asked: Sequence[tuple[Seating, int]], trainees: Mapping[str, Entrant]
+) -> list[tuple[Seating, int]]:
+    """Add up the matches of seatings with equal entrants: a tally has all of them."""
+    total: dict[tuple[Entrant, ...], tuple[Seating, int]] = {}
+    for seating, number in asked:
+        names = tuple(_entrant(player, trainees) for player in seating.players)
+        first, before = total.get(names, (seating, 0))
+        total[names] = (first, before + number)
+    return list(total.values())
 
 
 def _entrant(player: Player, trainees: Mapping[str, Entrant]) -> Entrant:

@@ -169,7 +169,7 @@ class World:
         return Hello(
             learner=learner,
             pid=1000 + self.num_learners,
-            host="simulated",
+            host=f"host-{self.num_learners}",
             protocol=PROTOCOL_VERSION,
             arena_version="simulated",
             environment_digest=self.setup.spec.digest,
@@ -177,6 +177,7 @@ class World:
             device="cpu",
             slots=1,
             populations=populations,
+            store=self.state.store,
         )
 
     def join(self, *, slot: int | None = None, populations: tuple[str, ...] = ()) -> LearnerId:

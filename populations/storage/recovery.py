@@ -225,6 +225,12 @@ def _damage(root: Path, row: CheckpointRow) -> str | None:
     return None
 
 
+def is_intact(root: Path, row: CheckpointRow | GhostRow) -> bool:
+    """Whether every byte of a checkpoint or ghost is there and right."""
+    damage = _damage(root, row) if isinstance(row, CheckpointRow) else _ghost_damage(root, row)
+    return damage is None
+
+
 def _damaged_ghosts(root: Path, tables: Tables) -> dict[PlayerId, str]:
     """Why ghosts cannot be used, of those that could not be made again from their checkpoints."""
     damaged = {}

@@ -34,7 +34,8 @@ from populations.storage.database import (
 )
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
-from populations.storage.recovery import recover
+from populations.storage.mending import mend
+from populations.storage.recovery import is_intact, recover
 from populations.storage.status import read_status
 from populations.storage.tables import Tables
 from populations.types import EventRow, Json, Row
@@ -91,7 +92,7 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
             return _restore(run_dir, run_file, damage=damage, utc=now)
         with Journal.open(run_dir / JOURNAL) as journal:
             before = journal.load().num_events
-            _recover(run_dir, journal, utc=now)
+            _recover(run_dir, journal, path=run_dir / JOURNAL, utc=now)
         return Repair(events=_events(run_dir, after=before), restored=False, lost_assignments=0)
 
 
@@ -135,7 +136,7 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
                 )
                 journal.commit(rows)
                 failpoint("repair.adopted")
-                _recover(run_dir, journal, utc=utc)
+                _recover(run_dir, journal, path=temporary, utc=utc)
             failpoint("repair.ready")
             for suffix in ("", *SIDE_FILES):
                 with contextlib.suppress(FileNotFoundError):
@@ -227,7 +228,14 @@ def _event_rows(notes: Sequence[Note], tables: Tables, *, utc: str) -> list[Even
     ]
 
 
-def _recover(run_dir: Path, journal: Journal, *, utc: str) -> None:
+def _recover(run_dir: Path, journal: Journal, *, path: Path, utc: str) -> None:
+    with JournalReader(path) as reader:
+        assignments = reader.assignments()
+    mended = mend(
+        journal.load(), assignments, verifies=lambda row: is_intact(run_dir, row), utc=utc
+    )
+    if mended:
+        journal.commit(mended)
     rows = recover(run_dir, journal.load(), utc=utc, thorough=True)
     if rows:
         journal.commit(rows)

@@ -12,7 +12,14 @@ from pathlib import Path
 
 from arena.checkpoints.publish import link_ghost, remove_directory
 from arena.errors import CheckpointError
-from arena.types import AssignmentId, PlayerId, PolicyId, Seating
+from arena.types import (
+    AssignmentId,
+    CheckpointRef,
+    PlayerId,
+    PolicyId,
+    Seating,
+    WeightsRef,
+)
 from arena.wire.messages import Evaluate, Train
 from populations.league.roles import MAIN
 from populations.types import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
@@ -97,19 +104,24 @@ def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
 
 def named_keys(message: Train | Evaluate) -> Iterator[str]:
     """Directories that a learner needs to carry out an assignment."""
+    return (reference.key for reference in named_references(message))
+
+
+def named_references(message: Train | Evaluate) -> Iterator[CheckpointRef | WeightsRef]:
+    """Checkpoints and weights that a learner needs to carry out an assignment."""
     if isinstance(message, Train):
         for trainee in message.trainees:
             if trainee.checkpoint is not None:
-                yield trainee.checkpoint.key
+                yield trainee.checkpoint
             if trainee.initial_weights is not None:
-                yield trainee.initial_weights.key
+                yield trainee.initial_weights
         seatings: Iterable[Seating] = (*message.opponents, *message.carried)
     else:
         seatings = (pairing.seating for pairing in message.pairings)
     for seating in seatings:
         for player in seating.players:
             if player.weights is not None:
-                yield player.weights.key
+                yield player.weights
 
 
 def link_ghosts(root: Path, ghosts: Iterable[GhostRow]) -> list[PlayerId]:

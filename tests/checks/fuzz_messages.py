@@ -251,6 +251,7 @@ class Fuzzer:
             device="cpu",
             slots=1,
             populations=(),
+            store=None,
         )
 
     def _structure(self, *, depth: int) -> Any:

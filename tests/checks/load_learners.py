@@ -28,6 +28,7 @@ from unittest.mock import patch
 import numpy as np
 import zmq
 
+from arena.checkpoints.files import store_digest
 from arena.config import LearnerSetup
 from arena.learners.events import (
     Event,
@@ -329,6 +330,7 @@ def _hello(setup: LearnerSetup, learner: LearnerId) -> Hello:
         device="cpu",
         slots=1,
         populations=(),
+        store=store_digest(Path(setup.root)),
     )
 
 

@@ -162,7 +162,8 @@ class Faulty(Controller):
             policy=trainee.policy,
             key=trainee.checkpoint.key,
         )
-        self.world.handle(AssignmentFailed(learner=learner, failed=failed))
+        damage = "a bit has flipped"
+        self.world.handle(AssignmentFailed(learner=learner, failed=failed, damage=damage))
 
     @rule(pick=PICK)
     def become_unreachable(self, pick: int) -> None:

@@ -21,8 +21,8 @@ from arena.errors import EnvironmentFault
 from arena.learners.worker import Worker
 from arena.rollout.collector import Collector
 from arena.wire.messages import Failed, Finished
-from populations.controller.broken import MAX_BROKEN
 from populations.controller.events import AssignmentFailed
+from populations.controller.failures import MAX_BROKEN
 from tests.arena.learners.conftest import evaluate, mirror, train
 from tests.faults.workers import (
     ASSETS,

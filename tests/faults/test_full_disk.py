@@ -30,7 +30,7 @@ from populations.storage.status import read_status, write_status
 from populations.types import EventRow, Row, RunRow
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
-from tests.populations.controller.simulated import World, make_world
+from tests.populations.controller.simulated import World, make_world, open_ids
 from tests.populations.controller.test_server import (
     LEARNER,
     NoLauncher,
@@ -43,7 +43,12 @@ REASON = "populations/player: No space left on device"
 
 
 def fail(world: World, *, kind: str, key: str | None = None) -> None:
-    """Everything that was given out fails."""
+    """Everything that was given out fails, until nothing more is."""
+    while given(world):
+        _fail_given(world, kind=kind, key=key)
+
+
+def _fail_given(world: World, *, kind: str, key: str | None) -> None:
     for learner, known in world.state.learners.items():
         world.given[learner].clear()
         for held in list(known.held):
@@ -78,18 +83,21 @@ def test_without_room_one_try_at_a_time_is_made_and_nobody_is_blamed() -> None:
     world = make_world()
     world.join()
     world.join()
-    before = sorted(given(world))
-    assert len(before) == 4
+    assert len(given(world)) == 4
     fail(world, kind="storage")
-    assert [row.data["retry_in_s"] for row in world.events("storage_full")] == [1.0] * 4
+    before = open_ids(world)
+    # Two learners could not write before the disk was to blame.
+    assert {row.data["retry_in_s"] for row in world.events("storage_full")} == {1.0}
+    assert not world.events("learner_dismissed")
     wait_s = 1.0
     for _ in range(8):
         pass_time(world, wait_s - 0.01)
         assert given(world) == []
         pass_time(world, 0.02)
-        assert given(world) == [before[0]], "the oldest, as it was"
+        (tried,) = given(world)
+        assert tried in before, "one of those that were refused, as it was"
         pass_time(world, 0.5)
-        assert given(world) == [before[0]], "one at a time"
+        assert given(world) == [tried], "one at a time"
         fail(world, kind="storage")
         wait_s = min(2.0 * wait_s, 60.0)
         assert world.events("storage_full")[-1].data["retry_in_s"] == wait_s
@@ -110,7 +118,7 @@ def test_with_room_again_the_run_goes_on_by_itself() -> None:
     assert len(given(world)) == 1
     world.step()
     (recovered,) = world.events("storage_recovered")
-    assert recovered.data == {"refusals": 4, "paused_s": 2.0}
+    assert recovered.data == {"refusals": len(world.events("storage_full")), "paused_s": 2.0}
     assert len(given(world)) > 1
     assert alerts(world.state, now_s=world.now_s) == []
     world.run()

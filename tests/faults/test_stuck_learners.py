@@ -144,6 +144,7 @@ def of_rate(rate: float, *, is_working: bool = True) -> Learner:
         device="cpu",
         slots=1,
         populations=(),
+        store=None,
     )
     lease = Held(assignment_id=AssignmentId(1), attempt=1, given_s=0.0)
     held = [lease] if is_working else []

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -13,19 +14,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arena.checkpoints.files import (
+    MAX_FILE_BYTES,
+    _check_bytes,
     decode_manifest,
     encode_manifest,
     list_directories,
+    make_store_id,
     read_manifest,
     read_verified,
     resolve_key,
     sha256_bytes,
     sha256_file,
+    store_digest,
     verify_directory,
 )
-from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
+from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS, FileRecord
 from arena.checkpoints.publish import publish
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
+from arena.types import Digest
 
 from .conftest import MakePublishable
 
@@ -227,3 +233,40 @@ def test_directories_are_listed_by_policy_and_strangers_are_not(
     shutil.copytree(root / keys[0], root / "elsewhere")
     assert list(list_directories(root, "checkpoints")) == keys
     assert list(list_directories(root, "ghosts")) == []
+
+
+def test_a_file_of_any_size_is_checked_in_little_memory(tmp_path: Path) -> None:
+    path, size = tmp_path / WEIGHTS, 64 * 2**20
+    with path.open("wb") as file:
+        file.truncate(size)
+    digest = hashlib.sha256(bytes(size)).hexdigest()
+    tracemalloc.start()
+    try:
+        _check_bytes(path, FileRecord(sha256=Digest(digest), size_bytes=size))
+        peak = tracemalloc.get_traced_memory()[1]
+        with pytest.raises(CheckpointCorrupt, match=f"{size} bytes instead of {2**62}"):
+            _check_bytes(path, FileRecord(sha256=Digest(digest), size_bytes=2**62))
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 2**20
+
+
+def test_a_manifest_with_an_unbelievable_size_is_corrupt(make_publishable: MakePublishable) -> None:
+    manifest, _ = make_publishable()
+    record = manifest.files[WEIGHTS].model_copy(update={"size_bytes": MAX_FILE_BYTES + 1})
+    other = manifest.model_copy(update={"files": {**manifest.files, WEIGHTS: record}})
+    with pytest.raises(CheckpointCorrupt, match="bytes"):
+        decode_manifest(encode_manifest(other), source=Path("x"))
+
+
+def test_a_store_keeps_its_id_and_nobody_else_has_it(tmp_path: Path) -> None:
+    roots = [tmp_path / "one", tmp_path / "other"]
+    for root in roots:
+        root.mkdir()
+        assert store_digest(root) is None
+        make_store_id(root)
+    digests = [store_digest(root) for root in roots]
+    assert None not in digests
+    assert len(set(digests)) == 2
+    make_store_id(roots[0])
+    assert store_digest(roots[0]) == digests[0]

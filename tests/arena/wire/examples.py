@@ -71,6 +71,7 @@ HELLO = Hello(
     device="cpu",
     slots=1,
     populations=("player",),
+    store=DIGEST,
 )
 HEARTBEAT = Heartbeat(
     assignment_id=AssignmentId(12), attempt=1, progress=99, agent_steps=2048, rss_bytes=1 << 28

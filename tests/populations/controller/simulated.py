@@ -229,6 +229,12 @@ class World(SimulatedWorld):
         self.watch = self.committed.extend
         return SimulatedWorld.handle(self, event)
 
+    def join(self, *, slot: int | None = None, populations: tuple[str, ...] = ()) -> LearnerId:
+        """A learner says Hello; one without a slot comes in the place of all of the launcher's."""
+        if slot is None:
+            self.state.slots = [place for place in self.state.slots if place.learner is not None]
+        return SimulatedWorld.join(self, slot=slot, populations=populations)
+
     def carry_out(self, command: Command) -> None:
         """Remember what is for learners; do at once what is for the disk."""
         match command:

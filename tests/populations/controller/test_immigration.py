@@ -118,7 +118,7 @@ def test_an_immigrant_whose_weights_are_damaged_is_given_up_for_a_donors() -> No
                     policy=victim,
                     key=key,
                 )
-                world.handle(AssignmentFailed(learner=learner, failed=failed))
+                world.handle(AssignmentFailed(learner=learner, failed=failed, damage="a byte"))
         world.step()
         if world.events("exploited"):
             break

@@ -280,10 +280,10 @@ def test_what_no_fit_knows_yet_is_rated_as_what_it_came_from() -> None:
         deviations=tuple(d for d, keep in zip(row.deviations, known, strict=True) if keep),
     )
     transaction(world).put(without)
-    rated = dict(zip(without.entrants, without.ratings, strict=True))
+    left = dict(zip(without.entrants, without.ratings, strict=True))
     ancestors = map(Entrant, state.league.ancestors(standing))
     request = make_request(state, policy, "player")
-    assert request.trainee_rating == next(rated[a] for a in ancestors if a in rated)
+    assert request.trainee_rating == next(left[a] for a in ancestors if a in left)
     assert len(set(request.predicted(request.ghosts))) > 2
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from arena.checkpoints.manifest import checkpoint_key
+from arena.errors import WireError
 from arena.types import AssignmentId, CheckpointRef, Digest, LearnerId
 from arena.wire.messages import (
     Acknowledge,
@@ -21,6 +23,7 @@ from arena.wire.messages import (
     Welcome,
 )
 from arena.wire.session import BadMessage
+from populations.controller.commands import SendMessage
 from populations.controller.events import Event, LearnerJoined, Now
 from populations.controller.machine import handle
 from populations.controller.server import Server
@@ -311,3 +314,32 @@ def test_heartbeats_do_not_wait_until_many_who_join_are_dealt_with(
         server.run()
     assert clock.now_s >= 50.0
     assert not [entry for entry in log if isinstance(entry, EventRow) and "lost" in entry.kind]
+
+
+def test_an_assignment_that_cannot_be_sent_is_not_journaled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world()
+    log: list[object] = []
+
+    def unsendable(state: ControllerState, event: Event, now: Now) -> Transaction:
+        tx = handle(state, event, now)
+        tx.commands = [
+            replace(command, message=replace(command.message, seed=2**64))
+            if isinstance(command, SendMessage) and isinstance(command.message, Train)
+            else command
+            for command in tx.commands
+        ]
+        return tx
+
+    monkeypatch.setattr("populations.controller.server.handle", unsendable)
+    server = Server(
+        run_dir=tmp_path,
+        state=world.state,
+        journal=RecordingJournal(log, full_at="never"),
+        transport=ScriptedTransport(log, world.hello(LEARNER)),
+        launcher=NoLauncher(),
+    )
+    with pytest.raises(WireError, match="Train cannot be sent"):
+        server.run()
+    assert not [entry for entry in log if isinstance(entry, AssignmentRow | Train | Welcome)]

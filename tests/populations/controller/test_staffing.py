@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from arena.types import LearnerId
+from arena.types import Digest, LearnerId
 from arena.wire.messages import Evaluate, Heartbeat, Stop, Train
 from populations.controller.commands import SendMessage
 from populations.controller.events import (
@@ -134,3 +134,16 @@ def test_among_many_learners_heartbeats_are_further_apart() -> None:
     patience = Patience(heartbeat_s=1.0, liveness_s=10.0)
     times_s = [patience.heartbeat_among_s(number) for number in (1, 100, 250, 10_000)]
     assert times_s == [1.0, 1.0, 2.5, 10.0 / 3.0]
+
+
+def test_a_learner_that_does_not_see_the_runs_store_is_told_what_to_mount() -> None:
+    world = make_world()
+    world.state.store = Digest("5" * 64)
+    for store in (None, Digest("6" * 64)):
+        hello = replace(world.hello(LearnerId("far")), store=store)
+        world.handle(LearnerJoined(learner=LearnerId("far"), hello=hello, slot=None))
+    assert not world.state.learners
+    for _, reason in world.refused:
+        assert f"mount the directory {world.setup.root} of the controller's machine" in reason
+    world.join()
+    assert len(world.state.learners) == 1

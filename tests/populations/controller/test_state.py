@@ -492,7 +492,7 @@ def test_a_corrupt_checkpoint_is_set_aside_and_its_policy_goes_on_from_an_older_
         policy=trainee.policy,
         key=ref.key,
     )
-    world.handle(AssignmentFailed(learner=learner, failed=failed))
+    world.handle(AssignmentFailed(learner=learner, failed=failed, damage="a byte differs"))
     assert world.state.tables.checkpoints[ref.key].state == "corrupt"
     policy = world.state.tables.policies[trainee.policy]
     assert policy.checkpoint is not None
