@@ -144,7 +144,7 @@ def test_a_league_of_the_living_seats_only_them_and_knows_how_that_went(kind: st
             for seating in row.message.opponents:
                 others = [p.player for p in seating.players if p.weights is not None]
                 assert len(others) == 1
-                assert others[0] != trainee.policy
+                assert str(others[0]) != str(trainee.policy)
                 drawn.update(others)
     policies = world.state.tables.policies
     assert set(drawn) == {str(policy) for policy in policies}
