@@ -102,8 +102,14 @@ class OpponentRequest:
         It is what ratings predict where they never met, and the results where they met often.
         float64 [N], in [0, 1].
         """
-        points, lost = self.posterior(candidates)
-        return points / (points + lost)
+        wins, losses = self.record(candidates)
+        # As few passes over tens of thousands of candidates as may be.
+        points = PRIOR_MATCHES * self.predicted(candidates)
+        points += wins
+        matches = wins + losses
+        matches += PRIOR_MATCHES
+        points /= matches
+        return points
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

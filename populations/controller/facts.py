@@ -76,7 +76,9 @@ class Facts:
             [
                 np.bincount(codes[places], weights=results[places], minlength=num_codes)
                 for results in met.results
-            ]
+            ],
+            # Of nothing NumPy counts in integers.
+            dtype=np.float64,
         )
 
     @cached_property

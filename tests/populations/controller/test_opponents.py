@@ -243,6 +243,18 @@ def test_predictions_are_by_ratings() -> None:
     world = played(DUEL, steps=120)
     state = world.state
     policy = any_policy(state.tables)
+    row = state.tables.ratings["player"]
+    ghosts = {Entrant(ghost.weights_digest) for ghost in state.tables.ghosts.values()}
+    # As if no fit knew every second ghost yet.
+    known_now = [e not in ghosts or i % 2 == 0 for i, e in enumerate(row.entrants)]
+    transaction(world).put(
+        replace(
+            row,
+            entrants=tuple(e for e, keep in zip(row.entrants, known_now, strict=True) if keep),
+            ratings=tuple(r for r, keep in zip(row.ratings, known_now, strict=True) if keep),
+            deviations=tuple(d for d, keep in zip(row.deviations, known_now, strict=True) if keep),
+        )
+    )
     request = make_request(state, policy, "player")
     ratings = request.ratings(request.ghosts)
     known = dict(zip(request.ghosts.entrants, ratings, strict=True))
