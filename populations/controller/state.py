@@ -106,7 +106,8 @@ class ControllerState:
         failed_validations: The same of policies that played alone, by policy.
         failed_at: Where each open assignment failed: learners by place.
         faults: Places whose learner was at fault and has done nothing right since.
-        endless_assignments: Training assignments in a row in which no episode of a policy ended.
+        doublings: Of a policy's budget: assignments in which no episode ended, until its episodes
+            go on from one to the next and end.
         broken_environments: Assignments in a row that their environment broke.
         store: Digest of the store's id, which learners must see; None: they are not asked.
         measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
@@ -151,7 +152,7 @@ class ControllerState:
     failed_validations: Counter[PolicyId] = field(default_factory=Counter)
     failed_at: dict[AssignmentId, dict[str, Learner]] = field(default_factory=dict)
     faults: dict[str, Fault] = field(default_factory=dict)
-    endless_assignments: Counter[PolicyId] = field(default_factory=Counter)
+    doublings: Counter[PolicyId] = field(default_factory=Counter)
     broken_environments: int = 0
     store: Digest | None = None
     measured_length: float = 0.0
