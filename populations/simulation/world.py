@@ -14,7 +14,7 @@ from typing import TypedDict, Unpack
 
 from arena.config import LearnerSetup
 from arena.types import LearnerId
-from arena.wire.messages import PROTOCOL_VERSION, Evaluate, Hello, Stop, Train
+from arena.wire.messages import PROTOCOL_VERSION, Evaluate, Failed, Hello, Stop, Train
 from populations.config import RunConfig
 from populations.controller.commands import (
     Command,
@@ -27,6 +27,7 @@ from populations.controller.commands import (
     StartLearner,
 )
 from populations.controller.events import (
+    AssignmentFailed,
     AssignmentFinished,
     CheckpointsRemoved,
     ControllerStarted,
@@ -75,6 +76,8 @@ class World:
         over: Whether the run has ended.
         num_learners: How many have said Hello.
         fits: What the worker thread is to fit.
+        faulty: Kind of failure of all that learners in some slots of the launcher do.
+        fails_after_s: How long they take for it.
     """
 
     state: ControllerState
@@ -90,6 +93,8 @@ class World:
     _agenda: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _num_planned: int = 0
     fits: list[Snapshot] = field(default_factory=list)
+    faulty: dict[int, str] = field(default_factory=dict)
+    fails_after_s: float = 0.01
     _evaluations: int = 0
 
     def handle(self, event: Event) -> Transaction:
@@ -203,11 +208,25 @@ class World:
     def _begin(self, learner: LearnerId) -> None:
         """Start on the oldest assignment: its end is in the agenda from now on."""
         message = self.given[learner][0]
+        known = self.state.learners.get(learner)
+        kind = self.faulty.get(-1 if known is None or known.slot is None else known.slot)
+        if kind is not None:
+            failed = Failed(
+                assignment_id=message.assignment_id,
+                attempt=message.attempt,
+                kind=kind,
+                reason="planted",
+            )
+            failure = AssignmentFailed(learner=learner, failed=failed)
+            self._plan(self.fails_after_s, lambda: self._finish(failure))
+            return
         finished, manifests = self.learner.carry_out(message)
         event = AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
         self._plan(finished.duration_s, lambda: self._finish(event))
 
-    def _finish(self, event: AssignmentFinished) -> None:
+    def _finish(self, event: AssignmentFinished | AssignmentFailed) -> None:
+        if event.learner not in self.state.learners:
+            return  # sent away meanwhile
         queue = self.given[event.learner]
         message = queue.pop(0)
         self._evaluations += isinstance(message, Evaluate)

@@ -410,24 +410,22 @@ def test_who_is_quarantined_concerns_nobody_any_more() -> None:
     learner.metrics = PROVOKED["kl_high"][0]
     assignments(world, each=6)
     assert names(world) == ["kl_high"]
-    name, given = next(
-        (name, message)
-        for name, queue in world.given.items()
-        for message in queue
-        if isinstance(message, Train)
-    )
-    world.handle(
-        AssignmentFailed(
-            learner=name,
-            failed=Failed(
-                assignment_id=given.assignment_id,
-                attempt=given.attempt,
-                kind="non_finite",
-                reason="its loss is nan",
-                policy=PolicyId("player/p000"),
-            ),
+    for _ in range(2):  # a policy is blamed by failures on two learners
+        name, given = next(
+            (name, message)
+            for name, queue in world.given.items()
+            for message in queue
+            if isinstance(message, Train)
         )
-    )
+        world.given[name].remove(given)
+        failed = Failed(
+            assignment_id=given.assignment_id,
+            attempt=given.attempt,
+            kind="non_finite",
+            reason="its loss is nan",
+            policy=PolicyId("player/p000"),
+        )
+        world.handle(AssignmentFailed(learner=name, failed=failed))
     assert world.events("quarantined")
     assert names(world) == []
     assert len(world.events("alert_cleared")) == 1

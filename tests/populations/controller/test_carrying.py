@@ -77,7 +77,8 @@ class Holding:
             # Just what it holds, of just these weights; nothing, if it was dropped meanwhile.
             assert (checkpoints, seatings) == (starts, frozenset(message.carried))
         self.trained.append((learner, message, bool(message.carried and checkpoints)))
-        by_entrants = entrants_of(message)
+        named = entrants_of(message).items()
+        by_entrants = dict(list(named)[: self.world.setup.num_envs])
         published = {p.policy: p.checkpoint.key for p in event.finished.checkpoints}
         own[leader] = (
             tuple(published[t.policy] for t in message.trainees),
@@ -89,7 +90,7 @@ class Holding:
             self.dropped[policy] += 1
         finished = replace(
             event.finished,
-            in_flight=tuple(InFlight(entrants=names, num_envs=2) for names in by_entrants),
+            in_flight=tuple(InFlight(entrants=names, num_envs=1) for names in by_entrants),
             dropped=tuple(dropped),
             metrics={**event.finished.metrics, "episode/dropped": float(len(dropped))},
         )
