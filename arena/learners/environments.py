@@ -112,7 +112,7 @@ class Environments:
         self._spare: list[BatchedEnv] = []
         self._matches: BatchedEnv | None = None
         self._in_use: BatchedEnv | None = None
-        self._first_bytes = 0
+        self._first_bytes = self._kept_bytes = 0
         self._dropped: list[PolicyId] = []
         self._num_dropped = 0
 
@@ -147,9 +147,13 @@ class Environments:
         self._held[team] = held
         if not self._first_bytes:
             self._first_bytes = self._resident_bytes()
-        elif len(self._held) > 1 and self._resident_bytes() > self._max_bytes:
+            return
+        most = max(self._max_bytes, self._kept_bytes)
+        if len(self._held) > 1 and self._resident_bytes() > most:
             # Environments may grow while they are played.
             _close(self._drop())
+            # Memory that is free again may stay the process's: dropping more would not help.
+            self._kept_bytes = self._resident_bytes()
 
     def release(self) -> None:
         """Give back the batch in use: its episodes are not gone on with."""

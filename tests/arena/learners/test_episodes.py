@@ -462,6 +462,26 @@ def test_a_batch_of_which_memory_grows_is_given_up() -> None:
     assert memory.closed == 1
 
 
+def test_memory_that_a_process_keeps_costs_no_more_episodes() -> None:
+    memory = Memory()
+    some = environments(memory, max_bytes=150)
+    for index in range(4):
+        some.hold(team(index), held(some.begin()))
+    resident = 200
+    some._resident_bytes = lambda: resident
+    for _ in range(3):
+        for index in (1, 2, 3):
+            again = some.take(team(index))
+            assert again is not None
+            some.hold(team(index), again)
+    assert some.take_dropped()[0] == team(0)
+    resident = 210
+    again = some.take(team(3))
+    assert again is not None
+    some.hold(team(3), again)
+    assert some.take_dropped()[0] == team(1)
+
+
 def test_a_batch_that_broke_is_closed_and_one_that_is_free_is_used_again() -> None:
     memory = Memory()
     some = environments(memory, max_bytes=1000)
