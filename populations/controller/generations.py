@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from typing import Literal
 
 from arena.types import Digest, Entrant, PolicyId, trainee_entrant
@@ -129,7 +130,7 @@ def _rated(
 ) -> tuple[Digest | None, int]:
     """Find the nearest rated weights in a line, and the agent steps trained since them."""
     agent_steps = 0
-    for weights in () if digest is None else (digest, *state.league.ancestors(digest)):
+    for weights in () if digest is None else chain((digest,), state.league.ancestors(digest)):
         if ratings.index(weights) is not None:
             return weights, agent_steps
         made = state.league.checkpoints.get(weights)
