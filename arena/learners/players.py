@@ -132,9 +132,9 @@ class Players:
         flight, and the numbers of their environments are the same.
 
         Args:
-            player: Who.
-            population: Whose agents it plays.
-            team: Those that it trains; empty: it plays matches.
+            player: A ghost, a policy at a checkpoint, or a bot.
+            population: Population of the agents that it plays.
+            team: Policies that train against it; empty: it plays matches.
 
         Raises:
             AssignmentFault: If its weights are missing, corrupt or another population's.

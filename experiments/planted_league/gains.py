@@ -1,4 +1,4 @@
-"""Whether rules that learn from past generations find a planted optimum, and how soon.
+"""Measure whether rules that learn from past generations find a planted optimum, and how soon.
 
     python -m experiments.planted_league.gains --rules pb2,tpe,cma_es,gp --seeds 10
 

@@ -1,4 +1,4 @@
-"""How long decisions take after a league has played for days.
+"""Measure how long decisions take after a league has played for days.
 
     python -m experiments.planted_league.week --days 1,3,7
 

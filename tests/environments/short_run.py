@@ -29,6 +29,7 @@ from arena.learners.spawn import spawn_learner
 from arena.matches.actors import RandomActor
 from arena.matches.seeds import seed_everything
 from arena.matches.tournament import Contender, TournamentResult, play_tournament
+from arena.rollout.calls import rollout_calls
 from arena.types import (
     RANDOM_BOT,
     AssignmentId,
@@ -199,8 +200,10 @@ def short_run(setup: LearnerSetup, carry_out: CarryOut) -> Trained:
             *(ghosts[names[seat.population]] for seat in rest),
         )
     )
-    at_once = len(setup.spec.agents) if setup.spec.api == "parallel" else 1
-    budget = ROLLOUT_LENGTH * NUM_ENVS * at_once + 1
+    num_agents = len(setup.spec.agents)
+    at_once, in_turn = (num_agents, 1) if setup.spec.api == "parallel" else (1, num_agents)
+    rollout = rollout_calls(ROLLOUT_LENGTH, agents_in_turn=in_turn) * NUM_ENVS * at_once
+    budget = rollout + 1
     answer = carry_out(_train(setup, born, (mirror, against), ids=ids, agent_steps=budget))
     grown = _published(answer)
     players = {policy: _frozen(setup, policy, ref) for policy, ref in grown.items()}

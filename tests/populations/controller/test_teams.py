@@ -121,6 +121,10 @@ def test_a_team_has_one_rating_and_one_champion(duet: World) -> None:
         for population, lines in found.items()
     }
     assert rated["speaker"].keys() == rated["listener"].keys()
+    # A ghost may never have met anybody; a policy has, at the end.
+    policies = [line for lines in found.values() for line in lines if line.kind == "policy"]
+    assert policies
+    assert all(line.rating is not None and line.matches > 0 for line in policies)
     for team, (rating, matches, wins) in rated["speaker"].items():
         other_rating, *other = rated["listener"][team]
         assert (matches, wins) == tuple(other)
