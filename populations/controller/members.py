@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from arena.types import Digest, Entrant, PolicyId
+from populations.controller.known import nearest_rated
 from populations.controller.state import ControllerState
 from populations.core import CommonScores, Member, RatingDifference, Score
 from populations.league.standings import Ratings
@@ -26,8 +27,27 @@ def standing_weights(state: ControllerState, population: str) -> dict[PolicyId, 
         for row in state.tables.policies.values()
         if row.population == population
         and row.state == "active"
-        and (digest := state.league.standing_weights(row, state.tables)) is not None
+        and (digest := judged_weights(state, row)) is not None
     }
+
+
+def judged_weights(state: ControllerState, row: PolicyRow) -> Digest | None:
+    """Return the weights that a policy's standing is about; None: nothing of its line has played.
+
+    They are the latest evaluated ones. Where the last fit does not cover those yet, the latest that
+    it covers, if they are of the same generation: with many learners there is always a fit to come.
+    """
+    latest = state.league.standing_weights(row, state.tables)
+    ratings = state.ratings(row.population)
+    if latest is None or ratings.row is None or ratings.index(latest) is not None:
+        return latest
+    position = nearest_rated(ratings, state.league, latest)
+    if position is None:
+        return latest
+    rated = Digest(ratings.row.entrants[position])
+    made = state.league.checkpoints[rated]
+    is_own = (made.policy, made.generation) == (row.policy, row.generation)
+    return rated if is_own else latest
 
 
 def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
@@ -35,7 +55,7 @@ def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
     row = state.tables.policies.get(policy)
     if row is None or row.state != "active":
         return None
-    return state.league.standing_weights(row, state.tables)
+    return judged_weights(state, row)
 
 
 def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
@@ -58,7 +78,7 @@ def members_of(state: ControllerState, population: str, *, role: str) -> list[Me
 
 
 def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
-    digest = state.league.standing_weights(row, state.tables)
+    digest = judged_weights(state, row)
     record = state.league.record(row.population, digest or "")
     matches, total = record.matches, record.return_sum
     squares = record.return_sum_of_squares

@@ -154,12 +154,12 @@ class World:
     def _fit_is_due(self) -> bool:
         """Whether the worker thread is done.
 
-        As an approximation it takes as long as a share of all policies' evaluations. A run that
-        waits for ratings gets them at once.
+        As an approximation it takes as long as a share of all policies' evaluations, in whole ones;
+        of few policies no time. A run that waits for ratings gets them at once.
         """
         num_policies = len(self.state.tables.policies)
         waits = self.state.config.deterministic or not any(self.given.values())
-        return waits or self._evaluations * FITS_PER_ROUND >= num_policies
+        return waits or self._evaluations >= num_policies // FITS_PER_ROUND
 
     def fit(self) -> None:
         """Fit what the worker thread was asked to, and tell the controller."""
