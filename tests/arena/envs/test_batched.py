@@ -58,7 +58,8 @@ def test_real_environments(
             expected = 0.5 if difference == 0 else float(difference > 0)
             assert episode.score == [expected, 1.0 - expected]
         else:
-            assert sum(episode.score) == pytest.approx(len(sides) / 2)
+            # Each pair of sides has one point.
+            assert sum(episode.score) == pytest.approx(math.comb(len(sides), 2))
 
 
 @pytest.mark.parametrize(("environment_id", "kwargs"), TOYS)
@@ -174,7 +175,8 @@ def test_by_hand(make: Make) -> None:
     # The next episode's first decision, the last one's end: returns 2 + 3 + 5, 2 and 2 + 2.
     assert said() == (0, [0.0, 0.0, 2.0], [False, False, True], no, True)
     assert turn.groups["a"].observation[0, 0, 1:].tolist() == [0.0, 0.0]
-    assert turn.score[0].tolist() == [1.0, 0.0, 0.5]
+    # Returns of 10, 2 and 4: a has beaten two sides, b none, c one.
+    assert turn.score[0].tolist() == [2.0, 0.0, 1.0]
 
 
 def test_who_is_hidden_is_not_asked(make: Make) -> None:

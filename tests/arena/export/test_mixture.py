@@ -110,7 +110,7 @@ def test_people_read_who_is_in_it_with_which_probability(written: WrittenMixture
     assert "A mixture of 2 policies" in text
     assert "| members/00 | player/p001 | 0.7500 | 812 (95%: 790 to 835) | 120000 |" in text
     assert "| cyclicity of the league | 0.800 |" in text
-    assert "| bot:random | greedy | player_0 | 10 | 7 | 1 | 2 | 0.500 |" in text
+    assert "| bot:random | greedy | player_0 | 10 | 9 | 7 | 1 | 2 | 0.750 | 0.500 |" in text
     assert "members/01/policy.onnx" in text
 
 

@@ -108,7 +108,8 @@ def test_simultaneous_groups_rewards_ends_and_last_observations() -> None:
                 ]
                 assert turn.final_observation["hare"][b, 0].tolist() == [length, length]
                 # hunter_1 has 2 per step, hunter_0 has 2 in all, the hare loses one per step.
-                assert turn.score[b].tolist() == [0.5, 0.0, 1.0]
+                # So each one's score is the number of sides that it has beaten.
+                assert turn.score[b].tolist() == [1.0, 0.0, 2.0]
                 # The next episode has begun: the first hunter is there again.
                 assert turn.groups["hunter"].agent_index[b].tolist() == [0, 2]
             elif step < length:
@@ -273,7 +274,7 @@ def test_a_users_function_scores_and_infos_are_refused() -> None:
     )
     assert many(torch.tensor([[1.0, 0.0], [0.0, 0.0]]).double()).tolist() == [
         [1.0, 0.0],
-        [1.0, 1.0],
+        [0.5, 0.5],
     ]
     with pytest.raises(ConfigError, match="a batched game has no infos"):
         make_batched_score(
