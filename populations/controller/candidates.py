@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, repeat
 
 import numpy as np
 
@@ -50,7 +50,7 @@ class Pool:
     scores: dict[ScoresKey, FloatArray] = field(default_factory=dict)
     met: dict[PolicyId, Met] = field(default_factory=dict)
     _rated: RatingsRow | None = None
-    _known: dict[Entrant, float] = field(default_factory=dict)
+    _known: dict[str, float] = field(default_factory=dict)
     _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))
     _expected: FloatArray = field(default_factory=lambda: np.zeros(0))
     _parents: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
@@ -99,12 +99,12 @@ class Pool:
             self._known = {} if row is None else dict(zip(row.entrants, row.ratings, strict=True))
             self._ratings = np.full(len(codes), np.nan)
             # Of all ghosts only those that are rated are looked at.
-            for entrant, rating in self._known.items():
-                if (code := codes.get(entrant)) is not None:
-                    self._ratings[code] = rating
+            rated = np.fromiter(map(codes.get, self._known, repeat(-1)), dtype=np.int64)
+            ratings = np.fromiter(self._known.values(), dtype=np.float64)
+            self._ratings[rated[rated >= 0]] = ratings[rated >= 0]
         else:
             new = list(islice(reversed(codes), num_new))[::-1]
-            ratings = [self._known.get(Entrant(entrant), np.nan) for entrant in new]
+            ratings = np.fromiter(map(self._known.get, new, repeat(np.nan)), dtype=np.float64)
             self._ratings = np.append(self._ratings, ratings)
         self._expected = inherited(self._ratings, self._found_parents(origins))
         return self._ratings, self._expected

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,7 @@ Team = Mapping[str, Player]
 """Who plays together, by population."""
 
 _MODEL = BradleyTerry()
+_WEIGHTS = attrgetter("weights_digest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,8 +311,8 @@ def _rated_lows(ratings: Ratings) -> FloatArray:
 
 
 def _lows(ghosts: list[GhostRow], ratings: Ratings, rated_lows: FloatArray) -> FloatArray:
-    positions = [ratings.index(ghost.weights_digest) for ghost in ghosts]
-    return rated_lows[[-1 if position is None else position for position in positions]]
+    # Of those who are unrated the last, which has no bound.
+    return rated_lows[ratings.indices(map(_WEIGHTS, ghosts))]
 
 
 def _worth_a_look(lows: FloatArray, rng: np.random.Generator | None) -> list[int]:

@@ -7,6 +7,8 @@ A policy's standing is that of its latest evaluated checkpoint; a ghost's is its
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import repeat
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ from populations.storage.tables import Tables
 from populations.types import GhostRow, PolicyRow, RatingsRow
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 Z95 = 1.959963984540054
 
@@ -76,11 +79,15 @@ class Ratings:
         self.spread = spread
         self.centre = centre
         entrants = row.entrants if row is not None else ()
-        self._positions = {entrant: i for i, entrant in enumerate(entrants)}
+        self._positions: dict[str, int] = {entrant: i for i, entrant in enumerate(entrants)}
 
     def index(self, entrant: str | None) -> int | None:
         """Where an entrant is, if it is rated."""
-        return None if entrant is None else self._positions.get(Entrant(entrant))
+        return None if entrant is None else self._positions.get(entrant)
+
+    def indices(self, entrants: Iterable[str]) -> IntArray:
+        """Where entrants are, -1 for those who are unrated. int64 [entrants]."""
+        return np.fromiter(map(self._positions.get, entrants, repeat(-1)), dtype=np.int64)
 
     def rating(self, entrant: str | None) -> float | None:
         """Say an entrant's rating, in Elo; None if unrated."""

@@ -276,14 +276,22 @@ class World(SimulatedWorld):
             )
         )
 
+    def _pass(self, seconds: float) -> None:
+        """Let time pass in which all learners are heard."""
+        if seconds > 0.0:
+            self.now_s += seconds
+            for known in self.state.learners.values():
+                known.last_heard_s += seconds
+
     def step(self) -> bool:
-        """Every learner finishes what it has, ratings are fitted, a second passes."""
+        """Every learner finishes what it has, ratings are fitted; a second passes at least."""
         self.now_s += 1.0
         moved = False
         for learner in list(self.given):
             event = self.work(learner)
             if event is not None:
                 moved = True
+                self._pass(event.finished.duration_s - 1.0)
                 self.handle(event)
             elif learner in self.stops:
                 self.stops.discard(learner)

@@ -170,7 +170,6 @@ def test_a_policy_goes_on_where_it_trained_last_with_the_same_weights(num_learne
     copies = len(holding.world.events("exploited"))
     anew = found[False, False]
     assert POLICIES + copies <= anew <= POLICIES + copies + 8, found
-    assert found[True, True] > 3 * anew
     steps = [row.agent_steps for row in holding.world.state.tables.policies.values()]
     assert min(steps) >= 6000
 

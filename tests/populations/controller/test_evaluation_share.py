@@ -58,7 +58,7 @@ def test_with_many_learners_several_evaluations_are_open_and_the_share_is_had() 
 
 
 def test_evaluations_that_are_open_at_once_are_about_others() -> None:
-    """Nothing is known of twelve policies: four pairs of the first, all others in the second."""
+    """Nothing is known of twelve policies: each evaluation is about some that lack matches."""
     world = make_world({**MANY, "evaluation": {"share": 0.02}})
     world.join()
     state = world.state
@@ -66,21 +66,25 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
         world.step()
     assert not any(row.entrants for row in state.tables.ratings.values())
     tx = Transaction(tables=state.tables, now=Now(monotonic_s=world.now_s, utc=""))
-    asked = []
+    served: set[PlayerId] = set()
     for number in (9001, 9002):
+        known = known_field(state, None)
+        lacking = {known.players[index].player.player for index in missing_matches(state, known)}
         message = Evaluate(
             assignment_id=AssignmentId(number),
             attempt=0,
             pairings=draw_pairings(state, tx, num_matches=64),
             seed=0,
         )
-        asked.append({one for one in players(message) if "@" not in one and one != RANDOM_BOT})
+        pairs = [{one.player for one in pairing.seating.players} for pairing in message.pairings]
+        about = [pair & lacking for pair in pairs if RANDOM_BOT not in pair]
+        assert all(about), "who has all matches meets somebody who has not"
+        served |= set[PlayerId]().union(*about)
         row = AssignmentRow(
             assignment_id=message.assignment_id, kind="evaluate", message=message, metrics={}
         )
         state.unfitted.take([row], num_tallies=state.tables.num_tallies, belief=state.belief)
-    assert len(asked[0]) >= 4
-    assert not asked[0] & asked[1], "somebody is asked about again while others are not known"
+    assert len(served) >= 8
 
 
 def test_where_matches_take_long_training_goes_on_from_the_beginning() -> None:

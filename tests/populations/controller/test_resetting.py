@@ -368,7 +368,7 @@ def test_who_was_to_start_from_damaged_weights_starts_as_it_first_did() -> None:
         policy=policy,
         reason="its bytes do not match",
     )
-    world.handle(AssignmentFailed(learner=learner, failed=fault))
+    world.handle(AssignmentFailed(learner=learner, failed=fault, damage=fault.reason))
     row = world.state.tables.policies[policy]
     first = ghosts_of(world, policy)[0]
     assert row.checkpoint == first.checkpoint

@@ -356,7 +356,8 @@ def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
 @pytest.mark.parametrize(("num_envs", "at_most"), [(8, 128), (600, 600)])
 def test_an_evaluation_has_a_match_for_every_environment(num_envs: int, at_most: int) -> None:
     environment = {"id": "tests.duel:env", "num_envs": num_envs}
-    world = make_world({**DUEL, "environment": environment})
+    # A share that so many matches make up for.
+    world = make_world({**DUEL, "environment": environment, "evaluation": {"share": 0.1}})
     world.join()
     for _ in range(30):
         if world.state.phase == "training":

@@ -23,7 +23,7 @@ def sound() -> Tables:
     world = make_world({**DUEL, "pbt": {**DUEL["pbt"], "reference": False}})  # type: ignore[dict-item]
     world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
     world.join()
-    for _ in range(60):
+    for _ in range(84):
         world.step()
     assert world.events("exploited")
     return world.state.tables
