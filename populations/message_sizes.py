@@ -72,6 +72,9 @@ def fitted(message: Train | Evaluate) -> Train | Evaluate:
 def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
     """Refuse a configuration whose training assignments do not fit a frame.
 
+    Where there are so many seats that not even one opponent fits in all of them, no number would
+    help: `fitted` draws the seats of each assignment.
+
     Raises:
         ConfigError: With the most opponents that fit.
     """
@@ -79,7 +82,7 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
     for population in setup.populations:
         size = body_bytes(_largest(setup, population, num_opponents=wanted))
         fits = int(FILLED * wanted * MAX_FRAME_BYTES / size)
-        if size > MAX_FRAME_BYTES:
+        if size > MAX_FRAME_BYTES and fits > 0:
             raise ConfigError(
                 f"matchmaking.opponents must be at most {fits} with {len(setup.seats)} seats, "
                 f"got {wanted}: an assignment must fit {MAX_FRAME_BYTES} bytes"
