@@ -13,7 +13,7 @@ import numpy as np
 
 from arena.types import RANDOM_BOT, Digest, Entrant, is_bot
 from populations.league.league import League
-from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.bradley_terry import BradleyTerry, Time
 from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
 from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
@@ -55,6 +55,7 @@ class FitInput:
     Attributes:
         results: Of evaluation matches between the entrants of the fit.
         parents: The rated entrant whose rating is the prior mean, for those that have one.
+        times: Population and agent steps of those that were trained.
         wanted: Who is to be stored: current policies' standing weights, ghosts, bots.
         populations: All of them.
         num_tallies: Sequence of the last evaluation tally that is covered.
@@ -62,6 +63,7 @@ class FitInput:
 
     results: ResultColumns[Rated]
     parents: dict[Rated, Rated]
+    times: dict[Rated, Time]
     wanted: tuple[Rated, ...]
     populations: tuple[str, ...]
     num_tallies: int
@@ -143,6 +145,11 @@ def fit_input(known: Snapshot) -> FitInput:
     return FitInput(
         results=known.results.select(chosen),
         parents=_parents(known.checkpoints, chosen),
+        times={
+            rated: (rated[0], float(origin.agent_steps))
+            for rated in chosen
+            if (origin := known.checkpoints.get(Digest(rated[1]))) is not None
+        },
         wanted=tuple(wanted),
         populations=known.populations,
         num_tallies=known.num_tallies,
@@ -194,7 +201,11 @@ def fit_ratings(fit: FitInput) -> Fitted:
     """Fit all populations together, each scale with its own ``bot:random`` at 0."""
     anchors = [(population, Entrant(RANDOM_BOT)) for population in fit.populations]
     fitted = BradleyTerry().fit(
-        fit.results, entrants=fit.wanted, parents=fit.parents, anchors=anchors
+        fit.results,
+        entrants=fit.wanted,
+        parents=fit.parents,
+        times=fit.times,
+        anchors=anchors,
     )
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
     deviations = fitted.deviations
@@ -211,6 +222,9 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 deviations=tuple(deviations[index].tolist()),
                 cyclicity=measured_cyclicity(fitted, _results_of(fit.results, population)),
                 num_tallies=fit.num_tallies,
+                child_deviation=fitted.components.child_deviation,
+                pair_deviation=fitted.components.pair_deviation,
+                misfit=fitted.components.misfit,
             )
         )
     return Fitted(rows=tuple(rows), spreads=spreads)

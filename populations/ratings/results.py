@@ -22,6 +22,9 @@ IntArray = npt.NDArray[np.int64]
 Rated = tuple[str, Entrant]
 """Population and entrant: ``bot:random`` among predators is not ``bot:random`` among prey."""
 
+POINTS = np.array([1.0, 0.5, 0.0])
+"""Scores of a win, a draw and a loss."""
+
 ResultKey = tuple[E, E, tuple[int, int]]
 """First, second, and their seats."""
 
@@ -96,6 +99,21 @@ class ResultColumns(Generic[E]):
     def __len__(self) -> int:
         """How many results there are."""
         return len(self.first)
+
+    @property
+    def matches(self) -> FloatArray:
+        """How many each result has. float64 [M]."""
+        return np.asarray(self.counts.sum(axis=1))
+
+    @property
+    def scores(self) -> FloatArray:
+        """Sums of the scores of ``first``, a draw half. float64 [M]."""
+        return np.asarray(self.counts @ POINTS)
+
+    @property
+    def squares(self) -> FloatArray:
+        """Sums of the squared scores of ``first``. float64 [M]."""
+        return np.asarray(self.counts @ POINTS**2)
 
     def where(self, wanted: npt.NDArray[np.bool_]) -> ResultColumns[E]:
         """Some of the results: bool [M]."""

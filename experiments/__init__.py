@@ -1,0 +1,1 @@
+"""Experiments: what is too long for a test and prints figures instead of passing."""
