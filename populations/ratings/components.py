@@ -27,7 +27,8 @@ import numpy as np
 from populations.ratings.posterior import FloatArray, IntArray, logistic
 
 PRIOR_INFORMATION = 4.0
-"""Information p (1 - p), in that of sixteen even matches, of the prior of a pair's phi."""
+"""Information n p (1 - p), that of sixteen even matches, that the prior of a pair's phi is worth,
+and that one pair without an effect has which the prior of sigma adds."""
 
 MIN_DISPERSION = 0.05
 """Least phi: a pair that always draws is worth no more than twenty times its matches."""
@@ -161,7 +162,8 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
     chance, left = (fit.dispersion * fit.information)[usable], left[usable]
     by_weight = weights[usable] ** 2
     excess = float((by_weight * (error**2 - left * chance)).sum())
-    known = float((by_weight * left * information**2).sum())
+    # Few matches cannot tell an effect from chance: the prior is a well known pair without one.
+    known = float((by_weight * left * information**2).sum()) + PRIOR_INFORMATION**2
     freedom = float(left.sum())
     # Squared errors against chance alone: chi-squared with so many degrees of freedom.
     total = float((error**2 / chance).sum())

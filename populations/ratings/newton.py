@@ -4,7 +4,8 @@ Few parameters: the negated Hessian H as a matrix, its Cholesky factor, and a sp
 S @ S.T = inverse(H) exactly. Many: H as a sparse matrix, preconditioned conjugate gradients for the
 steps, and S from K posterior samples by perturbation: with H = J.T @ J and independent signs e, the
 solution x of H x = J.T @ e has mean 0 and covariance inverse(H), so K solutions over sqrt(K) are
-the columns of S. A deviation read from S then has a relative error of 1 / sqrt(2 K).
+the columns of S. A deviation read from S then has a relative error of 1 / sqrt(2 K); what is unsure
+about all parameters together is exact.
 
 Sources: Papandreou and Yuille, "Gaussian sampling by local perturbations" (NeurIPS, 2010);
 Hutchinson, "A stochastic estimator of the trace of the influence matrix" (Communications in
@@ -163,6 +164,7 @@ class SparseSolver:
         is_used = (problem.index < problem.num_parameters) & (problem.signs != 0.0)
         self._signs = problem.signs[is_used]
         self._term = np.nonzero(is_used)[0]
+        self._players = problem.index[: len(problem.matches), :2]
         ends = np.r_[0, is_used.sum(axis=1).cumsum()]
         self._jacobian = sparse.csr_array(
             (
@@ -176,6 +178,9 @@ class SparseSolver:
     def update(self, weights: FloatArray) -> None:
         """Take the curvature at another point."""
         self._jacobian.data[:] = self._signs * np.sqrt(weights)[self._term]
+        known = np.repeat(weights[: len(self._players)], 2)
+        size = self._jacobian.shape[1]
+        self._known = np.bincount(self._players.ravel(), known, minlength=size + 1)[:size]
         self._transposed = self._jacobian.T.tocsr()
         self._hessian = self._transposed @ self._jacobian
         self._diagonal = np.asarray(self._hessian.diagonal(), dtype=np.float64)
@@ -196,7 +201,29 @@ class SparseSolver:
                 hessian, transposed @ signs, tolerance=self.SAMPLE_TOLERANCE
             )
             blocks.append(samples / np.sqrt(num_samples))
-        return np.asarray(np.concatenate(blocks, axis=1), dtype=np.float64)
+        return self._with_exact_means(np.asarray(np.concatenate(blocks, axis=1), np.float64))
+
+    def _with_exact_means(self, spread: FloatArray) -> FloatArray:
+        """Give two means of the parameters their exact covariance, and change nothing beside them.
+
+        What all are unsure about together is most of a deviation in a long league, and of that
+        samples have one error for all. The means are the plain one and that by matches played. For
+        x with covariance inverse(H), U.T x and x - C U.T x, C = inverse(H) U inverse(U.T inverse(H)
+        U), are independent.
+        """
+        size = len(spread)
+        total = float(self._known.sum())
+        means = np.full((size, 2), 1.0 / size)
+        if total > 0.0:
+            means[:, 1] = self._known / total
+        with_means = self._conjugate_gradients(self._hessian, means, tolerance=1e-6)
+        exact, sampled = means.T @ with_means, means.T @ spread
+        found = sampled @ sampled.T
+        if np.linalg.cond(exact) > 1e10 or np.linalg.cond(found) > 1e10:
+            return spread
+        scale = np.linalg.cholesky(exact) @ np.linalg.inv(np.linalg.cholesky(found))
+        change = np.linalg.solve(exact, (scale - np.eye(2)) @ sampled)
+        return np.asarray(spread + with_means @ change)
 
     def _conjugate_gradients(
         self, hessian: npt.NDArray[np.floating], right: FloatArray, *, tolerance: float
