@@ -305,6 +305,8 @@ class RatingsRow:
         child_deviation: Elo by which new weights are off the rating of those they come from.
         pair_deviation: Elo by which pairs are off what their ratings say; intervals know it.
         misfit: Standard deviations by which the results are off the fit beyond chance.
+        advantages: Elo that one seat is worth against another, a row of the table after the other;
+            empty if that was not recorded.
     """
 
     population: str
@@ -316,6 +318,7 @@ class RatingsRow:
     child_deviation: float = 200.0
     pair_deviation: float = 0.0
     misfit: float = 0.0
+    advantages: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -250,8 +250,9 @@ def known_player(
     """
     own_variance, rating = 0.0, 0.0
     if ratings.index(entrant) is None:
-        is_root = position is None or ratings.row is None
-        deviation = _MODEL.root_deviation if is_root else ratings.row.child_deviation
+        deviation = _MODEL.root_deviation
+        if position is not None and ratings.row is not None:
+            deviation = ratings.row.child_deviation
         own_variance = deviation**2
     if position is not None and ratings.row is not None:
         rating = ratings.row.ratings[position]

@@ -15,7 +15,7 @@ from arena.types import RANDOM_BOT, Digest, Entrant, is_bot
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry, Time
 from populations.ratings.posterior import FloatArray
-from populations.ratings.ranks import measured_cyclicity
+from populations.ratings.ranks import advantage_table, measured_cyclicity
 from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
 from populations.storage.tables import Tables
 from populations.types import CheckpointRow, GhostRow, RatingsRow
@@ -35,6 +35,7 @@ class Snapshot:
         checkpoints: The origin of each weights digest.
         rated: The rows of a fit to be repeated; None: a new one.
         populations: All of them.
+        num_seats: Of the environment.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
 
@@ -45,6 +46,7 @@ class Snapshot:
     checkpoints: Mapping[Digest, CheckpointRow]
     rated: tuple[RatingsRow, ...] | None
     populations: tuple[str, ...]
+    num_seats: int
     num_tallies: int
 
 
@@ -58,6 +60,7 @@ class FitInput:
         times: Population and agent steps of those that were trained.
         wanted: Who is to be stored: current policies' standing weights, ghosts, bots.
         populations: All of them.
+        num_seats: Of the environment.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
 
@@ -66,6 +69,7 @@ class FitInput:
     times: dict[Rated, Time]
     wanted: tuple[Rated, ...]
     populations: tuple[str, ...]
+    num_seats: int
     num_tallies: int
 
 
@@ -106,6 +110,7 @@ def snapshot(
         checkpoints=league.checkpoints.copy(),
         rated=None if rated is None else tuple(rated.values()),
         populations=tuple(dict.fromkeys(seat.population for seat in league.seats)),
+        num_seats=len(league.seats),
         num_tallies=league.last_evaluation_sequence,
     )
 
@@ -152,6 +157,7 @@ def fit_input(known: Snapshot) -> FitInput:
         },
         wanted=tuple(wanted),
         populations=known.populations,
+        num_seats=known.num_seats,
         num_tallies=known.num_tallies,
     )
 
@@ -209,6 +215,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
     )
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
     deviations = fitted.deviations
+    advantages = tuple(advantage_table(fitted, num_seats=fit.num_seats).ravel().tolist())
     rows, spreads = [], {}
     for population in fit.populations:
         wanted = [rated for rated in fit.wanted if rated[0] == population]
@@ -225,6 +232,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 child_deviation=fitted.components.child_deviation,
                 pair_deviation=fitted.components.pair_deviation,
                 misfit=fitted.components.misfit,
+                advantages=advantages,
             )
         )
     return Fitted(rows=tuple(rows), spreads=spreads)

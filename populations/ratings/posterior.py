@@ -79,7 +79,9 @@ def evaluate(problem: Problem, parameters: FloatArray) -> tuple[float, FloatArra
         gradient += sign * np.bincount(index[:num_rows, column], surplus, minlength=size + 1)
     for column, sign in enumerate(PRIOR_SIGNS):
         gradient -= sign * np.bincount(index[num_rows:, column], pull, minlength=size + 1)
-    curvature = np.concatenate([problem.weights * problem.matches * information, problem.precisions])
+    curvature = np.concatenate(
+        [problem.weights * problem.matches * information, problem.precisions]
+    )
     return value, gradient[:size], curvature
 
 

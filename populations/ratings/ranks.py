@@ -97,13 +97,18 @@ def log_odds(
     first, second = renamed[columns.first], renamed[columns.second]
     theta = fit.ratings / ELO_PER_UNIT
     num_seats = 1 + int(columns.seats.max(initial=0))
+    advantages = advantage_table(fit, num_seats=num_seats) / ELO_PER_UNIT
+    advantage = advantages[columns.seats[:, 0], columns.seats[:, 1]]
+    return first, second, theta[first] - theta[second] + advantage, advantage
+
+
+def advantage_table(fit: Fit[E], *, num_seats: int) -> FloatArray:
+    """Elo that each seat is worth against each other one. float64 [seats, seats]."""
     advantages = np.zeros((num_seats, num_seats))
     for (a, b), value in fit.advantages.items():
         if max(a, b) < num_seats:
-            advantages[a, b] = value / ELO_PER_UNIT
-            advantages[b, a] = -advantages[a, b]
-    advantage = advantages[columns.seats[:, 0], columns.seats[:, 1]]
-    return first, second, theta[first] - theta[second] + advantage, advantage
+            advantages[a, b], advantages[b, a] = value, -value
+    return advantages
 
 
 def _noise_quantile(scales: FloatArray) -> float:

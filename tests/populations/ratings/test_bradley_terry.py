@@ -313,7 +313,9 @@ def test_planted_ranks_are_found() -> None:
     for _ in range(5):
         elo = {f"p{k:02d}": float(rating) for k, rating in enumerate(rng.normal(0, 200, size=30))}
         theta = {name: rating / ELO_PER_UNIT for name, rating in elo.items()}
-        fit = BradleyTerry().fit(simulate(theta, matches=5, advantage=0.3, draws_of_equals=0.06, rng=rng))
+        fit = BradleyTerry().fit(
+            simulate(theta, matches=5, advantage=0.3, draws_of_equals=0.06, rng=rng)
+        )
         truth = np.array([elo[name] for name in fit.entrants])
         ranks = [np.argsort(np.argsort(values)) for values in (fit.ratings, truth)]
         correlations.append(np.corrcoef(ranks[0], ranks[1])[0, 1])

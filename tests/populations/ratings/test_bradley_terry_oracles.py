@@ -119,9 +119,9 @@ def test_without_draws_and_seats_it_is_the_model_of_choix() -> None:
         for winner, loser in won
     ]
 
-    penalized = BradleyTerry(
-        root_deviation=ELO_PER_UNIT / np.sqrt(2.0 * alpha), num_rounds=0
-    ).fit(results)
+    penalized = BradleyTerry(root_deviation=ELO_PER_UNIT / np.sqrt(2.0 * alpha), num_rounds=0).fit(
+        results
+    )
     expected = choix.opt_pairwise(size, won, alpha=alpha, method="Newton-CG", tol=1e-12)
     ours = penalized.ratings / ELO_PER_UNIT
     assert ours == pytest.approx(expected - expected.mean(), abs=1e-6)
@@ -170,7 +170,9 @@ def test_both_paths_agree() -> None:
 
 
 def test_the_sparse_path_gives_the_same_to_the_bit() -> None:
-    results = simulate(12, matches=4, rng=np.random.default_rng(4), draws_of_equals=0.16, advantage=0.2)
+    results = simulate(
+        12, matches=4, rng=np.random.default_rng(4), draws_of_equals=0.16, advantage=0.2
+    )
     model = BradleyTerry(max_exact=0)
     first = model.fit(results, anchors=[BOT])
     again = model.fit(results[::-1], anchors=[BOT])
