@@ -43,7 +43,7 @@ class LeagueError:
     """How far the ratings of one league are from the truth.
 
     Attributes:
-        policies: Share of its final policies whose interval holds their skill.
+        ratings: Share of its final policies whose interval holds their skill.
         differences: Share of pairs of them whose interval holds the difference.
         champion: Whether the champion's does.
         bias: Mean of rating minus skill of the final policies, Elo.
@@ -54,7 +54,7 @@ class LeagueError:
         cyclicity: As the last fit has it.
     """
 
-    policies: float
+    ratings: float
     differences: float
     champion: float
     bias: float
@@ -123,7 +123,7 @@ def league_error(
     assert best.rating_high is not None
     row = world.state.tables.ratings[population]
     return LeagueError(
-        policies=float(np.mean(held)),
+        ratings=float(np.mean(held)),
         differences=float(np.mean(gaps_held)),
         champion=float(best.rating_low <= skill[best.player] <= best.rating_high),
         bias=float(np.mean(errors)),

@@ -30,6 +30,9 @@ PRIOR_INFORMATION = 4.0
 """Information n p (1 - p), that of sixteen even matches, that the prior of a pair's phi is worth,
 and that one pair without an effect has which the prior of sigma adds."""
 
+PRIOR_PAIRS = 10.0
+"""Pairs like those that met, without an effect, that the prior of sigma is worth."""
+
 MIN_DISPERSION = 0.05
 """Least phi: a pair that always draws is worth no more than twenty times its matches."""
 
@@ -162,9 +165,10 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
     chance, left = (fit.dispersion * fit.information)[usable], left[usable]
     by_weight = weights[usable] ** 2
     excess = float((by_weight * (error**2 - left * chance)).sum())
-    # Few matches cannot tell an effect from chance: the prior is a well known pair without one.
-    known = float((by_weight * left * information**2).sum()) + PRIOR_INFORMATION**2
     freedom = float(left.sum())
+    # Few pairs or matches cannot tell effects from chance: the prior is some pairs without one.
+    known = float((by_weight * left * information**2).sum())
+    known += known * PRIOR_PAIRS / freedom + PRIOR_INFORMATION**2
     # Squared errors against chance alone: chi-squared with so many degrees of freedom.
     total = float((error**2 / chance).sum())
     spread = 2.0 / (9.0 * freedom)

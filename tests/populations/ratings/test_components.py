@@ -64,7 +64,7 @@ def test_pairs_by_hand() -> None:
     weights = 1.0 / fit.dispersion**2
     chance = fit.dispersion * fit.information
     excess = float((weights * (np.array([25.0, 0.0]) - chance)).sum())
-    known = float((weights * fit.information**2).sum()) + 16.0
+    known = float((weights * fit.information**2).sum()) * (1.0 + 10.0 / 2.0) + 16.0
     assert variance == pytest.approx(max(excess / known, 0.0))
 
 

@@ -13,7 +13,7 @@ from experiments.planted_league.coverage import clustered, league_error, main
 def test_intervals_of_whole_leagues_hold_the_truth() -> None:
     # With a prior that expects nothing of children these held 50 to 60%, at a bias of -90 Elo.
     leagues = [league_error(16, seed=seed) for seed in (100, 101, 102)]
-    assert np.mean([league.policies for league in leagues]) >= 0.85
+    assert np.mean([league.ratings for league in leagues]) >= 0.85
     assert np.mean([league.differences for league in leagues]) >= 0.85
     assert abs(np.mean([league.bias for league in leagues])) < 60.0
     assert max(league.misfit for league in leagues) < 4.0
