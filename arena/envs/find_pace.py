@@ -12,7 +12,6 @@ import gc
 import time
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from arena.envs.pace import Pace
 from arena.envs.registry import make_environment
 from arena.envs.spec import EnvironmentSpec
 from arena.errors import EnvironmentFault
+from arena.machine_memory import machine_bytes
 
 SEED = 7
 
@@ -47,8 +47,6 @@ MAX_OBJECTS = 8
 MAX_OBJECTS_S = 1.0
 MAX_OBJECTS_BYTES = 512 << 20
 """Environments made beside the first to see how much memory grows, and when there are enough."""
-
-CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def find_pace(
@@ -90,7 +88,7 @@ def find_pace(
         step_s=step_s,
         env_bytes=env_bytes,
         is_batched=has_game and backend != "pettingzoo" and not reads_state,
-        machine_bytes=_machine_bytes(),
+        machine_bytes=machine_bytes(),
     )
 
 
@@ -246,12 +244,3 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
     # The first one brings what all share, if there are more.
     first = min(1, len(kept) - 1)
     return max(0, (grown[-1] - grown[first]) // (len(kept) - first))
-
-
-def _machine_bytes() -> int:
-    """Memory that there is, or that a container may have of it."""
-    there: int = psutil.virtual_memory().total
-    with contextlib.suppress(OSError, ValueError):
-        # A number, or "max".
-        return min(there, int(CGROUP_LIMIT.read_text()))
-    return there

@@ -15,6 +15,7 @@ import psutil
 
 from arena.core import Actor
 from arena.envs.base import BatchedEnv
+from arena.machine_memory import machine_bytes
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning
 from arena.types import Digest, Entrant, PolicyId, Seat, Seating
@@ -111,7 +112,7 @@ class Environments:
         self._spare: list[BatchedEnv] = []
         self._matches: BatchedEnv | None = None
         self._in_use: BatchedEnv | None = None
-        self._first_bytes = 0
+        self._first_bytes = self._kept_bytes = 0
         self._dropped: list[PolicyId] = []
         self._num_dropped = 0
 
@@ -146,9 +147,13 @@ class Environments:
         self._held[team] = held
         if not self._first_bytes:
             self._first_bytes = self._resident_bytes()
-        elif len(self._held) > 1 and self._resident_bytes() > self._max_bytes:
+            return
+        most = max(self._max_bytes, self._kept_bytes)
+        if len(self._held) > 1 and self._resident_bytes() > most:
             # Environments may grow while they are played.
             _close(self._drop())
+            # Memory that is free again may stay the process's: dropping more would not help.
+            self._kept_bytes = self._resident_bytes()
 
     def release(self) -> None:
         """Give back the batch in use: its episodes are not gone on with."""
@@ -219,8 +224,11 @@ def actors_in(
 
 
 def default_max_bytes() -> int:
-    """Return half of the machine's memory divided by its cores: a learner's, one on each core."""
-    return int(psutil.virtual_memory().total) // 2 // (os.cpu_count() or 1)
+    """Return half of the machine's memory divided by its cores: a learner's, one on each core.
+
+    In a container, half of what that may have.
+    """
+    return machine_bytes() // 2 // (os.cpu_count() or 1)
 
 
 def _resident_bytes() -> int:

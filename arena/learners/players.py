@@ -21,10 +21,11 @@ from arena.envs.actions import ActionLayout
 from arena.envs.agent_ids import observation_layout
 from arena.envs.critic import CriticInput, critic_input
 from arena.errors import CheckpointCorrupt
+from arena.learners.environments import Team
 from arena.learners.faults import naming_checkpoint, naming_policy
 from arena.learning.algorithms import make_algorithm
 from arena.learning.precision import product_dtype
-from arena.matches.actors import make_bot
+from arena.matches.actors import BotActor, make_bot
 from arena.networks.frozen import FrozenPolicy
 from arena.resolve import put_first_on_path
 from arena.types import CheckpointRef, Entrant, Player, is_bot, population_of
@@ -119,22 +120,35 @@ class Players:
             for name, spec in self._facts.items()
         }
         """Layouts by population."""
-        self._frozen: RecentlyUsed[tuple[str, Entrant], Actor] = RecentlyUsed(MAX_FROZEN)
+        self._frozen: RecentlyUsed[tuple[str, Entrant, Team | None], Actor] = RecentlyUsed(
+            MAX_FROZEN
+        )
         self._live: RecentlyUsed[tuple[str, str], _Live] = RecentlyUsed(MAX_LIVE)
 
-    def frozen(self, player: Player, *, population: str) -> Actor:
+    def frozen(self, player: Player, *, population: str, team: Team = ()) -> Actor:
         """The actor of a player that does not learn.
+
+        A bot that tells games apart is another one for each team: episodes of several teams are in
+        flight, and the numbers of their environments are the same.
+
+        Args:
+            player: Who.
+            population: Whose agents it plays.
+            team: Those that it trains; empty: it plays matches.
 
         Raises:
             AssignmentFault: If its weights are missing, corrupt or another population's.
             ConfigError: If it is a bot that cannot be made.
             ValueError: If it is no bot and names no weights.
         """
-        key = (population, frozen_entrant(player))
-        actor = self._frozen.get(key)
-        if actor is None:
-            actor = self._make_frozen(player, population=population)
-            self._frozen.put(key, actor)
+        entrant = frozen_entrant(player)
+        for owner in (None, team):
+            known = self._frozen.get((population, entrant, owner))
+            if known is not None:
+                return known
+        actor = self._make_frozen(player, population=population)
+        is_own = isinstance(actor, BotActor) and actor.remembers_games
+        self._frozen.put((population, entrant, team if is_own else None), actor)
         return actor
 
     def _make_frozen(self, player: Player, *, population: str) -> Actor:

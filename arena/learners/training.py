@@ -290,7 +290,9 @@ class _Training:
                 seated.append(self._learning[PolicyId(player.player)])
                 continue
             actor = known.get((seat.population, frozen_entrant(player)))
-            seated.append(actor or players.frozen(player, population=seat.population))
+            seated.append(
+                actor or players.frozen(player, population=seat.population, team=self._team)
+            )
         return TrainingBlock(entrants=self._entrants(seating), players=tuple(seated))
 
     def _is_trainee(self, player: Player) -> bool:

@@ -147,6 +147,11 @@ class BotActor:
         self._reset = cast("Callable[..., object] | None", reset)
         self._playing: dict[tuple[int, str], int] = {}
 
+    @property
+    def remembers_games(self) -> bool:
+        """Whether it tells games apart, so that one batch's must not be taken for another's."""
+        return self._reset is not None or self._is_told_games
+
     def _games(self, games: object) -> dict[str, object]:
         return {"games": games} if self._is_told_games else {}
 

@@ -98,7 +98,7 @@ class SeatedPlayers(Generic[PlayerT]):
                 members[row].setdefault(seat.population, set()).add(index_of[id(player)])
                 for agent in seat.agents:
                     table[row, column[agent]] = index_of[id(player)]
-        self.players = tuple(players)
+        self.players: tuple[PlayerT, ...] = tuple(players)
         self._members = members
         self._table_of_blocks = table.to(block_of_env.device)
         self.table = self._table_of_blocks[block_of_env]
@@ -141,6 +141,11 @@ class SeatedPlayers(Generic[PlayerT]):
             from_block: First block that is empty; so are all after it.
         """
         self._deciders = self._deciders_of(from_block)
+
+    def leave(self) -> None:
+        """Let go of all players. Only `memory` is of use after that."""
+        self.players = ()
+        self._deciders = {}
 
     def owners(self, agent_index: torch.Tensor, *, active: torch.Tensor | None) -> torch.Tensor:
         """Index in ``players`` of who makes each decision, NOBODY where there is none.

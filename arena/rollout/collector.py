@@ -166,9 +166,9 @@ class Collector:
         self._seat(blocks, num_new=num_new, memory=self._seated.memory)
 
     def rest(self) -> None:
-        """Free what is made anew by `go_on`: buffers of rollouts and stacks of policies."""
+        """Free what is made anew by `go_on`: buffers of rollouts, players and stacks of them."""
         self._recorders.clear()
-        self._seated.retire(from_block=0)
+        self._seated.leave()
 
     def in_flight(self) -> dict[int, int]:
         """Count the environments whose episode has not ended, by the block that it began in."""

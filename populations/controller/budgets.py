@@ -32,9 +32,9 @@ def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRo
 def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     """The smallest of what the target time allows and the steps to the policy's next mark.
 
-    It doubles with each assignment in a row in which no episode ended, up to the end of the run, so
-    that episodes end however long they are and wherever they have to begin anew. Never past the
-    next mark of a schedule. The learner does whole rollouts, so it may do a little more.
+    It doubles with each assignment in which no episode ended, up to the end of the run, so that
+    episodes end however long they are; and it stays so while they begin anew each time. Never past
+    the next mark of a schedule. The learner does whole rollouts, so it may do a little more.
 
     In deterministic mode, where measured speed must decide nothing, episodes are counted instead.
     """
@@ -44,15 +44,19 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
         if state.config.assignment.episodes is not None:
             wanted = UNBOUNDED_AGENT_STEPS
         return wanted if ends_at is None else min(wanted, ends_at)
-    doublings = min(state.endless_assignments[policy.policy], MAX_DOUBLINGS)
+    doublings = min(state.doublings[policy.policy], MAX_DOUBLINGS)
     stop = state.config.stop
-    wanted = min([_target(state, policy), *_marks(state, policy)]) << doublings
+    target = _target(state, policy)
+    # Whole episodes are worth more than marks that are met to the step.
+    wanted = target << doublings if doublings else min([target, *_marks(state, policy)])
     speed = _speed(state, policy)
     if stop.duration_s is not None and speed > 0.0:
         left_s = max(stop.duration_s - state.elapsed_s(tx.now), 0.0)
         wanted = min(wanted, int(speed * left_s))
     if stop.agent_steps_per_policy is not None and stop.agent_steps_per_policy > policy.agent_steps:
         wanted = min(wanted, stop.agent_steps_per_policy - policy.agent_steps)
+    if stop.agent_steps is not None:
+        wanted = min(wanted, stop.agent_steps - state.tables.run.agent_steps)
     # A schedule is followed to the step, however few matches that leaves.
     return max(wanted if ends_at is None else min(wanted, ends_at), 1)
 

@@ -191,7 +191,7 @@ def _beaten_ghosts(
     """How often a trainee has won against each ghost of the assignment."""
     ghosts: dict[Entrant, PlayerId] = {
         Entrant(player.weights.digest): player.player
-        for seating in message.opponents
+        for seating in (*message.opponents, *message.carried)
         for player in seating.players
         if player.weights is not None and player.player in state.tables.ghosts
     }

@@ -216,10 +216,12 @@ def _advance_policy(
     speed = metrics.get("throughput/agent_steps_per_s", 0.0)
     length = metrics.get("episode/length_mean", 0.0)
     is_trained = manifest.agent_steps > trainee.agent_steps
-    if metrics.get("episode/count", 1.0) > 0.0:
-        state.endless_assignments.pop(policy.policy, None)
-    elif is_trained:
-        state.endless_assignments[policy.policy] += 1
+    if metrics.get("episode/count", 1.0) == 0.0:
+        state.doublings[policy.policy] += is_trained
+    elif isinstance(row.message, Train) and row.message.carried:
+        # Of episodes that begin anew each time, as where learners cannot hold all of them, it takes
+        # as much as this once more.
+        state.doublings.pop(policy.policy, None)
     policy = replace(
         policy,
         agent_steps=manifest.agent_steps,

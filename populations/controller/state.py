@@ -104,7 +104,8 @@ class ControllerState:
         failed_starts: Processes in a row that ended without a Hello.
         failed_evaluations: Evaluations in a row that failed or took their learner with them.
         failed_validations: The same of policies that played alone, by policy.
-        endless_assignments: Training assignments in a row in which no episode of a policy ended.
+        doublings: Of a policy's budget: assignments in which no episode ended, until its episodes
+            go on from one to the next and end.
         broken_environments: Assignments in a row that their environment broke.
         measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
     """
@@ -146,7 +147,7 @@ class ControllerState:
     failed_starts: int = 0
     failed_evaluations: int = 0
     failed_validations: Counter[PolicyId] = field(default_factory=Counter)
-    endless_assignments: Counter[PolicyId] = field(default_factory=Counter)
+    doublings: Counter[PolicyId] = field(default_factory=Counter)
     broken_environments: int = 0
     measured_length: float = 0.0
     candidates: CandidateCache = field(default_factory=CandidateCache)

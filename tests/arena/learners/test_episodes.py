@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 
-from arena.learners.environments import Environments, HeldEpisodes
+from arena.learners.environments import Environments, HeldEpisodes, default_max_bytes
+from arena.learners.faults import AssignmentFault
+from arena.learners.silence import Silence
+from arena.learning.ppo import Ppo
+from arena.rollout.recorder import Learning
 from arena.types import Player, PlayerId, PolicyId, Seating, Tally
 from arena.wire.messages import Finished, Train
 
@@ -218,6 +226,120 @@ def test_who_never_decides_ends_its_assignment_with_a_fault(long: Bench) -> None
     assert f"{POLICY} made no decision in 16 rollouts" in answer.reason
 
 
+def test_who_never_decides_in_whole_episodes_ends_its_assignment_with_a_fault(long: Bench) -> None:
+    """In deterministic mode, where an assignment is over before anybody would become impatient."""
+    make = long.env
+
+    def env() -> Any:
+        made = make()
+        made.length = lambda seed, episode: 2
+        made.reward = lambda seed, episode, step, agent: 0.0
+        decide = made._deciding
+        made._deciding = lambda b, population: [0 if i == 0 else -1 for i in decide(b, population)]
+        return made
+
+    long.env = env
+    worker = long.worker()
+    start = long.start(worker)
+    seating = Seating(players=(RANDOM, long.me()))
+    message = replace(long.train(start, seating, agent_steps=2**48), episodes=3)
+    answer = long.failed(worker.carry_out(message))
+    assert answer.kind == "environment"
+    assert f"{POLICY} made no decision" in answer.reason
+
+
+def test_who_never_decides_beside_somebody_who_does_is_named() -> None:
+    """A team of which one member's agents are never asked."""
+    silence = Silence(num_envs=2)
+    tally: Any = SimpleNamespace(matches=1)
+    before = {POLICY: 0, OTHER: 0}
+    for rollout in range(1, 17):
+        collector: Any = SimpleNamespace(
+            agent_steps={POLICY: 8 * rollout, OTHER: 0},
+            episodes=lambda number=rollout: [tally] * number,
+            is_done=False,
+        )
+        if rollout == 16:
+            with pytest.raises(AssignmentFault, match=f"{OTHER} made no decision in 16 rollouts"):
+                silence.note(collector, agent_steps_before=before)
+        else:
+            silence.note(collector, agent_steps_before=before)
+        before = dict(collector.agent_steps)
+
+
+class Counting:
+    """A bot that remembers how many decisions it has made in each game."""
+
+    made: ClassVar[list[Counting]] = []
+
+    def __init__(self) -> None:
+        self.made.append(self)
+        self.counts: dict[tuple[int, str], int] = {}
+        self.finished: list[int] = []
+
+    def reset(self, game: int, *, seat: str, agents: tuple[str, ...], seed: int) -> None:
+        if (game, seat) in self.counts:
+            self.finished.append(self.counts[game, seat])
+        self.counts[game, seat] = 0
+
+    def act(
+        self,
+        observation: Any,
+        action_mask: Any,
+        *,
+        agent: str,
+        rng: Any,
+        games: Any,
+    ) -> Any:
+        for game in games.tolist():
+            self.counts[game, agent] += 1
+        return np.ones(len(games), dtype=np.int64)
+
+
+def test_a_bots_game_goes_on_though_others_play_with_it_in_between(long: Bench) -> None:
+    worker = long.worker()
+    bot = Player(player=PlayerId(f"bot:{__name__}:Counting"))
+    Counting.made.clear()
+    seating = {policy: Seating(players=(long.me(policy), bot)) for policy in (POLICY, OTHER)}
+    answers = {}
+    for policy, seed in ((POLICY, 5), (OTHER, 6)):
+        start = long.start(worker, policy=policy, seed=seed)
+        message = long.train(start, seating[policy], agent_steps=STEPS // 2, policy=policy)
+        answers[policy] = long.finished(worker.carry_out(message))
+    for _ in range(LENGTH // 8 + 1):
+        for policy, before in answers.items():
+            message = next_train(
+                long,
+                before,
+                seating[policy],
+                carried=(seating[policy],),
+                agent_steps=STEPS // 2,
+                policy=policy,
+            )
+            answers[policy] = long.finished(worker.carry_out(message))
+    finished = [count for made in Counting.made for count in made.finished]
+    assert finished
+    assert set(finished) == {LENGTH // 2}, "it was told of a new game in the middle of one"
+
+
+def test_episodes_that_wait_keep_no_algorithms(long: Bench) -> None:
+    """Algorithms in memory are bounded by `Players`, however many policies' episodes are held."""
+    worker = long.worker()
+    begin(long, worker)
+    (waiting,) = worker._environments._held.values()
+    gc.collect()
+    seen: set[int] = set()
+    todo: list[Any] = [waiting]
+    while todo:
+        value = todo.pop()
+        if id(value) in seen or isinstance(value, type | ModuleType | FunctionType):
+            continue
+        seen.add(id(value))
+        assert not isinstance(value, Learning | Ppo)
+        if not isinstance(value, torch.Tensor | str):
+            todo += gc.get_referents(value)
+
+
 def test_a_stop_ends_a_rollout_of_slow_environments(long: Bench) -> None:
     worker = long.worker()
     start = long.start(worker)
@@ -304,6 +426,17 @@ def test_memory_is_bounded_and_the_longest_unused_go_first() -> None:
     some.close()
 
 
+def test_a_container_bounds_what_learners_may_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr("arena.machine_memory.CGROUP_LIMIT", limit)
+    limit.write_text("max\n")
+    unbounded = default_max_bytes()
+    limit.write_text(f"{2**20}\n")
+    assert default_max_bytes() == 2**19 // (os.cpu_count() or 1) < unbounded
+
+
 def test_what_was_taken_is_used_last() -> None:
     memory = Memory()
     some = environments(memory, max_bytes=130)
@@ -327,6 +460,26 @@ def test_a_batch_of_which_memory_grows_is_given_up() -> None:
     some.hold(team(2), again)
     assert some.take_dropped()[0] == team(0)
     assert memory.closed == 1
+
+
+def test_memory_that_a_process_keeps_costs_no_more_episodes() -> None:
+    memory = Memory()
+    some = environments(memory, max_bytes=150)
+    for index in range(4):
+        some.hold(team(index), held(some.begin()))
+    resident = 200
+    some._resident_bytes = lambda: resident
+    for _ in range(3):
+        for index in (1, 2, 3):
+            again = some.take(team(index))
+            assert again is not None
+            some.hold(team(index), again)
+    assert some.take_dropped()[0] == team(0)
+    resident = 210
+    again = some.take(team(3))
+    assert again is not None
+    some.hold(team(3), again)
+    assert some.take_dropped()[0] == team(1)
 
 
 def test_a_batch_that_broke_is_closed_and_one_that_is_free_is_used_again() -> None:

@@ -109,6 +109,26 @@ class Holding:
         raise AssertionError("the run is not over")
 
 
+@dataclass
+class LongEpisodes(Holding):
+    """Episodes of 3,000 agent steps of their policy."""
+
+    ended: list[tuple[PolicyId, int]] = field(default_factory=list)
+    begun: Counter[PolicyId] = field(default_factory=Counter)
+
+    def held_by(
+        self, learner: LearnerId, message: Train, event: AssignmentFinished
+    ) -> AssignmentFinished:
+        event = super().held_by(learner, message, event)
+        leader = message.trainees[0].policy
+        _, _, goes_on = self.trained[-1]
+        played = self.begun[leader] * goes_on + message.agent_steps
+        num_ended, self.begun[leader] = divmod(played, 3000)
+        self.ended.append((leader, num_ended))
+        metrics = {**event.finished.metrics, "episode/count": float(num_ended)}
+        return replace(event, finished=replace(event.finished, metrics=metrics))
+
+
 GAMES = {"duel": (DUEL, duel_spec), "duet": (DUET, duet_spec), "tag": (TAG, tag_spec)}
 
 
@@ -286,20 +306,31 @@ def test_a_policy_held_elsewhere_is_moved_when_it_falls_behind() -> None:
     assert max(free) - min(free) <= 6 * 500
 
 
-@pytest.mark.parametrize("num_endless", [0, 1, 3])
-def test_budgets_double_while_no_episode_ends(num_endless: int) -> None:
+@pytest.mark.parametrize("doublings", [0, 1, 3])
+def test_budgets_double_while_no_episode_ends(doublings: int) -> None:
     world = make_world({**DUEL, "assignment": {"agent_steps": 300}})
     policy = next(iter(world.state.tables.policies.values()))
     policy = replace(policy, ghost_at=0, ready_at=10**6)
-    world.state.endless_assignments[policy.policy] = num_endless
+    world.state.doublings[policy.policy] = doublings
     tx = Transaction(tables=world.state.tables, now=Now(monotonic_s=world.now_s, utc=""))
-    assert budget(world.state, tx, policy) == 300 * 2**num_endless
+    assert budget(world.state, tx, policy) == 300 * 2**doublings
     # Never past the end of the policy's training.
     near = replace(policy, agent_steps=6000 - 100)
     assert budget(world.state, tx, near) == 100
 
 
-def test_endless_assignments_are_counted_by_what_learners_say() -> None:
+def test_budgets_double_up_to_the_end_of_the_run() -> None:
+    stop = {"agent_steps_per_policy": None, "agent_steps": 1000}
+    world = make_world({**DUEL, "assignment": {"agent_steps": 300}, "stop": stop})
+    policy = next(iter(world.state.tables.policies.values()))
+    policy = replace(policy, ghost_at=0, ready_at=10**6)
+    world.state.doublings[policy.policy] = 5
+    tx = Transaction(tables=world.state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    tx.count(agent_steps=600)
+    assert budget(world.state, tx, policy) == 400
+
+
+def test_doublings_are_counted_by_what_learners_say() -> None:
     world = make_world({**DUEL, "learners": 1})
     learner = world.join()
     world.given.setdefault(learner, [])
@@ -317,14 +348,38 @@ def test_endless_assignments_are_counted_by_what_learners_say() -> None:
             budgets.append(message.agent_steps)
         world.handle(event)
         if isinstance(message, Train) and message.agent_steps:
-            counts.append(world.state.endless_assignments[message.trainees[0].policy])
+            counts.append(world.state.doublings[message.trainees[0].policy])
         if len(counts) > 12:
             break
     assert counts[:4] == [1, 1, 1, 1]
-    assert counts[12] == 0
-    assert max(counts) == 3
+    # It began anew, so the next one needs as much.
+    assert counts[12] == max(counts) == 3
     assert budgets[:4] == [500] * 4
     assert {500, 1000} < set(budgets)
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 100])
+def test_every_assignment_ends_episodes_once_one_has(capacity: int) -> None:
+    """Episodes of 3,000 agent steps, budgets of 300; what learners cannot hold begins anew."""
+    changes = {
+        "assignment": {"agent_steps": 300},
+        "learners": 1,
+        "pbt": {"exploit": "none", "explore": "none"},
+        "stop": {"agent_steps_per_policy": 15_000},
+    }
+    world = make_world({**DUEL, **changes})
+    world.join()
+    holding = LongEpisodes(world, capacity)
+    holding.run()
+    for policy in world.state.tables.policies.values():
+        ended = [num for name, num in holding.ended if name == policy.policy]
+        first = next(index for index, num in enumerate(ended) if num)
+        late = ended[first:]
+        if capacity == 100:
+            assert sum(late) >= (policy.agent_steps // 3000) - 1
+        else:
+            # The last one ends with the policy's training.
+            assert all(late[:-1])
 
 
 def test_length_is_known_from_matches_before_any_episode_ends_in_training() -> None:

@@ -262,6 +262,27 @@ def test_qualities_fall_by_the_formula_once_for_each_win() -> None:
     assert {p for p in after if after[p] != before[p]} == {ghosts[0].player}
 
 
+def test_a_ghost_of_an_episode_that_went_on_loses_quality_too() -> None:
+    """Of long episodes most end in a later assignment than that which drew the opponent."""
+    world = played({**SHORT, "matchmaking": {"kind": "quality"}})
+    state = world.state
+    ghost = next(iter(state.tables.ghosts.values()))
+    given = next(
+        row.message
+        for row in reversed(world.committed)
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
+    )
+    own = trainee_entrant(given.trainees[0].policy, generation=given.trainees[0].generation)
+    live = Player(player=PlayerId(given.trainees[0].policy))
+    carried = Seating(players=(live, Player(player=ghost.player, weights=ghost.weights)))
+    message = replace(given, opponents=(Seating(players=(live, live)),), carried=(carried,))
+    before = ghost.quality
+    lower_qualities(
+        state, transaction(world), message, [_tally(own, ghost.weights_digest, wins=3, losses=2)]
+    )
+    assert state.tables.ghosts[ghost.player].quality < before
+
+
 def _tally(own: str, digest: str, *, wins: int, losses: int) -> Tally:
     return Tally(
         entrants=(Entrant(own), Entrant(digest)),
