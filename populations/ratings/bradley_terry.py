@@ -1,36 +1,50 @@
-"""Bradley-Terry ratings with draws, an advantage for each pair of seats, and priors.
+"""Bradley-Terry ratings with an advantage for each pair of seats, and priors.
 
-For a match between i in seat a and j in seat b, with d = theta_i - theta_j + g_ab,
+In a match between i in seat a and j in seat b, the expected score of i is
 
-    P(win), P(draw), P(loss)  are proportional to  exp(d / 2), exp(eta), exp(-d / 2)
+    p = 1 / (1 + exp(-d)),    d = theta_i - theta_j + g_ab,
 
-so that 400 Elo points of d are odds of 10:1 between win and loss. The log-likelihood is concave in
-(theta, g, eta), and quadratic penalties (normal priors) make it strictly so: every fit has exactly
-one finite answer, also where somebody always won or two groups never met.
+a draw being half a win and a margin its share, so that 400 Elo points of d are an expected score of
+10/11, however often is drawn. The ratings solve the score equations: sum of w (s - n p) over the
+results, plus the priors' pull, is 0. It is the gradient of a concave function, and normal priors
+make it strictly so: every fit has exactly one finite answer, also where somebody always won or two
+groups never met. The weights w, and with them the intervals, follow from how much scores scatter
+(`populations.ratings.components`).
+
+A child of rated weights is near its parent and the common gain of its time: those who are trained
+together learn together, and errors of what they gained do not cancel over generations. So entrants
+are put into stages by their time; the steps between stages have wide priors of their own.
 
 Sources: Bradley and Terry, "Rank analysis of incomplete block designs" (Biometrika, 1952);
-Davidson, "On extending the Bradley-Terry model to accommodate ties in paired comparison
-experiments" (Journal of the American Statistical Association, 1970).
+Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method"
+(Biometrika, 1974).
 
 Few entrants are fitted exactly; many (over `populations.ratings.newton.MAX_EXACT` parameters) by
 sparse matrices, with a spread from samples.
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
-one advantage per pair of seats, then eta; M results.
+one advantage per pair of seats, then the stages; M results; C children.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic
 
 import numpy as np
 
 from populations.core import E, Result
-from populations.ratings.newton import MAX_EXACT, make_solver, maximize
-from populations.ratings.posterior import FloatArray, IntArray, Problem
+from populations.ratings.components import (
+    Components,
+    Pairs,
+    child_deviation,
+    pair_fit,
+    pair_variance,
+)
+from populations.ratings.newton import MAX_EXACT, Solver, make_solver, maximize
+from populations.ratings.posterior import FloatArray, IntArray, Problem, differences
 from populations.ratings.results import ResultColumns, merge_columns, result_columns
 
 ELO_PER_UNIT = 400.0 / math.log(10.0)
@@ -38,6 +52,24 @@ ELO_PER_UNIT = 400.0 / math.log(10.0)
 
 Z95 = 1.959963984540054
 """Half the width of a 95% interval in standard deviations."""
+
+Time = tuple[str, float]
+"""Among whom an entrant came to be (its population), and when, in any unit."""
+
+NUM_STAGES = 32
+"""Per group, with about equally many entrants each."""
+
+NUM_ROUNDS = 3
+"""Estimates of the components of variance before the last fit."""
+
+ROUGH = 1e-6
+"""Gain in log density below which a fit is good enough to estimate the components."""
+
+ROUGH_SAMPLES = 16
+"""Of the spread, for the same."""
+
+CHUNK = 16_384
+"""Terms whose variances are found together: so much memory is enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +83,14 @@ class Fit(Generic[E]):
             rating's standard deviation is the length of its row, and a difference's that of the
             difference of two rows. Rows of anchors are 0. float64 [N, K].
         advantages: By pair of seats, lower first: Elo that the first seat is worth.
-        draw_log_odds: eta: log of the odds of a draw against a win between equals.
+        components: Constants of the model, as they were estimated.
     """
 
     entrants: tuple[E, ...]
     ratings: FloatArray
     spread: FloatArray
     advantages: Mapping[tuple[int, int], float]
-    draw_log_odds: float
+    components: Components
 
     @property
     def covariance(self) -> FloatArray:
@@ -115,16 +147,19 @@ class BradleyTerry:
 
     Attributes:
         root_deviation: Elo, around the anchor, of an entrant without a rated parent.
-        child_deviation: Elo, around its parent, of an entrant with one.
+        child_deviation: Elo, around its parent and the common gain, of an entrant with one, before
+            the children themselves say more.
+        stage_deviation: Elo, of what all gain from one stage to the next.
         advantage_deviation: Elo, around 0, of each advantage; weaker than one match.
-        draw_deviation: Around 0, of eta; wide, because where nobody ever drew it goes far below 0.
+        num_rounds: Estimates of the components of variance; 0: they stay as they are here.
         max_exact: Parameters up to which the fit is exact.
     """
 
     root_deviation: float = 1000.0
     child_deviation: float = 200.0
+    stage_deviation: float = 500.0
     advantage_deviation: float = 400.0
-    draw_deviation: float = 10.0
+    num_rounds: int = NUM_ROUNDS
     max_exact: int = MAX_EXACT
 
     def fit(
@@ -133,6 +168,7 @@ class BradleyTerry:
         *,
         entrants: Iterable[E] = (),
         parents: Mapping[E, E] | None = None,
+        times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
     ) -> Fit[E]:
         """Find the ratings of highest posterior density; see `populations.core.RatingModel`.
@@ -144,10 +180,25 @@ class BradleyTerry:
             ValueError: If counts are negative or not finite, an entrant plays itself, or parents
                 go round in a circle.
         """
-        posterior = self.posterior(results, entrants=entrants, parents=parents, anchors=anchors)
-        solver = make_solver(posterior.problem, max_exact=self.max_exact)
-        parameters = maximize(posterior.problem, solver)
+        posterior = self.posterior(
+            results, entrants=entrants, parents=parents, times=times, anchors=anchors
+        )
+        posterior, parameters, solver = self.settle(posterior)
         return posterior.fit(parameters, solver.spread())
+
+    def settle(self, posterior: Posterior[E]) -> tuple[Posterior[E], FloatArray, Solver]:
+        """Find the components of variance, then the highest point.
+
+        Returns:
+            The posterior with its components, its highest point [P], and a solver with the
+            curvature there.
+        """
+        solver = make_solver(posterior.problem, max_exact=self.max_exact)
+        parameters = None
+        for _ in range(self.num_rounds):
+            parameters = maximize(posterior.problem, solver, start=parameters, settled=ROUGH)
+            posterior = posterior.learned(parameters, solver.spread(num_samples=ROUGH_SAMPLES))
+        return posterior, maximize(posterior.problem, solver, start=parameters), solver
 
     def posterior(
         self,
@@ -155,9 +206,10 @@ class BradleyTerry:
         *,
         entrants: Iterable[E] = (),
         parents: Mapping[E, E] | None = None,
+        times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
     ) -> Posterior[E]:
-        """What `fit` maximizes."""
+        """What `fit` maximizes, before anything is learned about the components of variance."""
         columns = result_columns(results)
         lineage = dict(parents or {})
         _check_lineage(lineage)
@@ -165,7 +217,9 @@ class BradleyTerry:
         # repr, because entrants need not be comparable; it is the same in every process.
         ordered = tuple(sorted(names, key=repr))
         merged = merge_columns(columns, entrants=ordered)
-        return _make_posterior(self, merged, parents=lineage, anchors=frozenset(anchors))
+        return _make_posterior(
+            self, merged, parents=lineage, times=times or {}, anchors=frozenset(anchors)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,12 +231,62 @@ class Posterior(Generic[E]):
         entrants: All, sorted.
         free: Positions of those that are no anchors. int64 [F].
         seats: Pairs that have an advantage.
+        counts: Wins, draws and losses of the match rows. float64 [M, 3].
+        pairs: Rows of results by pair of entrants.
+        children: Terms of the priors of children. int64 [C].
+        components: Constants of the model.
+        prior_child_deviation: Elo.
     """
 
     problem: Problem
     entrants: tuple[E, ...]
     free: IntArray
     seats: tuple[tuple[int, int], ...]
+    counts: FloatArray
+    pairs: Pairs
+    children: IntArray
+    components: Components
+    prior_child_deviation: float
+
+    def learned(self, parameters: FloatArray, spread: FloatArray) -> Posterior[E]:
+        """The posterior with components of variance as a fit of it shows them.
+
+        Args:
+            parameters: Of the fit [P].
+            spread: Of the fit [P, K].
+        """
+        problem, now = self.problem, self.components
+        num_rows = len(problem.matches)
+        summed = differences(problem, parameters)
+        variance_now = (now.pair_deviation / ELO_PER_UNIT) ** 2
+        fit, dispersion = pair_fit(
+            self.pairs, ahead=summed[:num_rows], scores=problem.scores, matches=problem.matches
+        )
+        variances = np.zeros(len(fit.error))
+        # Of a pair's rows any tells the variance of the difference, near enough.
+        variances[self.pairs.of_row] = _variances(problem, spread, terms=slice(num_rows))
+        pair, misfit = pair_variance(fit, variances=variances, now=variance_now)
+        tau = now.child_deviation
+        if len(self.children):
+            tau = child_deviation(
+                ELO_PER_UNIT * summed[self.children],
+                variances=ELO_PER_UNIT**2 * _variances(problem, spread, terms=self.children),
+                prior=self.prior_child_deviation,
+            )
+        precisions = problem.precisions.copy()
+        precisions[self.children - num_rows] = (ELO_PER_UNIT / tau) ** 2
+        return replace(
+            self,
+            problem=replace(
+                problem, weights=fit.weights(pair)[self.pairs.of_row], precisions=precisions
+            ),
+            components=Components(
+                child_deviation=tau,
+                pair_deviation=ELO_PER_UNIT * math.sqrt(pair),
+                dispersion=dispersion,
+                misfit=misfit,
+            ),
+        )
 
     def elo(self, values: FloatArray) -> FloatArray:
         """Values [P, ...] of the parameters in Elo, of every entrant [N, ...].
@@ -205,8 +309,22 @@ class Posterior(Generic[E]):
                 pair: float(ELO_PER_UNIT * parameters[len(self.free) + k])
                 for k, pair in enumerate(self.seats)
             },
-            draw_log_odds=float(parameters[-1]),
+            components=self.components,
         )
+
+
+def _variances(problem: Problem, spread: FloatArray, *, terms: slice | IntArray) -> FloatArray:
+    """Posterior variances of the signed sums of some terms, in units of theta squared [...]."""
+    padded = np.concatenate([spread, np.zeros((1, spread.shape[1]))])
+    index, signs = problem.index[terms], problem.signs[terms]
+    variances = np.empty(len(index))
+    for start in range(0, len(index), CHUNK):
+        chosen = slice(start, start + CHUNK)
+        sums = np.zeros((len(index[chosen]), spread.shape[1]))
+        for column in range(index.shape[1]):
+            sums += signs[chosen, column, None] * padded[index[chosen, column]]
+        variances[chosen] = (sums**2).sum(axis=1)
+    return variances
 
 
 def _check_lineage(parents: Mapping[E, E]) -> None:
@@ -227,41 +345,90 @@ def _make_posterior(
     results: ResultColumns[E],
     *,
     parents: Mapping[E, E],
+    times: Mapping[E, Time],
     anchors: Collection[E],
 ) -> Posterior[E]:
     entrants = results.entrants
     free = np.array([i for i, entrant in enumerate(entrants) if entrant not in anchors], np.int64)
     # Seats with equal numbers have no order, so neither can have an advantage over the other.
     num_seats = 1 + int(results.seats.max(initial=0))
-    codes, pair = np.unique(results.seats @ np.array([num_seats, 1]), return_inverse=True)
-    pairs = np.stack(np.divmod(codes, num_seats), axis=1)
-    has_order = pairs[:, 0] != pairs[:, 1]
+    codes, seating = np.unique(results.seats @ np.array([num_seats, 1]), return_inverse=True)
+    seatings = np.stack(np.divmod(codes, num_seats), axis=1)
+    has_order = seatings[:, 0] != seatings[:, 1]
     num_advantages = int(has_order.sum())
-    size = len(free) + num_advantages + 1
+    stage, before = _stages([times.get(entrant) for entrant in entrants])
+    size = len(free) + num_advantages + len(before)
     parameter = np.full(len(entrants), size)
     parameter[free] = np.arange(len(free))
-    advantage = np.full(len(pairs), size)
+    advantage = np.full(len(seatings), size)
     advantage[has_order] = len(free) + np.arange(num_advantages)
+    first_stage = len(free) + num_advantages
+    stage = np.where(stage >= 0, first_stage + stage, size)[free]
+    before = np.where(before >= 0, first_stage + before, size)
 
-    eta = np.full(len(results), size - 1)
-    rows = (parameter[results.first], parameter[results.second], advantage[pair], eta)
-    mean = np.full(size, size)
+    # Parameter, its mean, its stage, the mean's stage; `size` stands for 0.
+    priors = np.full((size, 4), size)
+    priors[:, 0] = np.arange(size)
+    priors[: len(free), 2] = stage
+    priors[first_stage:, 1] = before
     deviation = np.full(size, model.root_deviation)
     position = {entrant: i for i, entrant in enumerate(entrants)}
+    children = []
     for child, parent in parents.items():
-        p = parameter[position[child]]
+        p, q = parameter[position[child]], parameter[position[parent]]
         if p < size:
-            mean[p] = parameter[position[parent]]
+            priors[p, 1], priors[p, 3] = q, stage[q] if q < size else size
             deviation[p] = model.child_deviation
-    deviation[len(free) : -1] = model.advantage_deviation
-    deviation[-1] = model.draw_deviation * ELO_PER_UNIT
-    nothing = np.full(size, size)
-    priors = (np.arange(size), mean, nothing, nothing)
+            children.append(p)
+    deviation[len(free) : first_stage] = model.advantage_deviation
+    deviation[first_stage:] = model.stage_deviation
+    rows = np.stack(
+        (
+            parameter[results.first],
+            parameter[results.second],
+            advantage[seating],
+            np.full(len(results), size),
+        ),
+        axis=1,
+    )
     problem = Problem(
         num_parameters=size,
-        index=np.concatenate([np.stack(rows, axis=1), np.stack(priors, axis=1)]),
-        counts=results.outcomes,
+        index=np.concatenate([rows, priors]),
+        matches=results.matches,
+        scores=results.scores,
+        weights=np.ones(len(results)),
         precisions=(ELO_PER_UNIT / deviation) ** 2,
     )
-    seats = tuple((int(a), int(b)) for a, b in pairs[has_order])
-    return Posterior(problem=problem, entrants=entrants, free=free, seats=seats)
+    return Posterior(
+        problem=problem,
+        entrants=entrants,
+        free=free,
+        seats=tuple((int(a), int(b)) for a, b in seatings[has_order]),
+        counts=results.outcomes,
+        pairs=Pairs.of(results.first, results.second, slack=results.scores - results.squares),
+        children=len(results) + np.array(sorted(children), dtype=np.int64),
+        components=Components(child_deviation=model.child_deviation),
+        prior_child_deviation=model.child_deviation,
+    )
+
+
+def _stages(times: Sequence[Time | None]) -> tuple[IntArray, IntArray]:
+    """Put entrants into stages of about equally many, by group and time.
+
+    Returns:
+        Stage of each entrant, -1 without a time [N]; the stage before each one, -1 where it is the
+        first of its group [stages].
+    """
+    stage = np.full(len(times), -1, dtype=np.int64)
+    before: list[int] = []
+    groups = sorted({time[0] for time in times if time is not None})
+    for group in groups:
+        members = [i for i, time in enumerate(times) if time is not None and time[0] == group]
+        when = np.array([time[1] for time in times if time is not None and time[0] == group])
+        # The borders are times that occur, so that equal times are in one stage.
+        number = min(NUM_STAGES, len(when))
+        borders = np.unique(np.sort(when)[np.arange(number) * len(when) // number])
+        index = np.searchsorted(borders, when, side="right") - 1
+        stage[members] = len(before) + index
+        before += [-1, *range(len(before), len(before) + len(borders) - 1)]
+    return stage, np.array(before, dtype=np.int64)

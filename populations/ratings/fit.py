@@ -14,9 +14,9 @@ import numpy as np
 
 from arena.types import RANDOM_BOT, Digest, Entrant
 from populations.league.league import League
-from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.bradley_terry import BradleyTerry, Time
 from populations.ratings.posterior import FloatArray
-from populations.ratings.ranks import measured_cyclicity
+from populations.ratings.ranks import advantage_table, measured_cyclicity
 from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
 from populations.storage.tables import Tables
 from populations.types import CheckpointRow, RatingsRow
@@ -41,6 +41,7 @@ class Snapshot:
         checkpoints: The origin of each weights digest, of later ones too.
         rated: The rows of a fit to be repeated; None: a new one.
         populations: All of them.
+        num_seats: Of the environment.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
 
@@ -54,6 +55,7 @@ class Snapshot:
     checkpoints: Mapping[Digest, CheckpointRow]
     rated: tuple[RatingsRow, ...] | None
     populations: tuple[str, ...]
+    num_seats: int
     num_tallies: int
 
 
@@ -64,17 +66,21 @@ class FitInput:
     Attributes:
         results: Of evaluation matches between the entrants of the fit.
         parents: The rated entrant whose rating is the prior mean, for those that have one.
+        times: Population and agent steps of those that were trained.
         wanted: Who is to be stored: current policies' standing weights, ghosts, bots.
         newest: Of them the newest weights of each policy.
         populations: All of them.
+        num_seats: Of the environment.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
 
     results: ResultColumns[Rated]
     parents: dict[Rated, Rated]
+    times: dict[Rated, Time]
     wanted: tuple[Rated, ...]
     newest: tuple[Rated, ...]
     populations: tuple[str, ...]
+    num_seats: int
     num_tallies: int
 
 
@@ -128,6 +134,7 @@ def snapshot(
         checkpoints=league.checkpoints,
         rated=None if rated is None else tuple(rated.values()),
         populations=tuple(dict.fromkeys(seat.population for seat in league.seats)),
+        num_seats=len(league.seats),
         num_tallies=league.last_evaluation_sequence,
     )
 
@@ -162,9 +169,15 @@ def fit_input(known: Snapshot) -> FitInput:
     return FitInput(
         results=known.results.select(chosen),
         parents=_parents(known.checkpoints, chosen),
+        times={
+            rated: (rated[0], float(origin.agent_steps))
+            for rated in chosen
+            if (origin := known.checkpoints.get(Digest(rated[1]))) is not None
+        },
         wanted=tuple(wanted),
         newest=tuple(rated for rated in newest if rated is not None),
         populations=known.populations,
+        num_seats=known.num_seats,
         num_tallies=known.num_tallies,
     )
 
@@ -214,10 +227,15 @@ def fit_ratings(fit: FitInput) -> Fitted:
     """Fit all populations together, each scale with its own ``bot:random`` at 0."""
     anchors = [(population, Entrant(RANDOM_BOT)) for population in fit.populations]
     fitted = BradleyTerry().fit(
-        fit.results, entrants=fit.wanted, parents=fit.parents, anchors=anchors
+        fit.results,
+        entrants=fit.wanted,
+        parents=fit.parents,
+        times=fit.times,
+        anchors=anchors,
     )
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
     deviations = fitted.deviations
+    advantages = tuple(advantage_table(fitted, num_seats=fit.num_seats).ravel().tolist())
     rows, spreads, centres = [], {}, {}
     for population in fit.populations:
         wanted = [rated for rated in fit.wanted if rated[0] == population]
@@ -233,6 +251,10 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 deviations=tuple(deviations[index].tolist()),
                 cyclicity=measured_cyclicity(fitted, _results_of(fit.results, population)),
                 num_tallies=fit.num_tallies,
+                child_deviation=fitted.components.child_deviation,
+                pair_deviation=fitted.components.pair_deviation,
+                misfit=fitted.components.misfit,
+                advantages=advantages,
             )
         )
     return Fitted(rows=tuple(rows), spreads=spreads, centres=centres)
