@@ -33,6 +33,12 @@ and that one pair without an effect has which the prior of sigma adds."""
 PRIOR_PAIRS = 10.0
 """Pairs like those that met, without an effect, that the prior of sigma is worth."""
 
+MAX_SURPRISE = 4.0
+"""How much more information than at the score seen (and half a win for each) a pair may have."""
+
+MAX_PAIR_VARIANCE = 5.3
+"""Greatest sigma^2, that of 400 Elo: more would let ratings explain nothing and pairs all."""
+
 MIN_DISPERSION = 0.05
 """Least phi: a pair that always draws is worth no more than twenty times its matches."""
 
@@ -100,7 +106,7 @@ class PairFit:
 
     Attributes:
         error: Score above the expected one, summed over the pair's matches.
-        information: n p (1 - p).
+        information: n p (1 - p), at most ``MAX_SURPRISE`` times that at the score seen.
         dispersion: phi.
     """
 
@@ -129,6 +135,12 @@ def pair_fit(
     """
     expected, information = logistic(ahead)
     known = pairs.sum(matches * information)
+    # Where somebody always won, a fit that the priors hold back promises information that the
+    # results do not have, and weights by it would hold the fit back even more.
+    played = pairs.sum(matches)
+    won = pairs.sum(np.where(pairs.sign > 0.0, scores, matches - scores))
+    seen = (won + 0.5) * (played - won + 0.5) / (played + 1.0)
+    known = np.minimum(known, MAX_SURPRISE * seen)
     total = float(known.sum())
     ceiling = 1.0 - MIN_DISPERSION
     common = min(float(pairs.slack.sum()) / total, ceiling) if total > 0.0 else 0.0
@@ -173,7 +185,7 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
     total = float((error**2 / chance).sum())
     spread = 2.0 / (9.0 * freedom)
     misfit = ((total / freedom) ** (1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)
-    return max(excess / known, 0.0), misfit
+    return min(max(excess / known, 0.0), MAX_PAIR_VARIANCE), misfit
 
 
 def child_deviation(jumps: FloatArray, *, variances: FloatArray, prior: float) -> float:
