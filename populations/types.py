@@ -314,6 +314,7 @@ class RatingsRow:
         misfit: Standard deviations by which the results are off the fit beyond chance.
         advantages: Elo that one seat is worth against another, a row of the table after the other;
             empty if that was not recorded.
+        optimism: Elo by which the best of them is rated too high because it was chosen for that.
     """
 
     population: str
@@ -326,6 +327,7 @@ class RatingsRow:
     pair_deviation: float = 0.0
     misfit: float = 0.0
     advantages: tuple[float, ...] = ()
+    optimism: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,13 +115,16 @@ def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardR
     from arena.export.card import CardRating
     from arena.types import RANDOM_BOT, Entrant
     from populations.league.calibration import calibrations
-    from populations.league.standings import Ratings
+    from populations.league.standings import Ratings, champion
 
     row = inspection.tables.ratings.get(population)
     interval = Ratings(row).interval(digest)
     if row is None or interval is None:
         return CardRating()
-    rating, low, high = interval
+    # Of a champion less: the matches that chose it rate it, too.
+    best = champion(inspection.standings(population)[population])
+    less = row.optimism if best is not None and best.weights == digest else 0.0
+    rating, low, high = (end - less for end in interval)
     ours, anchor = (population, Entrant(digest)), (population, Entrant(RANDOM_BOT))
     found = calibrations(
         (

@@ -3,11 +3,13 @@
     python -m experiments.planted_league.coverage
     python -m experiments.planted_league.coverage --policies 16 --leagues 400 --share 0.02
     python -m experiments.planted_league.coverage --draw-rate 0.1 --top-draw-rate 0.9
+    python -m experiments.planted_league.coverage --out coverage.jsonl
 
 Each league is a whole run: the real controller, scheduling, copies, ghosts, fits and finals, with
 simulated learners. The unit is the league: its final policies share errors, so the interval beside
 a share is that of the mean over leagues (clustered). One line per size; ``--json`` prints one
-document per line.
+document per line. With ``--out`` each league is a line of that file as soon as it is over, and
+leagues that the file has are not run again.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 
@@ -37,6 +40,9 @@ CHANGES = (
 )
 MATCHES_PER_S = 1000.0
 
+TRUTH = ("draw_rate", "top_draw_rate", "pair_deviation", "cyclic_share", "seat_advantage")
+"""Options that are constants of the planted truth."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeagueError:
@@ -45,7 +51,10 @@ class LeagueError:
     Attributes:
         ratings: Share of its final policies whose interval holds their skill.
         differences: Share of pairs of them whose interval holds the difference.
-        champion: Whether the champion's does.
+        champion: Whether the champion's reported one does.
+        champion_low: Whether the champion is worse than its reported interval.
+        champion_bias: Reported rating minus skill of the champion, Elo.
+        optimism: What was taken from the champion's rating for having been chosen, Elo.
         bias: Mean of rating minus skill of the final policies, Elo.
         width: Mean width of their intervals, Elo.
         difference_width: Mean width of the intervals of differences, Elo.
@@ -57,6 +66,9 @@ class LeagueError:
     ratings: float
     differences: float
     champion: float
+    champion_low: float
+    champion_bias: float
+    optimism: float
     bias: float
     width: float
     difference_width: float
@@ -117,15 +129,19 @@ def league_error(
         error = gap[0] - (skill[first.player] - skill[second.player])
         gaps_held.append(abs(error) <= Z95 * gap[1])
         gap_widths.append(2.0 * Z95 * gap[1])
-    best = champion(lines)
+    row = world.state.tables.ratings[population]
+    best = champion(lines, optimism=row.optimism)
     assert best is not None, "somebody is rated"
+    assert best.rating is not None
     assert best.rating_low is not None
     assert best.rating_high is not None
-    row = world.state.tables.ratings[population]
     return LeagueError(
         ratings=float(np.mean(held)),
         differences=float(np.mean(gaps_held)),
         champion=float(best.rating_low <= skill[best.player] <= best.rating_high),
+        champion_low=float(skill[best.player] < best.rating_low),
+        champion_bias=best.rating - skill[best.player],
+        optimism=row.optimism,
         bias=float(np.mean(errors)),
         width=float(np.mean(widths)),
         difference_width=float(np.mean(gap_widths)),
@@ -156,17 +172,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--cyclic-share", type=float, default=0.0, help="of the variance")
     parser.add_argument("--seat-advantage", type=float, default=0.0, help="Elo")
     parser.add_argument("--json", action="store_true", help="a document per line")
+    parser.add_argument("--out", type=Path, help="file of leagues that are over, a line each")
     options = parser.parse_args(argv)
+    truth = {name: getattr(options, name) for name in TRUTH}
+    over = _leagues_over(options.out)
 
-    def plant(model: PlantedModel) -> PlantedModel:
-        return replace(
-            model,
-            draw_rate=options.draw_rate,
-            top_draw_rate=options.top_draw_rate,
-            pair_deviation=options.pair_deviation,
-            cyclic_share=options.cyclic_share,
-            seat_advantage=options.seat_advantage,
-        )
+    def league(size: int, seed: int) -> dict[str, float]:
+        key = {"policies": size, "seed": seed, "share": options.share, **truth}
+        name = json.dumps(key)
+        if name not in over:
+            found = league_error(
+                size, seed=seed, share=options.share, plant=lambda model: replace(model, **truth)
+            )
+            over[name] = asdict(found)
+            if options.out is not None:
+                with options.out.open("a") as file:
+                    file.write(json.dumps({"key": key, "found": over[name]}) + "\n")
+        return over[name]
 
     write = sys.stdout.write
     names = tuple(LeagueError.__dataclass_fields__)
@@ -175,16 +197,27 @@ def main(argv: Sequence[str] | None = None) -> None:
         write("|---" * (2 + len(names)) + "|\n")
     for size in options.policies:
         leagues = [
-            asdict(league_error(size, seed=seed, share=options.share, plant=plant))
-            for seed in range(options.seed, options.seed + options.leagues)
+            league(size, seed) for seed in range(options.seed, options.seed + options.leagues)
         ]
-        found = {name: clustered([league[name] for league in leagues]) for name in names}
+        found = {name: clustered([one[name] for one in leagues]) for name in names}
         if options.json:
             write(json.dumps({"policies": size, "leagues": len(leagues), **found}) + "\n")
         else:
             cells = [f"{mean:.3g} ± {half:.2g}" for mean, half in found.values()]
             write(f"| {size} | {len(leagues)} | {' | '.join(cells)} |\n")
         sys.stdout.flush()
+
+
+def _leagues_over(out: Path | None) -> dict[str, dict[str, float]]:
+    """Read the leagues that a file has; a last line that was cut off is none."""
+    over: dict[str, dict[str, float]] = {}
+    if out is None or not out.exists():
+        return over
+    for line in out.read_text().splitlines(keepends=True):
+        if line.endswith("\n"):
+            document = json.loads(line)
+            over[json.dumps(document["key"])] = document["found"]
+    return over
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from populations.controller import alerts, evaluation_share
@@ -9,6 +10,7 @@ from populations.controller.commands import EndRun, KillLearner
 from populations.controller.finals import is_decided, seconds_left
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
+from populations.league.standings import Z95
 from populations.types import PolicyRow, RunState
 
 
@@ -73,7 +75,7 @@ def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
 def _reached_rating(state: ControllerState, rating: float) -> bool:
     reached: set[str] = set()
     for row in state.tables.policies.values():
-        bound = lower_bound(state, row)
+        bound = bound_at_any_time(state, row)
         if bound is not None and bound >= rating:
             reached.add(row.population)
     return reached == set(state.setup.populations)
@@ -111,3 +113,27 @@ def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
     digest = state.league.standing_weights(policy, state.tables)
     interval = state.ratings(policy.population).interval(digest)
     return interval[1] if interval is not None else None
+
+
+def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None:
+    """Lower bound of a policy's rating that holds however often and at whomever one looks.
+
+    Of many fits one is too high by chance, and of many policies the best one. Robbins's normal
+    mixture: an estimate of variance v is at no time further off than z standard deviations, with
+    z^2 = (1 + v / u) (2 log(1 / 0.05) + log(1 + u / v)), in 95 of 100 cases; u is free.
+
+    Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (Annals of
+    Mathematical Statistics, 1970).
+    """
+    digest = state.league.standing_weights(policy, state.tables)
+    ratings = state.ratings(policy.population)
+    interval = ratings.interval(digest)
+    if interval is None or ratings.row is None:
+        return None
+    rating, low, _ = interval
+    deviation = (rating - low) / Z95
+    if deviation <= 0.0:
+        return rating - ratings.row.optimism
+    ratio = (ratings.row.child_deviation / deviation) ** 2
+    z = math.sqrt((1.0 + 1.0 / ratio) * (2.0 * math.log(1.0 / 0.05) + math.log1p(ratio)))
+    return rating - ratings.row.optimism - z * deviation

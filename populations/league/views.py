@@ -290,7 +290,8 @@ def status_view(run: Inspection, population: str | None) -> Document:
     live = (read_status(run.run_dir) or {}) if state == "running" else {}
     champions: Document = {}
     for name, lines in run.standings(population).items():
-        best = champion(lines)
+        ratings = tables.ratings.get(name)
+        best = champion(lines, optimism=0.0 if ratings is None else ratings.optimism)
         if best is not None:
             champions[name] = {
                 "player": best.player,

@@ -90,7 +90,8 @@ def bootstrap(
     posterior = model.posterior(
         results, entrants=entrants, parents=parents, times=times, anchors=anchors
     )
-    posterior, found, solver = model.settle(posterior)
+    settled = model.settle(posterior)
+    posterior = settled.posterior
     counts = posterior.counts
     total = round(float(counts.sum()))
     # Without matches none is drawn; any distribution will do.
@@ -102,7 +103,7 @@ def bootstrap(
         resampled = replace(
             posterior.problem, matches=drawn.sum(axis=1).astype(np.float64), scores=drawn @ POINTS
         )
-        ratings[b] = posterior.elo(maximize(resampled, solver, start=found))
+        ratings[b] = posterior.elo(maximize(resampled, settled.solver, start=settled.parameters))
     return Bootstrap(entrants=posterior.entrants, ratings=ratings)
 
 

@@ -39,9 +39,9 @@ from populations.core import E, Result
 from populations.ratings.components import (
     Components,
     Pairs,
-    child_deviation,
     pair_fit,
     pair_variance,
+    prior_deviation,
 )
 from populations.ratings.newton import MAX_EXACT, Solver, make_solver, maximize
 from populations.ratings.posterior import FloatArray, IntArray, Problem, differences
@@ -65,12 +65,6 @@ NUM_ROUNDS = 3
 ROUGH = 1e-6
 """Gain in log density below which a fit is good enough to estimate the components."""
 
-ROUGH_SAMPLES = 16
-"""Of the spread, for the same."""
-
-CHUNK = 16_384
-"""Terms whose variances are found together: so much memory is enough."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit(Generic[E]):
@@ -84,6 +78,8 @@ class Fit(Generic[E]):
             difference of two rows. Rows of anchors are 0. float64 [N, K].
         advantages: By pair of seats, lower first: Elo that the first seat is worth.
         components: Constants of the model, as they were estimated.
+        shrunk: Elo, by priors that are only as wide as the entrants lie apart: right about the best
+            of many, who was lucky, too; less so about how far all are from the anchor. float64 [N].
     """
 
     entrants: tuple[E, ...]
@@ -91,6 +87,7 @@ class Fit(Generic[E]):
     spread: FloatArray
     advantages: Mapping[tuple[int, int], float]
     components: Components
+    shrunk: FloatArray
 
     @property
     def covariance(self) -> FloatArray:
@@ -147,8 +144,8 @@ class BradleyTerry:
 
     Attributes:
         root_deviation: Elo, around the anchor, of an entrant without a rated parent.
-        child_deviation: Elo, around its parent and the common gain, of an entrant with one, before
-            the children themselves say more.
+        child_deviation: Elo, around its parent and the common gain, of an entrant with one; more if
+            the children lie further off.
         stage_deviation: Elo, of what all gain from one stage to the next.
         advantage_deviation: Elo, around 0, of each advantage; weaker than one match.
         num_rounds: Estimates of the components of variance; 0: they stay as they are here.
@@ -157,7 +154,7 @@ class BradleyTerry:
 
     root_deviation: float = 1000.0
     child_deviation: float = 200.0
-    stage_deviation: float = 500.0
+    stage_deviation: float = 300.0
     advantage_deviation: float = 400.0
     num_rounds: int = NUM_ROUNDS
     max_exact: int = MAX_EXACT
@@ -183,22 +180,26 @@ class BradleyTerry:
         posterior = self.posterior(
             results, entrants=entrants, parents=parents, times=times, anchors=anchors
         )
-        posterior, parameters, solver = self.settle(posterior)
-        return posterior.fit(parameters, solver.spread())
+        settled = self.settle(posterior)
+        return settled.posterior.fit(
+            settled.parameters, settled.solver.spread(), shrunk=settled.shrunk
+        )
 
-    def settle(self, posterior: Posterior[E]) -> tuple[Posterior[E], FloatArray, Solver]:
-        """Find the components of variance, then the highest point.
-
-        Returns:
-            The posterior with its components, its highest point [P], and a solver with the
-            curvature there.
-        """
+    def settle(self, posterior: Posterior[E]) -> Settled[E]:
+        """Find the components of variance, then the highest point."""
         solver = make_solver(posterior.problem, max_exact=self.max_exact)
-        parameters = None
+        narrow = None
         for _ in range(self.num_rounds):
-            parameters = maximize(posterior.problem, solver, start=parameters, settled=ROUGH)
-            posterior = posterior.learned(parameters, solver.spread(num_samples=ROUGH_SAMPLES))
-        return posterior, maximize(posterior.problem, solver, start=parameters), solver
+            narrow = maximize(posterior.problem, solver, start=narrow, settled=ROUGH)
+            posterior = posterior.learned(narrow, solver)
+        posterior = posterior.widened()
+        wide = maximize(posterior.problem, solver, start=narrow)
+        return Settled(
+            posterior=posterior,
+            parameters=wide,
+            shrunk=wide if narrow is None else narrow,
+            solver=solver,
+        )
 
     def posterior(
         self,
@@ -223,6 +224,23 @@ class BradleyTerry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(Generic[E]):
+    """A posterior whose components of variance are known.
+
+    Attributes:
+        posterior: With priors that are wide.
+        parameters: Its highest point [P].
+        shrunk: The highest point with priors as wide as the entrants lie apart [P].
+        solver: With the curvature at ``parameters``.
+    """
+
+    posterior: Posterior[E]
+    parameters: FloatArray
+    shrunk: FloatArray
+    solver: Solver
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior(Generic[E]):
     """A problem, and what its parameters stand for.
 
@@ -234,8 +252,9 @@ class Posterior(Generic[E]):
         counts: Wins, draws and losses of the match rows. float64 [M, 3].
         pairs: Rows of results by pair of entrants.
         children: Terms of the priors of children. int64 [C].
+        roots: Terms of the priors of those without a rated parent whose time is known. int64 [R].
         components: Constants of the model.
-        prior_child_deviation: Elo.
+        model: What it was made by.
     """
 
     problem: Problem
@@ -245,48 +264,70 @@ class Posterior(Generic[E]):
     counts: FloatArray
     pairs: Pairs
     children: IntArray
+    roots: IntArray
     components: Components
-    prior_child_deviation: float
+    model: BradleyTerry
 
-    def learned(self, parameters: FloatArray, spread: FloatArray) -> Posterior[E]:
+    def learned(self, parameters: FloatArray, solver: Solver) -> Posterior[E]:
         """The posterior with components of variance as a fit of it shows them.
 
         Args:
             parameters: Of the fit [P].
-            spread: Of the fit [P, K].
+            solver: With the curvature there.
         """
         problem, now = self.problem, self.components
         num_rows = len(problem.matches)
         summed = differences(problem, parameters)
         variance_now = (now.pair_deviation / ELO_PER_UNIT) ** 2
+        term_variances = solver.variances()
         fit, dispersion = pair_fit(
             self.pairs, ahead=summed[:num_rows], scores=problem.scores, matches=problem.matches
         )
         variances = np.zeros(len(fit.error))
         # Of a pair's rows any tells the variance of the difference, near enough.
-        variances[self.pairs.of_row] = _variances(problem, spread, terms=slice(num_rows))
+        variances[self.pairs.of_row] = term_variances[:num_rows]
         pair, misfit = pair_variance(fit, variances=variances, now=variance_now)
-        tau = now.child_deviation
-        if len(self.children):
-            tau = child_deviation(
-                ELO_PER_UNIT * summed[self.children],
-                variances=ELO_PER_UNIT**2 * _variances(problem, spread, terms=self.children),
-                prior=self.prior_child_deviation,
+        tau, rho = (
+            prior_deviation(
+                ELO_PER_UNIT * summed[terms],
+                variances=ELO_PER_UNIT**2 * term_variances[terms],
+                prior=self.model.child_deviation,
             )
-        precisions = problem.precisions.copy()
-        precisions[self.children - num_rows] = (ELO_PER_UNIT / tau) ** 2
+            for terms in (self.children, self.roots)
+        )
         return replace(
             self,
             problem=replace(
-                problem, weights=fit.weights(pair)[self.pairs.of_row], precisions=precisions
+                problem,
+                weights=fit.weights(pair)[self.pairs.of_row],
+                precisions=self._precisions(child_deviation=tau, root_deviation=rho),
             ),
             components=Components(
                 child_deviation=tau,
+                root_deviation=rho,
                 pair_deviation=ELO_PER_UNIT * math.sqrt(pair),
                 dispersion=dispersion,
                 misfit=misfit,
             ),
         )
+
+    def widened(self) -> Posterior[E]:
+        """The posterior with priors that are never narrower than the model's.
+
+        What a line gains, it gains step after step, and it is the lines that gain most that go on.
+        A prior as narrow as single steps are apart takes a part of each of them, and the parts add
+        up: leagues of 16 ended 20 Elo too low, of 64 40.
+        """
+        tau = max(self.components.child_deviation, self.model.child_deviation)
+        precisions = self._precisions(child_deviation=tau, root_deviation=self.model.root_deviation)
+        return replace(self, problem=replace(self.problem, precisions=precisions))
+
+    def _precisions(self, *, child_deviation: float, root_deviation: float) -> FloatArray:
+        num_rows = len(self.problem.matches)
+        precisions = self.problem.precisions.copy()
+        precisions[self.children - num_rows] = (ELO_PER_UNIT / child_deviation) ** 2
+        precisions[self.roots - num_rows] = (ELO_PER_UNIT / root_deviation) ** 2
+        return precisions
 
     def elo(self, values: FloatArray) -> FloatArray:
         """Values [P, ...] of the parameters in Elo, of every entrant [N, ...].
@@ -299,8 +340,8 @@ class Posterior(Generic[E]):
             rows -= rows.mean(axis=0)
         return rows
 
-    def fit(self, parameters: FloatArray, spread: FloatArray) -> Fit[E]:
-        """What parameters [P] and their spread [P, K] say."""
+    def fit(self, parameters: FloatArray, spread: FloatArray, *, shrunk: FloatArray) -> Fit[E]:
+        """What parameters [P], their spread [P, K] and those with narrow priors [P] say."""
         return Fit(
             entrants=self.entrants,
             ratings=self.elo(parameters),
@@ -310,21 +351,8 @@ class Posterior(Generic[E]):
                 for k, pair in enumerate(self.seats)
             },
             components=self.components,
+            shrunk=self.elo(shrunk),
         )
-
-
-def _variances(problem: Problem, spread: FloatArray, *, terms: slice | IntArray) -> FloatArray:
-    """Posterior variances of the signed sums of some terms, in units of theta squared [...]."""
-    padded = np.concatenate([spread, np.zeros((1, spread.shape[1]))])
-    index, signs = problem.index[terms], problem.signs[terms]
-    variances = np.empty(len(index))
-    for start in range(0, len(index), CHUNK):
-        chosen = slice(start, start + CHUNK)
-        sums = np.zeros((len(index[chosen]), spread.shape[1]))
-        for column in range(index.shape[1]):
-            sums += signs[chosen, column, None] * padded[index[chosen, column]]
-        variances[chosen] = (sums**2).sum(axis=1)
-    return variances
 
 
 def _check_lineage(parents: Mapping[E, E]) -> None:
@@ -374,12 +402,14 @@ def _make_posterior(
     deviation = np.full(size, model.root_deviation)
     position = {entrant: i for i, entrant in enumerate(entrants)}
     children = []
+    is_root = stage < size
     for child, parent in parents.items():
         p, q = parameter[position[child]], parameter[position[parent]]
         if p < size:
             priors[p, 1], priors[p, 3] = q, stage[q] if q < size else size
             deviation[p] = model.child_deviation
             children.append(p)
+            is_root[p] = False
     deviation[len(free) : first_stage] = model.advantage_deviation
     deviation[first_stage:] = model.stage_deviation
     rows = np.stack(
@@ -407,8 +437,11 @@ def _make_posterior(
         counts=results.outcomes,
         pairs=Pairs.of(results.first, results.second, slack=results.scores - results.squares),
         children=len(results) + np.array(sorted(children), dtype=np.int64),
-        components=Components(child_deviation=model.child_deviation),
-        prior_child_deviation=model.child_deviation,
+        roots=len(results) + np.flatnonzero(is_root),
+        components=Components(
+            child_deviation=model.child_deviation, root_deviation=model.root_deviation
+        ),
+        model=model,
     )
 
 

@@ -1,4 +1,4 @@
-"""What the results say about the model's own constants: three components of variance.
+"""What the results say about the model's own constants: four components of variance.
 
 A pair of entrants with expected score p in n matches has, of its summed score, the variance
 
@@ -6,8 +6,9 @@ A pair of entrants with expected score p in n matches has, of its summed score, 
 
 phi is below 1 where matches are drawn or won by margins: they scatter less than wins and losses.
 sigma, in units of theta, is how far pairs are off what any rating says (styles, cycles). tau is how
-far a child is off its parent and the common gain of its time. They are estimated in turns with the
-ratings: phi and sigma by moments, tau by expectation and maximization.
+far a child is off its parent and the common gain of its time, rho how far those without a rated
+parent are off the others of their time. They are estimated in turns with the ratings: phi and sigma
+by moments, tau and rho by expectation and maximization.
 
 Sources: Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton
 method" (Biometrika, 1974); Williams, "Extra-binomial variation in logistic linear models" (Journal
@@ -43,9 +44,9 @@ MIN_DISPERSION = 0.05
 """Least phi: a pair that always draws is worth no more than twenty times its matches."""
 
 PRIOR_CHILDREN = 4.0
-"""Children that the prior of tau is worth."""
+"""Entrants that the priors of tau and rho are worth."""
 
-LIMITS_OF_TAU = (10.0, 1000.0)
+LIMITS_OF_PRIORS = (10.0, 1000.0)
 """Elo."""
 
 
@@ -88,6 +89,7 @@ class Components:
 
     Attributes:
         child_deviation: tau, in Elo.
+        root_deviation: rho, in Elo.
         pair_deviation: sigma, in Elo.
         dispersion: phi of all pairs together.
         misfit: How many standard deviations the pairs' squared errors are above what chance and
@@ -95,6 +97,7 @@ class Components:
     """
 
     child_deviation: float
+    root_deviation: float = 1000.0
     pair_deviation: float = 0.0
     dispersion: float = 1.0
     misfit: float = 0.0
@@ -188,16 +191,16 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
     return min(max(excess / known, 0.0), MAX_PAIR_VARIANCE), misfit
 
 
-def child_deviation(jumps: FloatArray, *, variances: FloatArray, prior: float) -> float:
-    """One step of expectation and maximization for tau, in Elo.
+def prior_deviation(jumps: FloatArray, *, variances: FloatArray, prior: float) -> float:
+    """Take one step of expectation and maximization for tau or rho, in Elo.
 
     Args:
-        jumps: Of children from what their parents and time promise, Elo. float64 [C].
+        jumps: Of entrants from what their priors expect, Elo. float64 [C].
         variances: Posterior variances of the jumps, in Elo squared. float64 [C].
-        prior: Deviation in Elo that the answer leans on where there are few children.
+        prior: Deviation in Elo that the answer leans on where there are few.
     """
     total = float((jumps**2 + variances).sum()) + PRIOR_CHILDREN * prior**2
-    low, high = LIMITS_OF_TAU
+    low, high = LIMITS_OF_PRIORS
     return min(max(math.sqrt(total / (len(jumps) + PRIOR_CHILDREN)), low), high)
 
 

@@ -28,6 +28,10 @@ MAX_EXACT = 1_500
 """Parameters up to which matrices are dense: 18 MB each."""
 
 NUM_SAMPLES = 128
+
+ROUGH_SAMPLES = 16
+"""For variances of which only sums are wanted."""
+
 MAX_STEPS = 200
 MAX_HALVINGS = 60
 
@@ -49,12 +53,12 @@ class Solver(Protocol):
         """The x of H x = right [P]; ``tolerance`` is relative, for who solves by iterating."""
         ...
 
-    def spread(self, *, num_samples: int = NUM_SAMPLES) -> FloatArray:
-        """S with S @ S.T = inverse(H), or near it. float64 [P, K].
+    def spread(self) -> FloatArray:
+        """S with S @ S.T = inverse(H), or near it. float64 [P, K]."""
+        ...
 
-        Args:
-            num_samples: K, of a solver that samples.
-        """
+    def variances(self) -> FloatArray:
+        """Variances of the terms' signed sums of parameters, or rough estimates. float64 [T]."""
         ...
 
 
@@ -136,7 +140,18 @@ class ExactSolver:
         solution, _ = lapack.dpotrs(self._factor, right, lower=1)
         return np.asarray(solution, dtype=np.float64)
 
-    def spread(self, *, num_samples: int = NUM_SAMPLES) -> FloatArray:
+    def variances(self) -> FloatArray:
+        """Read them from inverse(H), exactly. float64 [T]."""
+        from scipy.linalg import lapack
+
+        size = self._size
+        covariance = np.zeros((size + 1, size + 1))  # what is fixed has no variance
+        if size:
+            lower, _ = lapack.dpotri(self._factor, lower=1)
+            covariance[:size, :size] = np.tril(lower) + np.tril(lower, -1).T
+        return np.asarray((self._products * covariance.ravel()[self._cells]).sum(axis=(1, 2)))
+
+    def spread(self) -> FloatArray:
         """H = L @ L.T, so S = inverse(L).T. float64 [P, P]."""
         from scipy.linalg import lapack
 
@@ -166,14 +181,15 @@ class SparseSolver:
         self._term = np.nonzero(is_used)[0]
         self._players = problem.index[: len(problem.matches), :2]
         ends = np.r_[0, is_used.sum(axis=1).cumsum()]
-        self._jacobian = sparse.csr_array(
+        self._sums = sparse.csr_array(
             (
-                np.zeros(len(self._signs)),
+                self._signs,
                 problem.index[is_used].astype(np.int32),
                 ends.astype(np.int32),
             ),
             shape=(len(problem.index), problem.num_parameters),
         )
+        self._jacobian = self._sums.copy()
 
     def update(self, weights: FloatArray) -> None:
         """Take the curvature at another point."""
@@ -189,8 +205,16 @@ class SparseSolver:
         """The x of H x = right [P]."""
         return self._conjugate_gradients(self._hessian, right[:, None], tolerance=tolerance)[:, 0]
 
-    def spread(self, *, num_samples: int = NUM_SAMPLES) -> FloatArray:
+    def variances(self) -> FloatArray:
+        """Estimate them from few samples: sums over many terms average the errors. float64 [T]."""
+        sums = self._sums @ self._samples(ROUGH_SAMPLES)
+        return np.asarray((sums**2).sum(axis=1))
+
+    def spread(self) -> FloatArray:
         """From samples. float64 [P, K]."""
+        return self._samples(NUM_SAMPLES)
+
+    def _samples(self, num_samples: int) -> FloatArray:
         hessian, transposed = self._hessian.astype(np.float32), self._transposed.astype(np.float32)
         rng = np.random.default_rng(0)
         blocks = []

@@ -9,7 +9,7 @@ import pytest
 
 from populations.core import Result
 from populations.ratings.bradley_terry import Z95, BradleyTerry, Fit
-from populations.ratings.components import Pairs, child_deviation, pair_fit, pair_variance
+from populations.ratings.components import Pairs, pair_fit, pair_variance, prior_deviation
 from populations.ratings.posterior import FloatArray
 
 BOT = "bot:random"
@@ -70,7 +70,7 @@ def test_pairs_by_hand() -> None:
 
 def test_the_deviation_of_children_by_hand() -> None:
     # (300^2 + 100^2 + 2 * 20^2 + 4 * 200^2) / 6
-    found = child_deviation(np.array([300.0, -100.0]), variances=np.full(2, 400.0), prior=200.0)
+    found = prior_deviation(np.array([300.0, -100.0]), variances=np.full(2, 400.0), prior=200.0)
     assert found == pytest.approx(np.sqrt((90_000 + 10_000 + 800 + 160_000) / 6))
 
 
