@@ -8,12 +8,13 @@ phi is below 1 where matches are drawn or won by margins: they scatter less than
 sigma, in units of theta, is how far pairs are off what any rating says (styles, cycles). tau is how
 far a child is off its parent and the common gain of its time, rho how far those without a rated
 parent are off the others of their time. They are estimated in turns with the ratings: phi and sigma
-by moments, tau and rho by expectation and maximization.
+by moments, tau and rho by their marginal likelihood.
 
 Sources: Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton
 method" (Biometrika, 1974); Williams, "Extra-binomial variation in logistic linear models" (Journal
-of the Royal Statistical Society C, 1982), model II; Dempster, Laird and Rubin, "Maximum likelihood
-from incomplete data via the EM algorithm" (Journal of the Royal Statistical Society B, 1977).
+of the Royal Statistical Society C, 1982), model II; MacKay, "Bayesian interpolation" (Neural
+Computation, 1992); Cochran, "Some methods for strengthening the common chi-squared tests"
+(Biometrics, 1954).
 
 Shapes: M rows of results; Q pairs of entrants; N entrants; K columns of the spread; C children.
 """
@@ -40,10 +41,19 @@ MAX_SURPRISE = 4.0
 MAX_PAIR_VARIANCE = 5.3
 """Greatest sigma^2, that of 400 Elo: more would let ratings explain nothing and pairs all."""
 
+MIN_EXPECTED = 1.0
+"""Information that a pair has at least in the test of the fit (Cochran's rule: one is expected).
+
+A single win of the random bot in a hundred matches is what chance brings now and then, and thirty
+times what its variance promises."""
+
+MIN_LEFT = 0.1
+"""Share of a pair's information that is left for the test: a fit agrees with what it is made of."""
+
 MIN_DISPERSION = 0.05
 """Least phi: a pair that always draws is worth no more than twenty times its matches."""
 
-PRIOR_CHILDREN = 4.0
+PRIOR_CHILDREN = 1.0
 """Entrants that the priors of tau and rho are worth."""
 
 LIMITS_OF_PRIORS = (10.0, 1000.0)
@@ -184,24 +194,37 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
     # Few pairs or matches cannot tell effects from chance: the prior is some pairs without one.
     known = float((by_weight * left * information**2).sum())
     known += known * PRIOR_PAIRS / freedom + PRIOR_INFORMATION**2
-    # Squared errors against chance alone: chi-squared with so many degrees of freedom.
-    total = float((error**2 / chance).sum())
-    spread = 2.0 / (9.0 * freedom)
-    misfit = ((total / freedom) ** (1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)
+    is_tested = (information >= MIN_EXPECTED) & (left >= MIN_LEFT)
+    misfit = _misfit((error**2 / chance)[is_tested], left=left[is_tested])
     return min(max(excess / known, 0.0), MAX_PAIR_VARIANCE), misfit
 
 
-def prior_deviation(jumps: FloatArray, *, variances: FloatArray, prior: float) -> float:
-    """Take one step of expectation and maximization for tau or rho, in Elo.
+def _misfit(squares: FloatArray, *, left: FloatArray) -> float:
+    """Compare squared errors over chance with a chi-squared variable; 0 where there are none."""
+    freedom = float(left.sum())
+    if freedom < 1.0:
+        return 0.0
+    spread = 2.0 / (9.0 * freedom)
+    root = math.pow(float(squares.sum()) / freedom, 1.0 / 3.0)
+    return (root - (1.0 - spread)) / math.sqrt(spread)
+
+
+def prior_deviation(jumps: FloatArray, *, variances: FloatArray, now: float, prior: float) -> float:
+    """Estimate tau or rho, in Elo, by one step of a fixed point whose end is that of maximization.
+
+    Of C entrants the results tell gamma = sum(1 - v / now^2); the others are where the prior puts
+    them, and say nothing about it.
 
     Args:
         jumps: Of entrants from what their priors expect, Elo. float64 [C].
-        variances: Posterior variances of the jumps, in Elo squared. float64 [C].
-        prior: Deviation in Elo that the answer leans on where there are few.
+        variances: v: posterior variances of the jumps, in Elo squared. float64 [C].
+        now: Deviation with which the fit was made.
+        prior: Deviation in Elo that the answer leans on where little is told.
     """
-    total = float((jumps**2 + variances).sum()) + PRIOR_CHILDREN * prior**2
+    told = float(np.clip(1.0 - variances / now**2, 0.0, 1.0).sum())
+    total = float((jumps**2).sum()) + PRIOR_CHILDREN * prior**2
     low, high = LIMITS_OF_PRIORS
-    return min(max(math.sqrt(total / (len(jumps) + PRIOR_CHILDREN)), low), high)
+    return min(max(math.sqrt(total / (told + PRIOR_CHILDREN)), low), high)
 
 
 def _by_pair(values: FloatArray, pairs: IntArray) -> FloatArray:

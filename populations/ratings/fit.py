@@ -262,7 +262,7 @@ def _nearest(
 def fit_ratings(fit: FitInput) -> Fitted:
     """Fit all populations together, each scale with its own ``bot:random`` at 0."""
     anchors = [(population, Entrant(RANDOM_BOT)) for population in fit.populations]
-    model = BradleyTerry()
+    model = BradleyTerry(reduces_bias=True)
     fitted = model.fit(
         fit.results,
         entrants=fit.wanted,
