@@ -59,6 +59,9 @@ Time = tuple[str, float]
 NUM_STAGES = 32
 """Per group, with about equally many entrants each."""
 
+NUM_GROUPS = 256
+"""As `NUM_STAGES`, of entrants whose ratings are moved together by a solver that iterates."""
+
 NUM_ROUNDS = 3
 """Estimates of the components of variance before the last fit."""
 
@@ -426,7 +429,7 @@ def _make_posterior(
     seatings = np.stack(np.divmod(codes, num_seats), axis=1)
     has_order = seatings[:, 0] != seatings[:, 1]
     num_advantages = int(has_order.sum())
-    stage, before = _stages([times.get(entrant) for entrant in entrants])
+    stage, before = _slices([times.get(entrant) for entrant in entrants], number=NUM_STAGES)
     size = len(free) + num_advantages + len(before)
     parameter = np.full(len(entrants), size)
     parameter[free] = np.arange(len(free))
@@ -470,6 +473,12 @@ def _make_posterior(
         scores=results.scores,
         weights=np.ones(len(results)),
         precisions=(ELO_PER_UNIT / deviation) ** 2,
+        groups=np.concatenate(
+            [
+                _slices([times.get(entrant) for entrant in entrants], number=NUM_GROUPS)[0][free],
+                np.full(size - len(free), -1),
+            ]
+        ),
     )
     return Posterior(
         problem=problem,
@@ -487,8 +496,8 @@ def _make_posterior(
     )
 
 
-def _stages(times: Sequence[Time | None]) -> tuple[IntArray, IntArray]:
-    """Put entrants into stages of about equally many, by group and time.
+def _slices(times: Sequence[Time | None], *, number: int) -> tuple[IntArray, IntArray]:
+    """Put entrants into at most so many stages of about equally many, by group and time.
 
     Returns:
         Stage of each entrant, -1 without a time [N]; the stage before each one, -1 where it is the
@@ -501,8 +510,8 @@ def _stages(times: Sequence[Time | None]) -> tuple[IntArray, IntArray]:
         members = [i for i, time in enumerate(times) if time is not None and time[0] == group]
         when = np.array([time[1] for time in times if time is not None and time[0] == group])
         # The borders are times that occur, so that equal times are in one stage.
-        number = min(NUM_STAGES, len(when))
-        borders = np.unique(np.sort(when)[np.arange(number) * len(when) // number])
+        num_borders = min(number, len(when))
+        borders = np.unique(np.sort(when)[np.arange(num_borders) * len(when) // num_borders])
         index = np.searchsorted(borders, when, side="right") - 1
         stage[members] = len(before) + index
         before += [-1, *range(len(before), len(before) + len(borders) - 1)]

@@ -37,6 +37,8 @@ class Problem:
         scores: Sums of the scores of ``first``, a draw half, in [0, matches]. float64 [M].
         weights: Information of a row's match over that of a win or a loss. float64 [M].
         precisions: Of the priors, in units of theta. float64 [T - M].
+        groups: Number of the group of parameters that move together, -1 for none; it speeds up
+            sparse solvers and changes nothing else. int64 [P].
     """
 
     num_parameters: int
@@ -45,6 +47,7 @@ class Problem:
     scores: FloatArray
     weights: FloatArray
     precisions: FloatArray
+    groups: IntArray
 
     @property
     def signs(self) -> FloatArray:
