@@ -116,14 +116,9 @@ def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
 
 
 def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None:
-    """Lower bound of a policy's rating that holds however often and at whomever one looks.
+    """Lower end of the interval of a policy's rating that holds whenever and at whomever one looks.
 
-    Of many fits one is too high by chance, and of many policies the best one. Robbins's normal
-    mixture: an estimate of variance v is at no time further off than z standard deviations, with
-    z^2 = (1 + v / u) (2 log(1 / 0.05) + log(1 + u / v)), in 95 of 100 cases; u is free.
-
-    Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (Annals of
-    Mathematical Statistics, 1970).
+    Of many fits one is too high by chance, and of many policies the best one.
     """
     digest = state.league.standing_weights(policy, state.tables)
     ratings = state.ratings(policy.population)
@@ -131,9 +126,25 @@ def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None
     if interval is None or ratings.row is None:
         return None
     rating, low, _ = interval
-    deviation = (rating - low) / Z95
+    width = any_time_width((rating - low) / Z95, scale=ratings.row.child_deviation)
+    return rating - ratings.row.optimism - width
+
+
+def any_time_width(deviation: float, *, scale: float) -> float:
+    """Half the width of an interval that holds the truth at all times at once in 95% of cases.
+
+    Robbins's normal mixture: an estimate of variance v is never further off than z standard
+    deviations, z^2 = (1 + v / u) (2 log(1 / 0.05) + log(1 + u / v)).
+
+    Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (Annals of
+    Mathematical Statistics, 1970).
+
+    Args:
+        deviation: Standard deviation of the estimate now.
+        scale: sqrt(u): about as large as deviations are when one begins to look.
+    """
     if deviation <= 0.0:
-        return rating - ratings.row.optimism
-    ratio = (ratings.row.child_deviation / deviation) ** 2
-    z = math.sqrt((1.0 + 1.0 / ratio) * (2.0 * math.log(1.0 / 0.05) + math.log1p(ratio)))
-    return rating - ratings.row.optimism - z * deviation
+        return 0.0
+    ratio = (scale / deviation) ** 2
+    z_squared = (1.0 + 1.0 / ratio) * (2.0 * math.log(1.0 / 0.05) + math.log1p(ratio))
+    return deviation * math.sqrt(z_squared)

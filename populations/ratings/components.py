@@ -53,7 +53,7 @@ MIN_LEFT = 0.1
 MIN_DISPERSION = 0.05
 """Least phi: a pair that always draws is worth no more than twenty times its matches."""
 
-PRIOR_CHILDREN = 1.0
+PRIOR_CHILDREN = 0.25
 """Entrants that the priors of tau and rho are worth."""
 
 LIMITS_OF_PRIORS = (10.0, 1000.0)

@@ -361,3 +361,40 @@ def test_nobody_plays_itself() -> None:
 def test_parents_do_not_go_round_in_a_circle() -> None:
     with pytest.raises(ValueError, match="parents must not go round in a circle"):
         BradleyTerry().fit([], parents={"a": "b", "b": "c", "c": "a"})
+
+
+def test_reduced_bias_by_hand() -> None:
+    # A free player with next to no prior decides its own log-odds alone: its leverage is 1, so one
+    # match is added, half of it won (Firth): 3.5 wins of 4 + 1.
+    result = Result(first=1, second=0, seats=(0, 0), wins=3, draws=0, losses=1)
+    model = BradleyTerry(root_deviation=1e7, num_rounds=0, reduces_bias=True)
+    fit = model.fit([result], anchors=[0])
+    assert fit.rating(1) == pytest.approx(400.0 * math.log10(3.5 / 1.5), abs=0.1)
+
+
+@pytest.mark.parametrize("reduces_bias", [False, True])
+def test_groups_of_a_time_change_no_sparse_fit(reduces_bias: bool) -> None:
+    rng = np.random.default_rng(7)
+    results, parents, times = [], {}, {}
+    for k in range(1, 120):
+        parents[k], times[k] = k - 1, ("player", float(k // 3))
+        for other in {max(k - 1, 0), max(k - 4, 0)}:
+            wins = int(rng.binomial(10, 0.6))
+            results.append(
+                Result(first=k, second=other, seats=(0, 1), wins=wins, draws=0, losses=10 - wins)
+            )
+    exact, sparse = (
+        BradleyTerry(max_exact=limit, num_rounds=0, reduces_bias=False).fit(
+            results, parents=parents, times=times, anchors=[0]
+        )
+        for limit in (1000, 0)
+    )
+    assert sparse.ratings == pytest.approx(exact.ratings, abs=1e-6)
+    if reduces_bias:  # rows' leverages are estimated from samples there
+        exact, sparse = (
+            BradleyTerry(max_exact=limit, num_rounds=0, reduces_bias=True).fit(
+                results, parents=parents, times=times, anchors=[0]
+            )
+            for limit in (1000, 0)
+        )
+        assert np.abs(sparse.ratings - exact.ratings).max() < 0.2 * exact.deviations.max()

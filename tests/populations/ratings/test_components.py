@@ -69,11 +69,11 @@ def test_pairs_by_hand() -> None:
 
 
 def test_the_deviation_of_children_by_hand() -> None:
-    # Each is told by 1 - 2500 / 100^2 = 3/4: (300^2 + 100^2 + 200^2) / (2 * 3/4 + 1).
+    # Each is told by 1 - 2500 / 100^2 = 3/4: (300^2 + 100^2 + 200^2 / 4) / (2 * 3/4 + 1/4).
     found = prior_deviation(
         np.array([300.0, -100.0]), variances=np.full(2, 2500.0), now=100.0, prior=200.0
     )
-    assert found == pytest.approx(np.sqrt((90_000 + 10_000 + 40_000) / 2.5))
+    assert found == pytest.approx(np.sqrt((90_000 + 10_000 + 10_000) / 1.75))
     # Nothing is told of any: the answer is the prior.
     found = prior_deviation(np.zeros(5), variances=np.full(5, 1e4), now=100.0, prior=200.0)
     assert found == pytest.approx(200.0)
