@@ -147,8 +147,9 @@ class BradleyTerry:
 
     Attributes:
         root_deviation: Elo, around the anchor, of an entrant without a rated parent.
-        child_deviation: Elo, around its parent and the common gain, of an entrant with one; more if
-            the children lie further off.
+        child_deviation: Elo, around its parent and the common gain, of an entrant with one, before
+            the children themselves say more.
+        least_child_deviation: Elo, the same at least, however near to their parents children are.
         stage_deviation: Elo, of what all gain from one stage to the next.
         advantage_deviation: Elo, around 0, of each advantage; weaker than one match.
         reduces_bias: Whether ratings at the end of long chains of results are kept from being too
@@ -159,6 +160,7 @@ class BradleyTerry:
 
     root_deviation: float = 1000.0
     child_deviation: float = 200.0
+    least_child_deviation: float = 120.0
     stage_deviation: float = 500.0
     advantage_deviation: float = 400.0
     reduces_bias: bool = False
@@ -325,13 +327,16 @@ class Posterior(Generic[E]):
         )
 
     def widened(self) -> Posterior[E]:
-        """The posterior with priors that are never narrower than the model's.
+        """The posterior with priors that are wide enough for lines, not only for single steps.
 
         What a line gains, it gains step after step, and it is the lines that gain most that go on.
         A prior as narrow as single steps are apart takes a part of each of them, and the parts add
-        up: leagues of 16 ended 20 Elo too low, of 64 40.
+        up: leagues of 64 ended 40 Elo too low. One of 200 Elo believes the luck of those who are
+        copied, and their children have it all: leagues of 16 ended 15 Elo too high.
         """
-        tau = max(self.components.child_deviation, self.model.child_deviation)
+        tau = max(self.components.child_deviation, self.model.least_child_deviation)
+        if not self.model.num_rounds:
+            tau = self.model.child_deviation
         precisions = self._precisions(child_deviation=tau, root_deviation=self.model.root_deviation)
         return replace(self, problem=replace(self.problem, precisions=precisions))
 

