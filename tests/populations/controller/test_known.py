@@ -107,7 +107,7 @@ def test_evaluations_between_two_fits_do_not_ask_the_same_again() -> None:
     world = held_back(0)
     before = world.state.tables.num_tallies
     world.committed.clear()
-    for _ in range(40):
+    for _ in range(50):  # by then the last of them has weights to play with
         world.step()
     played: Counter[PlayerId] = Counter()
     num_evaluations = 0
