@@ -172,8 +172,8 @@ def checkpoint(
 
 
 def test_the_best_of_many_was_lucky() -> None:
-    # Forty equals of one time: the best is so by luck, nearly half of which is taken back; the prior
-    # of how far they lie apart leaves the rest. One that stands out by far has earned it.
+    # Forty equals of one time: the best is so by luck, nearly half of which is taken back; what the
+    # prior of distances allows stays. One that stands out by far has earned it.
     rng = np.random.default_rng(1)
 
     def rated(ahead: float) -> float:
