@@ -290,6 +290,7 @@ class RatingModel(Protocol):
         *,
         entrants: Iterable[E] = (),
         parents: Mapping[E, E] | None = None,
+        times: Mapping[E, tuple[str, float]] | None = None,
         anchors: Collection[E] = (),
     ) -> Fit[E]:
         """Fit ratings.
@@ -298,6 +299,7 @@ class RatingModel(Protocol):
             results: In any order.
             entrants: To be rated even if they have no result.
             parents: Whose rating is the prior mean, for those that have a rated parent.
+            times: Population and age of those who learn: what all gain with time is found out.
             anchors: At exactly 0. Without any, the mean of all ratings is 0.
 
         Raises:

@@ -406,4 +406,5 @@ class StopConfig(Model):
     """The run has lasted so long, stops and resumes not counted."""
 
     rating: float | None = None
-    """A champion's rating (its lower bound) has reached this."""
+    """In every population a policy's rating has reached this for certain: by a lower bound that
+    holds however often and at however many policies one looks."""

@@ -309,6 +309,12 @@ class RatingsRow:
             than these say (errors go together): they are in `populations.ratings.fit.Fitted`.
         cyclicity: Share of the results that no rating can express; 0 where nothing is known.
         num_tallies: The fit covers evaluation tallies with sequence up to this.
+        child_deviation: Elo by which new weights are off the rating of those they come from.
+        pair_deviation: Elo by which pairs are off what their ratings say; intervals know it.
+        misfit: Standard deviations by which the results are off the fit beyond chance.
+        advantages: Elo that one seat is worth against another, a row of the table after the other;
+            empty if that was not recorded.
+        optimism: Elo by which the best of them is rated too high because it was chosen for that.
     """
 
     population: str
@@ -317,6 +323,11 @@ class RatingsRow:
     deviations: tuple[float, ...]
     cyclicity: float
     num_tallies: int
+    child_deviation: float = 200.0
+    pair_deviation: float = 0.0
+    misfit: float = 0.0
+    advantages: tuple[float, ...] = ()
+    optimism: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

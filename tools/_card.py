@@ -113,13 +113,41 @@ def _environment(game: Game) -> CardEnvironment:
 def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardRating:
     """Of these very weights; a policy's later checkpoints may be unrated."""
     from arena.export.card import CardRating
-    from populations.league.standings import Ratings
+    from arena.types import RANDOM_BOT, Entrant
+    from populations.league.calibration import calibrations
+    from populations.league.standings import Ratings, champion
 
-    interval = Ratings(inspection.tables.ratings.get(population)).interval(digest)
-    if interval is None:
+    row = inspection.tables.ratings.get(population)
+    interval = Ratings(row).interval(digest)
+    if row is None or interval is None:
         return CardRating()
-    rating, low, high = interval
-    return CardRating(rating=rating, rating_low=low, rating_high=high)
+    # Of a champion less: the matches that chose it rate it, too.
+    best = champion(inspection.standings(population)[population])
+    less = row.optimism if best is not None and best.weights == digest else 0.0
+    rating, low, high = (end - less for end in interval)
+    ours, anchor = (population, Entrant(digest)), (population, Entrant(RANDOM_BOT))
+    found = calibrations(
+        (
+            p
+            for p in inspection.reader.pairs(kind="evaluate")
+            if {p.first, p.second} == {digest, RANDOM_BOT}
+        ),
+        ratings=inspection.tables.ratings,
+        seats=inspection.league.seats,
+    )
+    one = found.get((ours, anchor))
+    if one is None and (turned := found.get((anchor, ours))) is not None:
+        one = turned.turned()
+    met = one if one is not None and one.matches > 0.0 else None
+    return CardRating(
+        rating=rating,
+        rating_low=low,
+        rating_high=high,
+        pair_deviation=row.pair_deviation,
+        anchor_matches=met and met.matches,
+        anchor_score=met and met.seen / met.matches,
+        anchor_predicted=met and met.predicted / met.matches,
+    )
 
 
 def _versions() -> Iterator[tuple[str, str]]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from populations.league.mixture import Mixture
     from populations.league.standings import Standing
     from populations.league.views import Inspection
+    from populations.types import Json
 
     from ._exploitability import Exploitability
     from ._game import Game
@@ -38,6 +39,25 @@ def cyclic_warnings(cyclicity: Mapping[str, float | None], *, run: Path) -> Iter
                 f"Warning: cyclicity of {population} is {share:.2f}, above {CYCLIC}: ratings order "
                 "its players badly, because who meets whom matters more; "
                 f"arena export {run} --mixture exports a mixture that none of them beats"
+            )
+
+
+def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Iterator[str]:
+    """A line for each population whose results are not what its ratings promise.
+
+    Args:
+        fits: As `populations.league.views.fits` gives it.
+        run: The run's directory.
+    """
+    from populations.league.calibration import MISFIT
+
+    for population, fit in fits.items():
+        misfit, deviation = float(str(fit["misfit"])), float(str(fit["pair_deviation"]))
+        if misfit >= MISFIT:
+            yield (
+                f"Warning: results of {population} are {deviation:.0f} Elo a pair off its ratings "
+                f"({misfit:.1f} standard deviations); intervals are widened by it; "
+                f"arena league {run} calibration shows where"
             )
 
 

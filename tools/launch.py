@@ -247,15 +247,18 @@ def _holding_limit(run: OpenRun) -> str | None:
 
 def _say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
     """Print the last lines of a run; its status."""
-    from populations.league.views import Inspection, cyclicity, status_view
+    from populations.league.views import Inspection, cyclicity, fits, status_view
 
     from ._last_lines import last_lines, make_ending
-    from ._mixture import cyclic_warnings
+    from ._mixture import cyclic_warnings, misfit_warnings
 
     inspection = Inspection.open(run_dir)
     try:
         document = status_view(inspection, None)
-        warnings = list(cyclic_warnings(cyclicity(inspection), run=run_dir))
+        warnings = [
+            *misfit_warnings(fits(inspection), run=run_dir),
+            *cyclic_warnings(cyclicity(inspection), run=run_dir),
+        ]
         limits = inspection.run_file.config.stop.model_dump(mode="json")
     finally:
         inspection.close()

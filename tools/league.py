@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 View = Literal[
     "standings",
     "payoff",
+    "calibration",
     "lineage",
     "hyperparameters",
     "matches",
@@ -60,8 +61,8 @@ def league(
         ),
     ] = None,
 ) -> None:
-    """Show the league: standings, payoff, lineage, hyperparameters, matches, checkpoints, events,
-    status.
+    """Show the league: standings, payoff, calibration, lineage, hyperparameters, matches,
+    checkpoints, events, status.
     """
     from arena.errors import ConfigError
 
@@ -86,7 +87,7 @@ def league(
             _print_csv(_rows(view, document))
         else:
             _print_table(view, document, clear=watch)
-            if view == "standings":
+            if view in ("standings", "calibration"):
                 _print_warnings(run, document)
         if not watch:
             return
@@ -211,6 +212,14 @@ COLUMNS: dict[str, tuple[str, ...]] = {
         "score",
         "mean_return",
     ),
+    "calibration": (
+        "player",
+        "opponent",
+        "matches",
+        "score",
+        "predicted",
+        "deviations",
+    ),
     "matches": (
         *("sequence", "assignment", "kind", "seats", "matches", "distinct"),
         *("mean_return", "mean_length"),
@@ -252,10 +261,11 @@ def _print_table(view: View, document: Mapping[str, object], *, clear: bool) -> 
 
 
 def _print_warnings(run: Path, document: Mapping[str, object]) -> None:
-    from ._mixture import cyclic_warnings
+    from ._mixture import cyclic_warnings, misfit_warnings
 
-    cyclicity = cast("dict[str, float | None]", document["cyclicity"])
-    for warning in cyclic_warnings(cyclicity, run=run):
+    cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
+    fits = cast("dict[str, dict[str, float]]", document["fit"])
+    for warning in (*misfit_warnings(fits, run=run), *cyclic_warnings(cyclicity, run=run)):
         console().print(warning, markup=False, soft_wrap=True)
 
 

@@ -18,8 +18,8 @@ Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_ran
 Score = tuple[str, str, float]
 
 COLUMNS = ("home", "away", "score")
-CYCLIC = 0.5
-"""From this cyclicity on, ratings leave out more than they say."""
+CYCLIC = 0.25
+"""From this cyclicity on, a quarter of what is seen is about who meets whom."""
 
 FEW = 8
 """Below so many matches it can be chance that home won all of them."""
@@ -44,9 +44,9 @@ def rate(
         typer.Option(
             metavar="N",
             min=0,
-            help="Resamples of the matches for the intervals. Default: 200 for elo, "
-            "nash_averaging and alpha_rank (0: no intervals); 0 for bradley_terry (Wald's "
-            "intervals). weng_lin has its own.",
+            help="Resamples of the matches for the intervals. Default: 200 for nash_averaging and "
+            "alpha_rank; 0 for bradley_terry (Wald's intervals) and elo (none: resamples say how "
+            "the order of matches moves it, not how strong somebody is). weng_lin has its own.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,

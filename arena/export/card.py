@@ -131,11 +131,25 @@ class CardAction(_Part):
 
 
 class CardRating(_Part):
-    """On the Elo scale, ``bot:random`` at 0; the interval is the 95% one. None: unrated."""
+    """On the Elo scale, ``bot:random`` at 0; the interval is the 95% one. None: unrated.
+
+    Attributes:
+        rating: Elo.
+        rating_low: Lower end.
+        rating_high: Upper end.
+        pair_deviation: Elo by which pairs of the league are off their ratings; None: unknown.
+        anchor_matches: Evaluation matches against ``bot:random``; None: none.
+        anchor_score: Mean score in them, a draw half.
+        anchor_predicted: Score that the rating promises in them.
+    """
 
     rating: float | None = None
     rating_low: float | None = None
     rating_high: float | None = None
+    pair_deviation: float | None = None
+    anchor_matches: float | None = None
+    anchor_score: float | None = None
+    anchor_predicted: float | None = None
 
 
 class RecordLine(_Part):

@@ -136,6 +136,7 @@ def _summary(card: Card) -> str:
     rows: list[tuple[str, object]] = [
         *_environment(card),
         ("rating", strength),
+        *_calibration(card.rating),
         *_exploitability(card),
         ("encoder", network.encoder),
         ("hidden layers", list(network.hidden_sizes)),
@@ -173,6 +174,18 @@ def _exploitability(card: AnyCard) -> list[tuple[str, object]]:
 
 def _origin(card: AnyCard) -> list[tuple[str, object]]:
     return [("run", card.run), ("created", card.created)]
+
+
+def _calibration(rating: CardRating) -> list[tuple[str, object]]:
+    """Whether the rating holds what it promises, where that is known."""
+    lines: list[tuple[str, object]] = []
+    if rating.anchor_matches and rating.anchor_predicted is not None:
+        seen = f"{rating.anchor_score:.3f} in {rating.anchor_matches:.0f} matches"
+        promised = f"{rating.anchor_predicted:.3f} by its rating"
+        lines.append(("score against bot:random in the league", f"{seen}, {promised}"))
+    if rating.pair_deviation is not None:
+        lines.append(("pairs are off their ratings by, Elo", f"{rating.pair_deviation:.0f}"))
+    return lines
 
 
 def _strength(rating: CardRating) -> str:

@@ -198,7 +198,8 @@ def _run_metrics(state: ControllerState) -> dict[str, float]:
         best = _champion(state, row)
         if best is not None:
             prefix = f"champion/{population}_"
-            metrics |= _rating_metrics(state, population, best, prefix=prefix)
+            found = _rating_metrics(state, population, best, prefix=prefix)
+            metrics |= {name: elo - row.optimism for name, elo in found.items()}
             metrics |= _bot_metrics(state, best, prefix=prefix)
     return metrics
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from populations.controller import alerts, evaluation_share
@@ -9,6 +10,7 @@ from populations.controller.commands import EndRun, KillLearner
 from populations.controller.finals import is_decided, seconds_left
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
+from populations.league.standings import Z95
 from populations.types import PolicyRow, RunState
 
 
@@ -73,7 +75,7 @@ def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
 def _reached_rating(state: ControllerState, rating: float) -> bool:
     reached: set[str] = set()
     for row in state.tables.policies.values():
-        bound = lower_bound(state, row)
+        bound = bound_at_any_time(state, row)
         if bound is not None and bound >= rating:
             reached.add(row.population)
     return reached == set(state.setup.populations)
@@ -111,3 +113,38 @@ def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
     digest = state.league.standing_weights(policy, state.tables)
     interval = state.ratings(policy.population).interval(digest)
     return interval[1] if interval is not None else None
+
+
+def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None:
+    """Lower end of the interval of a policy's rating that holds whenever and at whomever one looks.
+
+    Of many fits one is too high by chance, and of many policies the best one.
+    """
+    digest = state.league.standing_weights(policy, state.tables)
+    ratings = state.ratings(policy.population)
+    interval = ratings.interval(digest)
+    if interval is None or ratings.row is None:
+        return None
+    rating, low, _ = interval
+    width = any_time_width((rating - low) / Z95, scale=ratings.row.child_deviation)
+    return rating - ratings.row.optimism - width
+
+
+def any_time_width(deviation: float, *, scale: float) -> float:
+    """Half the width of an interval that holds the truth at all times at once in 95% of cases.
+
+    Robbins's normal mixture: an estimate of variance v is never further off than z standard
+    deviations, z^2 = (1 + v / u) (2 log(1 / 0.05) + log(1 + u / v)).
+
+    Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (Annals of
+    Mathematical Statistics, 1970).
+
+    Args:
+        deviation: Standard deviation of the estimate now.
+        scale: sqrt(u): about as large as deviations are when one begins to look.
+    """
+    if deviation <= 0.0:
+        return 0.0
+    ratio = (scale / deviation) ** 2
+    z_squared = (1.0 + 1.0 / ratio) * (2.0 * math.log(1.0 / 0.05) + math.log1p(ratio))
+    return deviation * math.sqrt(z_squared)

@@ -251,7 +251,9 @@ def known_player(
     """
     own_variance, rating = 0.0, 0.0
     if ratings.index(entrant) is None:
-        deviation = _MODEL.root_deviation if position is None else _MODEL.child_deviation
+        deviation = _MODEL.root_deviation
+        if position is not None and ratings.row is not None:
+            deviation = ratings.row.child_deviation
         own_variance = deviation**2
     if position is not None and ratings.row is not None:
         rating = ratings.row.ratings[position]
@@ -298,7 +300,7 @@ def belief_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[fl
         return 0.0, _MODEL.root_deviation**2
     variance = ratings.row.deviations[position] ** 2
     if ratings.index(entrant) is None:
-        variance += _MODEL.child_deviation**2
+        variance += ratings.row.child_deviation**2
     return ratings.row.ratings[position], variance
 
 

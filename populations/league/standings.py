@@ -235,18 +235,30 @@ def _bot_standing(league: League, ratings: Ratings, population: str, entrant: En
     )
 
 
-def champion(lines: list[Standing]) -> Standing | None:
-    """The player with the best lower confidence bound: a rated ghost or active policy.
+def champion(lines: list[Standing], *, optimism: float = 0.0) -> Standing | None:
+    """Find the player with the best lower confidence bound: a rated ghost or active policy.
 
     A policy goes before a ghost with the same weights. None before anybody is rated.
+
+    Args:
+        lines: Of one population.
+        optimism: Elo to take from its rating, because the matches that chose it rate it, too; of
+            the population's `RatingsRow`.
     """
     eligible = [
         line
         for line in lines
         if line.kind != "bot" and line.state == "active" and line.rating_low is not None
     ]
-    return max(
+    best = max(
         eligible,
         key=lambda line: (line.rating_low, line.kind == "policy", line.agent_steps),
         default=None,
+    )
+    if best is None or best.rating is None or best.rating_low is None or best.rating_high is None:
+        return None
+    return best._replace(
+        rating=best.rating - optimism,
+        rating_low=best.rating_low - optimism,
+        rating_high=best.rating_high - optimism,
     )

@@ -16,6 +16,7 @@ from arena.types import Digest, is_bot
 from populations.controller.alerts import CLEARED, RAISED, document, resumed
 from populations.controller.live import STORAGE, STORAGE_ADVICE
 from populations.controller.pbt_decisions import KINDS, PbtDecisions
+from populations.league.calibration import calibrations
 from populations.league.cells import payoff_cells
 from populations.league.exploitability import read_exploitability
 from populations.league.league import League
@@ -77,6 +78,7 @@ def standings_view(run: Inspection, population: str | None) -> Document:
             for name, lines in run.standings(population).items()
         },
         "cyclicity": {**cyclicity(run, population)},
+        "fit": {**fits(run, population)},
     }
 
 
@@ -118,6 +120,48 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
     )
     shown: list[Json] = [cell for cell in cells if population in (None, cell["population"])]
     return {"run": run.tables.run.run, "payoff": shown}
+
+
+def calibration_view(run: Inspection, population: str | None) -> Document:
+    """Scores that ratings promise beside those that were seen, the worst pair first."""
+    names: dict[tuple[str, str], str] = {
+        (name, line.weights or line.player): line.player
+        for name, lines in run.standings().items()
+        for line in reversed(lines)
+    }
+    pairs = calibrations(
+        run.reader.pairs(kind="evaluate"), ratings=run.tables.ratings, seats=run.league.seats
+    )
+    shown = [
+        (first, second, one)
+        for (first, second), one in pairs.items()
+        if population in (None, first[0], second[0])
+    ]
+    shown.sort(key=lambda entry: -abs(entry[2].deviations or 0.0))
+    rows: list[Json] = [
+        {
+            "population": first[0],
+            "player": names.get(first, first[1]),
+            "opponent_population": second[0],
+            "opponent": names.get(second, second[1]),
+            "matches": one.matches,
+            "score": one.seen / one.matches,
+            "predicted": one.predicted / one.matches,
+            "deviations": one.deviations,
+        }
+        for first, second, one in shown
+        if one.matches > 0.0
+    ]
+    return {"run": run.tables.run.run, "calibration": rows, "fit": {**fits(run, population)}}
+
+
+def fits(run: Inspection, population: str | None = None) -> dict[str, dict[str, Json]]:
+    """By rated population: how far results are off the ratings, in Elo a pair, and how surely."""
+    return {
+        name: {"pair_deviation": row.pair_deviation, "misfit": row.misfit}
+        for name, row in run.tables.ratings.items()
+        if population in (None, name)
+    }
 
 
 def lineage_view(run: Inspection, population: str | None) -> Document:
@@ -246,7 +290,8 @@ def status_view(run: Inspection, population: str | None) -> Document:
     live = (read_status(run.run_dir) or {}) if state == "running" else {}
     champions: Document = {}
     for name, lines in run.standings(population).items():
-        best = champion(lines)
+        ratings = tables.ratings.get(name)
+        best = champion(lines, optimism=0.0 if ratings is None else ratings.optimism)
         if best is not None:
             champions[name] = {
                 "player": best.player,
@@ -319,6 +364,7 @@ def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> l
 VIEWS: dict[str, Callable[[Inspection, str | None], Document]] = {
     "standings": standings_view,
     "payoff": payoff_view,
+    "calibration": calibration_view,
     "lineage": lineage_view,
     "hyperparameters": hyperparameters_view,
     "matches": matches_view,

@@ -1,8 +1,9 @@
-"""Intervals without Laplace's approximation: the percentile bootstrap over matches.
+"""Intervals without a normal approximation: the percentile bootstrap over all matches.
 
-Every result's matches are drawn anew from what was seen of it, wins, draws and losses together,
-and everything is fitted again. What was seen without exception is drawn without exception, so where
-somebody always won, these intervals are too narrow and Wald's are to be trusted.
+As many matches as were played are drawn anew from all of them, whoever played, and everything is
+fitted again. So who met whom how often is drawn, too; within a pair alone, one match a pair would
+always be drawn as it was. What was seen without exception is drawn without exception: with few
+matches these intervals are too narrow (README.md says by how much) and Wald's are to be trusted.
 
 Source: Efron and Tibshirani, "An introduction to the bootstrap" (1993), chapter 13.
 
@@ -18,9 +19,10 @@ from typing import Generic
 import numpy as np
 
 from populations.core import E, Result
-from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.newton import make_solver, maximize
+from populations.ratings.bradley_terry import BradleyTerry, Time
+from populations.ratings.newton import maximize
 from populations.ratings.posterior import FloatArray
+from populations.ratings.results import POINTS
 
 NUM_RESAMPLES = 500
 
@@ -62,6 +64,7 @@ def bootstrap(
     *,
     entrants: Iterable[E] = (),
     parents: Mapping[E, E] | None = None,
+    times: Mapping[E, Time] | None = None,
     anchors: Collection[E] = (),
     num_resamples: int = NUM_RESAMPLES,
     rng: np.random.Generator,
@@ -70,10 +73,11 @@ def bootstrap(
 
     Args:
         model: With its priors.
-        results: As for `populations.core.RatingModel.fit`, and so are the next three. A result
-            with a fraction of a match counts as the nearest whole number of matches.
+        results: As for `populations.core.RatingModel.fit`, and so are the next four. As
+            many matches are drawn as the nearest whole number to their sum.
         entrants: To be rated even if they have no result.
         parents: Whose rating is the prior mean.
+        times: When those who learn came to be.
         anchors: At exactly 0.
         num_resamples: B; 200 for a look, 1000 for the record.
         rng: Draws the resamples.
@@ -83,20 +87,23 @@ def bootstrap(
     """
     if num_resamples < 2:
         raise ValueError(f"num_resamples must be at least 2, got {num_resamples!r}")
-    posterior = model.posterior(results, entrants=entrants, parents=parents, anchors=anchors)
-    problem = posterior.problem
-    solver = make_solver(problem, max_exact=model.max_exact)
-    found = maximize(problem, solver)
-    matches = problem.counts.sum(axis=1)
-    played = np.rint(matches).astype(np.int64)
-    # Of a result without matches none is drawn; any distribution will do.
-    seen = np.where(matches[:, None] > 0.0, problem.counts, 1.0)
-    shares = seen / seen.sum(axis=1, keepdims=True)
+    posterior = model.posterior(
+        results, entrants=entrants, parents=parents, times=times, anchors=anchors
+    )
+    settled = model.settle(posterior)
+    posterior = settled.posterior
+    counts = posterior.counts
+    total = round(float(counts.sum()))
+    # Without matches none is drawn; any distribution will do.
+    seen = counts.ravel() if total else np.ones(counts.size)
+    shares = seen / seen.sum()
     ratings = np.empty((num_resamples, len(posterior.entrants)))
     for b in range(num_resamples):
-        counts = rng.multinomial(played, shares).astype(np.float64)
-        resampled = replace(problem, counts=counts)
-        ratings[b] = posterior.elo(maximize(resampled, solver, start=found))
+        drawn = rng.multinomial(total, shares).reshape(counts.shape) if total else counts
+        resampled = replace(
+            posterior.problem, matches=drawn.sum(axis=1).astype(np.float64), scores=drawn @ POINTS
+        )
+        ratings[b] = posterior.elo(maximize(resampled, settled.solver, start=settled.parameters))
     return Bootstrap(entrants=posterior.entrants, ratings=ratings)
 
 

@@ -1,36 +1,50 @@
-"""Bradley-Terry ratings with draws, an advantage for each pair of seats, and priors.
+"""Bradley-Terry ratings with an advantage for each pair of seats, and priors.
 
-For a match between i in seat a and j in seat b, with d = theta_i - theta_j + g_ab,
+In a match between i in seat a and j in seat b, the expected score of i is
 
-    P(win), P(draw), P(loss)  are proportional to  exp(d / 2), exp(eta), exp(-d / 2)
+    p = 1 / (1 + exp(-d)),    d = theta_i - theta_j + g_ab,
 
-so that 400 Elo points of d are odds of 10:1 between win and loss. The log-likelihood is concave in
-(theta, g, eta), and quadratic penalties (normal priors) make it strictly so: every fit has exactly
-one finite answer, also where somebody always won or two groups never met.
+a draw being half a win and a margin its share, so that 400 Elo points of d are an expected score of
+10/11, however often is drawn. The ratings solve the score equations: sum of w (s - n p) over the
+results, plus the priors' pull, is 0. It is the gradient of a concave function, and normal priors
+make it strictly so: every fit has exactly one finite answer, also where somebody always won or two
+groups never met. The weights w, and with them the intervals, follow from how much scores scatter
+(`populations.ratings.components`).
+
+A child of rated weights is near its parent and the common gain of its time: those who are trained
+together learn together, and errors of what they gained do not cancel over generations. So entrants
+are put into stages by their time; the steps between stages have wide priors of their own.
 
 Sources: Bradley and Terry, "Rank analysis of incomplete block designs" (Biometrika, 1952);
-Davidson, "On extending the Bradley-Terry model to accommodate ties in paired comparison
-experiments" (Journal of the American Statistical Association, 1970).
+Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method"
+(Biometrika, 1974).
 
 Few entrants are fitted exactly; many (over `populations.ratings.newton.MAX_EXACT` parameters) by
 sparse matrices, with a spread from samples.
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
-one advantage per pair of seats, then eta; M results.
+one advantage per pair of seats, then the stages; M results; C children.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Generic
 
 import numpy as np
 
 from populations.core import E, Result
-from populations.ratings.newton import MAX_EXACT, make_solver, maximize
-from populations.ratings.posterior import FloatArray, IntArray, Problem
+from populations.ratings.components import (
+    Components,
+    Pairs,
+    pair_fit,
+    pair_variance,
+    prior_deviation,
+)
+from populations.ratings.newton import MAX_EXACT, Solver, make_solver, maximize
+from populations.ratings.posterior import FloatArray, IntArray, Problem, differences, logistic
 from populations.ratings.results import ResultColumns, merge_columns, result_columns
 
 ELO_PER_UNIT = 400.0 / math.log(10.0)
@@ -38,6 +52,21 @@ ELO_PER_UNIT = 400.0 / math.log(10.0)
 
 Z95 = 1.959963984540054
 """Half the width of a 95% interval in standard deviations."""
+
+Time = tuple[str, float]
+"""Among whom an entrant came to be (its population), and when, in any unit."""
+
+NUM_STAGES = 32
+"""Per group, with about equally many entrants each."""
+
+NUM_GROUPS = 256
+"""As `NUM_STAGES`, of entrants whose ratings are moved together by a solver that iterates."""
+
+NUM_ROUNDS = 3
+"""Estimates of the components of variance before the last fit."""
+
+ROUGH = 1e-6
+"""Gain in log density below which a fit is good enough to estimate the components."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +80,17 @@ class Fit(Generic[E]):
             rating's standard deviation is the length of its row, and a difference's that of the
             difference of two rows. Rows of anchors are 0. float64 [N, K].
         advantages: By pair of seats, lower first: Elo that the first seat is worth.
-        draw_log_odds: eta: log of the odds of a draw against a win between equals.
+        components: Constants of the model, as they were estimated.
+        shrunk: Elo, by priors that are only as wide as the entrants lie apart: right about the best
+            of many, who was lucky, too; less so about how far all are from the anchor. float64 [N].
     """
 
     entrants: tuple[E, ...]
     ratings: FloatArray
     spread: FloatArray
     advantages: Mapping[tuple[int, int], float]
-    draw_log_odds: float
+    components: Components
+    shrunk: FloatArray
 
     @property
     def covariance(self) -> FloatArray:
@@ -115,16 +147,24 @@ class BradleyTerry:
 
     Attributes:
         root_deviation: Elo, around the anchor, of an entrant without a rated parent.
-        child_deviation: Elo, around its parent, of an entrant with one.
+        child_deviation: Elo, around its parent and the common gain, of an entrant with one, before
+            the children themselves say more.
+        least_child_deviation: Elo, the same at least, however near to their parents children are.
+        stage_deviation: Elo, of what all gain from one stage to the next.
         advantage_deviation: Elo, around 0, of each advantage; weaker than one match.
-        draw_deviation: Around 0, of eta; wide, because where nobody ever drew it goes far below 0.
+        reduces_bias: Whether ratings at the end of long chains of results are kept from being too
+            far from the anchor, at the price that they are no highest point any more.
+        num_rounds: Estimates of the components of variance; 0: they stay as they are here.
         max_exact: Parameters up to which the fit is exact.
     """
 
     root_deviation: float = 1000.0
     child_deviation: float = 200.0
+    least_child_deviation: float = 120.0
+    stage_deviation: float = 500.0
     advantage_deviation: float = 400.0
-    draw_deviation: float = 10.0
+    reduces_bias: bool = False
+    num_rounds: int = NUM_ROUNDS
     max_exact: int = MAX_EXACT
 
     def fit(
@@ -133,6 +173,7 @@ class BradleyTerry:
         *,
         entrants: Iterable[E] = (),
         parents: Mapping[E, E] | None = None,
+        times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
     ) -> Fit[E]:
         """Find the ratings of highest posterior density; see `populations.core.RatingModel`.
@@ -144,10 +185,32 @@ class BradleyTerry:
             ValueError: If counts are negative or not finite, an entrant plays itself, or parents
                 go round in a circle.
         """
-        posterior = self.posterior(results, entrants=entrants, parents=parents, anchors=anchors)
+        posterior = self.posterior(
+            results, entrants=entrants, parents=parents, times=times, anchors=anchors
+        )
+        settled = self.settle(posterior)
+        return settled.posterior.fit(
+            settled.parameters, settled.solver.spread(), shrunk=settled.shrunk
+        )
+
+    def settle(self, posterior: Posterior[E]) -> Settled[E]:
+        """Find the components of variance, then the highest point."""
         solver = make_solver(posterior.problem, max_exact=self.max_exact)
-        parameters = maximize(posterior.problem, solver)
-        return posterior.fit(parameters, solver.spread())
+        narrow = None
+        for _ in range(self.num_rounds):
+            narrow = maximize(posterior.problem, solver, start=narrow, settled=ROUGH)
+            posterior = posterior.learned(narrow, solver)
+        posterior = posterior.widened()
+        parameters = maximize(posterior.problem, solver, start=narrow)
+        if self.reduces_bias:
+            unbiased = posterior.unbiased(parameters, solver)
+            parameters = maximize(unbiased.problem, solver, start=parameters)
+        return Settled(
+            posterior=posterior,
+            parameters=parameters,
+            shrunk=parameters if narrow is None else narrow,
+            solver=solver,
+        )
 
     def posterior(
         self,
@@ -155,9 +218,10 @@ class BradleyTerry:
         *,
         entrants: Iterable[E] = (),
         parents: Mapping[E, E] | None = None,
+        times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
     ) -> Posterior[E]:
-        """What `fit` maximizes."""
+        """What `fit` maximizes, before anything is learned about the components of variance."""
         columns = result_columns(results)
         lineage = dict(parents or {})
         _check_lineage(lineage)
@@ -165,7 +229,26 @@ class BradleyTerry:
         # repr, because entrants need not be comparable; it is the same in every process.
         ordered = tuple(sorted(names, key=repr))
         merged = merge_columns(columns, entrants=ordered)
-        return _make_posterior(self, merged, parents=lineage, anchors=frozenset(anchors))
+        return _make_posterior(
+            self, merged, parents=lineage, times=times or {}, anchors=frozenset(anchors)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled(Generic[E]):
+    """A posterior whose components of variance are known.
+
+    Attributes:
+        posterior: With priors that are wide.
+        parameters: Its highest point [P].
+        shrunk: The highest point with priors as wide as the entrants lie apart [P].
+        solver: With the curvature at ``parameters``.
+    """
+
+    posterior: Posterior[E]
+    parameters: FloatArray
+    shrunk: FloatArray
+    solver: Solver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,12 +260,124 @@ class Posterior(Generic[E]):
         entrants: All, sorted.
         free: Positions of those that are no anchors. int64 [F].
         seats: Pairs that have an advantage.
+        counts: Wins, draws and losses of the match rows. float64 [M, 3].
+        pairs: Rows of results by pair of entrants.
+        children: Terms of the priors of children. int64 [C].
+        roots: Terms of the priors of those without a rated parent whose time is known. int64 [R].
+        components: Constants of the model.
+        model: What it was made by.
     """
 
     problem: Problem
     entrants: tuple[E, ...]
     free: IntArray
     seats: tuple[tuple[int, int], ...]
+    counts: FloatArray
+    pairs: Pairs
+    children: IntArray
+    roots: IntArray
+    components: Components
+    model: BradleyTerry
+
+    def learned(self, parameters: FloatArray, solver: Solver) -> Posterior[E]:
+        """The posterior with components of variance as a fit of it shows them.
+
+        Args:
+            parameters: Of the fit [P].
+            solver: With the curvature there.
+        """
+        problem, now = self.problem, self.components
+        num_rows = len(problem.matches)
+        summed = differences(problem, parameters)
+        variance_now = (now.pair_deviation / ELO_PER_UNIT) ** 2
+        term_variances = solver.variances()
+        fit, dispersion = pair_fit(
+            self.pairs, ahead=summed[:num_rows], scores=problem.scores, matches=problem.matches
+        )
+        variances = np.zeros(len(fit.error))
+        # Of a pair's rows any tells the variance of the difference, near enough.
+        variances[self.pairs.of_row] = term_variances[:num_rows]
+        pair, misfit = pair_variance(fit, variances=variances, now=variance_now)
+        tau, rho = (
+            prior_deviation(
+                ELO_PER_UNIT * summed[terms],
+                variances=ELO_PER_UNIT**2 * term_variances[terms],
+                now=deviation,
+                prior=self.model.child_deviation,
+            )
+            for terms, deviation in (
+                (self.children, now.child_deviation),
+                (self.roots, now.root_deviation),
+            )
+        )
+        return replace(
+            self,
+            problem=replace(
+                problem,
+                weights=fit.weights(pair)[self.pairs.of_row],
+                precisions=self._precisions(child_deviation=tau, root_deviation=rho),
+            ),
+            components=Components(
+                child_deviation=tau,
+                root_deviation=rho,
+                pair_deviation=ELO_PER_UNIT * math.sqrt(pair),
+                dispersion=dispersion,
+                misfit=misfit,
+            ),
+        )
+
+    def widened(self) -> Posterior[E]:
+        """The posterior with priors that are wide enough for lines, not only for single steps.
+
+        What a line gains, it gains step after step, and it is the lines that gain most that go on.
+        A prior as narrow as single steps are apart takes a part of each of them, and the parts add
+        up: leagues of 64 ended 40 Elo too low. One of 200 Elo believes the luck of those who are
+        copied, and their children have it all: leagues of 16 ended 15 Elo too high.
+        """
+        tau = max(self.components.child_deviation, self.model.least_child_deviation)
+        if not self.model.num_rounds:
+            tau = self.model.child_deviation
+        precisions = self._precisions(child_deviation=tau, root_deviation=self.model.root_deviation)
+        return replace(self, problem=replace(self.problem, precisions=precisions))
+
+    def unbiased(self, parameters: FloatArray, solver: Solver) -> Posterior[E]:
+        """The posterior with what takes the bias from its highest point.
+
+        Few matches are won more clearly than strengths promise, and ratings at the end of a chain
+        of results are too far from 0. A row that decides its own log-odds by a share h, its
+        leverage, gets h matches more, half of them won.
+
+        Args:
+            parameters: Near the highest point [P].
+            solver: With the curvature there.
+
+        Source: Firth, "Bias reduction of maximum likelihood estimates" (Biometrika, 1993).
+        """
+        problem = self.problem
+        num_rows = len(problem.matches)
+        _, information = logistic(differences(problem, parameters)[:num_rows])
+        variances = solver.variances()[:num_rows]
+        # The weight cancels: the leverage has it, and what is added is weighted again.
+        added = (
+            problem.matches
+            * information
+            * np.minimum(
+                variances, 1.0 / np.maximum(problem.weights * problem.matches * information, 1e-300)
+            )
+        )
+        return replace(
+            self,
+            problem=replace(
+                problem, matches=problem.matches + added, scores=problem.scores + 0.5 * added
+            ),
+        )
+
+    def _precisions(self, *, child_deviation: float, root_deviation: float) -> FloatArray:
+        num_rows = len(self.problem.matches)
+        precisions = self.problem.precisions.copy()
+        precisions[self.children - num_rows] = (ELO_PER_UNIT / child_deviation) ** 2
+        precisions[self.roots - num_rows] = (ELO_PER_UNIT / root_deviation) ** 2
+        return precisions
 
     def elo(self, values: FloatArray) -> FloatArray:
         """Values [P, ...] of the parameters in Elo, of every entrant [N, ...].
@@ -195,8 +390,8 @@ class Posterior(Generic[E]):
             rows -= rows.mean(axis=0)
         return rows
 
-    def fit(self, parameters: FloatArray, spread: FloatArray) -> Fit[E]:
-        """What parameters [P] and their spread [P, K] say."""
+    def fit(self, parameters: FloatArray, spread: FloatArray, *, shrunk: FloatArray) -> Fit[E]:
+        """What parameters [P], their spread [P, K] and those with narrow priors [P] say."""
         return Fit(
             entrants=self.entrants,
             ratings=self.elo(parameters),
@@ -205,7 +400,8 @@ class Posterior(Generic[E]):
                 pair: float(ELO_PER_UNIT * parameters[len(self.free) + k])
                 for k, pair in enumerate(self.seats)
             },
-            draw_log_odds=float(parameters[-1]),
+            components=self.components,
+            shrunk=self.elo(shrunk),
         )
 
 
@@ -227,41 +423,101 @@ def _make_posterior(
     results: ResultColumns[E],
     *,
     parents: Mapping[E, E],
+    times: Mapping[E, Time],
     anchors: Collection[E],
 ) -> Posterior[E]:
     entrants = results.entrants
     free = np.array([i for i, entrant in enumerate(entrants) if entrant not in anchors], np.int64)
     # Seats with equal numbers have no order, so neither can have an advantage over the other.
     num_seats = 1 + int(results.seats.max(initial=0))
-    codes, pair = np.unique(results.seats @ np.array([num_seats, 1]), return_inverse=True)
-    pairs = np.stack(np.divmod(codes, num_seats), axis=1)
-    has_order = pairs[:, 0] != pairs[:, 1]
+    codes, seating = np.unique(results.seats @ np.array([num_seats, 1]), return_inverse=True)
+    seatings = np.stack(np.divmod(codes, num_seats), axis=1)
+    has_order = seatings[:, 0] != seatings[:, 1]
     num_advantages = int(has_order.sum())
-    size = len(free) + num_advantages + 1
+    stage, before = _slices([times.get(entrant) for entrant in entrants], number=NUM_STAGES)
+    size = len(free) + num_advantages + len(before)
     parameter = np.full(len(entrants), size)
     parameter[free] = np.arange(len(free))
-    advantage = np.full(len(pairs), size)
+    advantage = np.full(len(seatings), size)
     advantage[has_order] = len(free) + np.arange(num_advantages)
+    first_stage = len(free) + num_advantages
+    stage = np.where(stage >= 0, first_stage + stage, size)[free]
+    before = np.where(before >= 0, first_stage + before, size)
 
-    eta = np.full(len(results), size - 1)
-    rows = (parameter[results.first], parameter[results.second], advantage[pair], eta)
-    mean = np.full(size, size)
+    # Parameter, its mean, its stage, the mean's stage; `size` stands for 0.
+    priors = np.full((size, 4), size)
+    priors[:, 0] = np.arange(size)
+    priors[: len(free), 2] = stage
+    priors[first_stage:, 1] = before
     deviation = np.full(size, model.root_deviation)
     position = {entrant: i for i, entrant in enumerate(entrants)}
+    children = []
+    is_root = stage < size
     for child, parent in parents.items():
-        p = parameter[position[child]]
+        p, q = parameter[position[child]], parameter[position[parent]]
         if p < size:
-            mean[p] = parameter[position[parent]]
+            priors[p, 1], priors[p, 3] = q, stage[q] if q < size else size
             deviation[p] = model.child_deviation
-    deviation[len(free) : -1] = model.advantage_deviation
-    deviation[-1] = model.draw_deviation * ELO_PER_UNIT
-    nothing = np.full(size, size)
-    priors = (np.arange(size), mean, nothing, nothing)
+            children.append(p)
+            is_root[p] = False
+    deviation[len(free) : first_stage] = model.advantage_deviation
+    deviation[first_stage:] = model.stage_deviation
+    rows = np.stack(
+        (
+            parameter[results.first],
+            parameter[results.second],
+            advantage[seating],
+            np.full(len(results), size),
+        ),
+        axis=1,
+    )
     problem = Problem(
         num_parameters=size,
-        index=np.concatenate([np.stack(rows, axis=1), np.stack(priors, axis=1)]),
-        counts=results.outcomes,
+        index=np.concatenate([rows, priors]),
+        matches=results.matches,
+        scores=results.scores,
+        weights=np.ones(len(results)),
         precisions=(ELO_PER_UNIT / deviation) ** 2,
+        groups=np.concatenate(
+            [
+                _slices([times.get(entrant) for entrant in entrants], number=NUM_GROUPS)[0][free],
+                np.full(size - len(free), -1),
+            ]
+        ),
     )
-    seats = tuple((int(a), int(b)) for a, b in pairs[has_order])
-    return Posterior(problem=problem, entrants=entrants, free=free, seats=seats)
+    return Posterior(
+        problem=problem,
+        entrants=entrants,
+        free=free,
+        seats=tuple((int(a), int(b)) for a, b in seatings[has_order]),
+        counts=results.outcomes,
+        pairs=Pairs.of(results.first, results.second, slack=results.scores - results.squares),
+        children=len(results) + np.array(sorted(children), dtype=np.int64),
+        roots=len(results) + np.flatnonzero(is_root),
+        components=Components(
+            child_deviation=model.child_deviation, root_deviation=model.root_deviation
+        ),
+        model=model,
+    )
+
+
+def _slices(times: Sequence[Time | None], *, number: int) -> tuple[IntArray, IntArray]:
+    """Put entrants into at most so many stages of about equally many, by group and time.
+
+    Returns:
+        Stage of each entrant, -1 without a time [N]; the stage before each one, -1 where it is the
+        first of its group [stages].
+    """
+    stage = np.full(len(times), -1, dtype=np.int64)
+    before: list[int] = []
+    groups = sorted({time[0] for time in times if time is not None})
+    for group in groups:
+        members = [i for i, time in enumerate(times) if time is not None and time[0] == group]
+        when = np.array([time[1] for time in times if time is not None and time[0] == group])
+        # The borders are times that occur, so that equal times are in one stage.
+        num_borders = min(number, len(when))
+        borders = np.unique(np.sort(when)[np.arange(num_borders) * len(when) // num_borders])
+        index = np.searchsorted(borders, when, side="right") - 1
+        stage[members] = len(before) + index
+        before += [-1, *range(len(before), len(before) + len(borders) - 1)]
+    return stage, np.array(before, dtype=np.int64)

@@ -12,14 +12,16 @@ from itertools import islice
 
 import numpy as np
 
-from arena.types import RANDOM_BOT, Digest, Entrant
+from arena.types import RANDOM_BOT, Digest, Entrant, is_bot, trainee_entrant
+from populations.core import E
 from populations.league.league import League
-from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.posterior import FloatArray
-from populations.ratings.ranks import measured_cyclicity
+from populations.ratings.bradley_terry import Z95, BradleyTerry, Time
+from populations.ratings.bradley_terry import Fit as BradleyTerryFit
+from populations.ratings.posterior import FloatArray, IntArray
+from populations.ratings.ranks import advantage_table, measured_cyclicity
 from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
 from populations.storage.tables import Tables
-from populations.types import CheckpointRow, RatingsRow
+from populations.types import CheckpointRow, GenerationRow, RatingsRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +41,10 @@ class Snapshot:
         num_ghosts: So many there were.
         results: Of all evaluation matches.
         checkpoints: The origin of each weights digest, of later ones too.
+        generations: All of them, by policy and number.
         rated: The rows of a fit to be repeated; None: a new one.
         populations: All of them.
+        num_seats: Of the environment.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
 
@@ -52,8 +56,10 @@ class Snapshot:
     num_ghosts: int
     results: ResultSnapshot[Rated]
     checkpoints: Mapping[Digest, CheckpointRow]
+    generations: Mapping[Entrant, GenerationRow]
     rated: tuple[RatingsRow, ...] | None
     populations: tuple[str, ...]
+    num_seats: int
     num_tallies: int
 
 
@@ -64,17 +70,22 @@ class FitInput:
     Attributes:
         results: Of evaluation matches between the entrants of the fit.
         parents: The rated entrant whose rating is the prior mean, for those that have one.
+        times: Population of those that were trained, and the agent steps of their line, copies
+            included.
         wanted: Who is to be stored: current policies' standing weights, ghosts, bots.
         newest: Of them the newest weights of each policy.
         populations: All of them.
+        num_seats: Of the environment.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
 
     results: ResultColumns[Rated]
     parents: dict[Rated, Rated]
+    times: dict[Rated, Time]
     wanted: tuple[Rated, ...]
     newest: tuple[Rated, ...]
     populations: tuple[str, ...]
+    num_seats: int
     num_tallies: int
 
 
@@ -126,8 +137,10 @@ def snapshot(
         num_ghosts=len(league.evaluated_ghosts),
         results=league.results.snapshot(),
         checkpoints=league.checkpoints,
+        generations=tables.generations,
         rated=None if rated is None else tuple(rated.values()),
         populations=tuple(dict.fromkeys(seat.population for seat in league.seats)),
+        num_seats=len(league.seats),
         num_tallies=league.last_evaluation_sequence,
     )
 
@@ -162,11 +175,47 @@ def fit_input(known: Snapshot) -> FitInput:
     return FitInput(
         results=known.results.select(chosen),
         parents=_parents(known.checkpoints, chosen),
+        times=_times(known, chosen),
         wanted=tuple(wanted),
         newest=tuple(rated for rated in newest if rated is not None),
         populations=known.populations,
+        num_seats=known.num_seats,
         num_tallies=known.num_tallies,
     )
+
+
+def _times(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
+    """How long each chosen entrant was trained: agent steps along its line.
+
+    A policy's own count would not do: who copies one that is ahead has its skill at once, and who
+    copies one that is behind has lost nothing by that.
+    """
+    steps: dict[Digest, float] = {}
+    times: dict[Rated, Time] = {}
+    for rated in chosen:
+        path: list[CheckpointRow] = []
+        origin = known.checkpoints.get(Digest(rated[1]))
+        if origin is None:
+            continue
+        at: CheckpointRow | None = origin
+        while at is not None and at.weights_digest not in steps:
+            path.append(at)
+            at = None if at.parent is None else known.checkpoints.get(at.parent)
+        done = 0.0 if at is None else steps[at.weights_digest]
+        for row in reversed(path):
+            done += _own_steps(known, row)
+            steps[row.weights_digest] = done
+        times[rated] = (rated[0], done)
+    return times
+
+
+def _own_steps(known: Snapshot, row: CheckpointRow) -> int:
+    """Agent steps from what a checkpoint was trained from to itself."""
+    parent = None if row.parent is None else known.checkpoints.get(row.parent)
+    if parent is not None and (parent.policy, parent.generation) == (row.policy, row.generation):
+        return row.agent_steps - parent.agent_steps
+    began = known.generations.get(trainee_entrant(row.policy, generation=row.generation))
+    return row.agent_steps if began is None else row.agent_steps - began.agent_steps_begin
 
 
 def _parents(
@@ -213,17 +262,24 @@ def _nearest(
 def fit_ratings(fit: FitInput) -> Fitted:
     """Fit all populations together, each scale with its own ``bot:random`` at 0."""
     anchors = [(population, Entrant(RANDOM_BOT)) for population in fit.populations]
-    fitted = BradleyTerry().fit(
-        fit.results, entrants=fit.wanted, parents=fit.parents, anchors=anchors
+    model = BradleyTerry(reduces_bias=True)
+    fitted = model.fit(
+        fit.results,
+        entrants=fit.wanted,
+        parents=fit.parents,
+        times=fit.times,
+        anchors=anchors,
     )
     position = {rated: i for i, rated in enumerate(fitted.entrants)}
     deviations = fitted.deviations
+    advantages = tuple(advantage_table(fitted, num_seats=fit.num_seats).ravel().tolist())
     rows, spreads, centres = [], {}, {}
     for population in fit.populations:
         wanted = [rated for rated in fit.wanted if rated[0] == population]
         index = np.array([position[rated] for rated in wanted], dtype=np.int64)
         spreads[population] = fitted.spread[index]
         newest = [position[rated] for rated in fit.newest if rated[0] == population]
+        ours = np.array([not is_bot(entrant) for _, entrant in wanted], dtype=bool)
         centres[population] = fitted.spread[newest].sum(axis=0) / max(len(newest), 1)
         rows.append(
             RatingsRow(
@@ -233,9 +289,34 @@ def fit_ratings(fit: FitInput) -> Fitted:
                 deviations=tuple(deviations[index].tolist()),
                 cyclicity=measured_cyclicity(fitted, _results_of(fit.results, population)),
                 num_tallies=fit.num_tallies,
+                child_deviation=max(model.child_deviation, fitted.components.child_deviation),
+                pair_deviation=fitted.components.pair_deviation,
+                misfit=fitted.components.misfit,
+                advantages=advantages,
+                optimism=optimism(fitted, candidates=index[ours], centre=newest),
             )
         )
     return Fitted(rows=tuple(rows), spreads=spreads, centres=centres)
+
+
+def optimism(fitted: BradleyTerryFit[E], *, candidates: IntArray, centre: Sequence[int]) -> float:
+    """Elo by which the best of many is rated too high for being the best.
+
+    What is rated best was lucky, too, also in the matches for the championship, as the same matches
+    select and rate. A prior as wide as the candidates really lie apart takes that back; how far it
+    moves the best one against the population is the answer.
+
+    Args:
+        fitted: Has both kinds of ratings.
+        candidates: Positions of those who may be champion.
+        centre: Positions of the population's newest weights.
+    """
+    if not len(candidates) or not len(centre):
+        return 0.0
+    low = fitted.ratings[candidates] - Z95 * fitted.deviations[candidates]
+    best = candidates[int(np.argmax(low))]
+    moved = fitted.ratings - fitted.shrunk
+    return max(float(moved[best] - moved[list(centre)].mean()), 0.0)
 
 
 def _results_of(results: ResultColumns[Rated], population: str) -> ResultColumns[Rated]:

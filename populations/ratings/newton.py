@@ -4,12 +4,15 @@ Few parameters: the negated Hessian H as a matrix, its Cholesky factor, and a sp
 S @ S.T = inverse(H) exactly. Many: H as a sparse matrix, preconditioned conjugate gradients for the
 steps, and S from K posterior samples by perturbation: with H = J.T @ J and independent signs e, the
 solution x of H x = J.T @ e has mean 0 and covariance inverse(H), so K solutions over sqrt(K) are
-the columns of S. A deviation read from S then has a relative error of 1 / sqrt(2 K).
+the columns of S. A deviation read from S then has a relative error of 1 / sqrt(2 K); what is unsure
+about all parameters together is exact.
 
 Sources: Papandreou and Yuille, "Gaussian sampling by local perturbations" (NeurIPS, 2010);
 Hutchinson, "A stochastic estimator of the trace of the influence matrix" (Communications in
-Statistics, 1989), for signs instead of normal variables; Nocedal and Wright, "Numerical
-optimization" (2006), section 7.1, for Newton's method with unfinished steps.
+Statistics, 1989), for signs instead of normal variables; Nicolaides, "Deflation of conjugate
+gradients with applications to boundary value problems" (SIAM Journal on Numerical Analysis, 1987),
+for groups in the preconditioner; Nocedal and Wright, "Numerical optimization" (2006), section 7.1,
+for Newton's method with unfinished steps.
 
 Shapes: P parameters; T terms; K samples.
 """
@@ -21,12 +24,16 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from populations.ratings.posterior import Curvature, FloatArray, Problem, evaluate
+from populations.ratings.posterior import FloatArray, Problem, evaluate
 
 MAX_EXACT = 1_500
 """Parameters up to which matrices are dense: 18 MB each."""
 
 NUM_SAMPLES = 128
+
+ROUGH_SAMPLES = 16
+"""For variances of which only sums are wanted."""
+
 MAX_STEPS = 200
 MAX_HALVINGS = 60
 
@@ -40,8 +47,8 @@ SETTLED = 1e-18
 class Solver(Protocol):
     """Solves linear systems with the curvature of one problem."""
 
-    def update(self, curvature: Curvature) -> None:
-        """Take the curvature at another point."""
+    def update(self, weights: FloatArray) -> None:
+        """Take the curvature at another point: the weights of the terms [T]."""
         ...
 
     def solve(self, right: FloatArray, *, tolerance: float) -> FloatArray:
@@ -52,23 +59,28 @@ class Solver(Protocol):
         """S with S @ S.T = inverse(H), or near it. float64 [P, K]."""
         ...
 
+    def variances(self) -> FloatArray:
+        """Variances of the terms' signed sums of parameters, or rough estimates. float64 [T]."""
+        ...
 
-def make_solver(
-    problem: Problem, *, max_exact: int = MAX_EXACT, num_samples: int = NUM_SAMPLES
-) -> Solver:
+
+def make_solver(problem: Problem, *, max_exact: int = MAX_EXACT) -> Solver:
     """The exact solver up to ``max_exact`` parameters, then the sparse one."""
     if problem.num_parameters <= max_exact:
         return ExactSolver(problem)
-    return SparseSolver(problem, num_samples=num_samples)
+    return SparseSolver(problem)
 
 
-def maximize(problem: Problem, solver: Solver, *, start: FloatArray | None = None) -> FloatArray:
+def maximize(
+    problem: Problem, solver: Solver, *, start: FloatArray | None = None, settled: float = SETTLED
+) -> FloatArray:
     """Newton's method with a line search; the solver is left with the curvature at the end.
 
     Args:
         problem: Its log density is strictly concave, because every parameter has a prior.
-        solver: Of this problem, or of one that differs from it in counts only.
+        solver: Of this problem, or of one with the same terms.
         start: Parameters near the answer, if some are known [P].
+        settled: Gain in log density below which a step is the last one.
 
     Returns:
         Parameters [P].
@@ -80,7 +92,7 @@ def maximize(problem: Problem, solver: Solver, *, start: FloatArray | None = Non
         solver.update(curvature)
         step = solver.solve(gradient, tolerance=tolerance)
         decrement = float(gradient @ step)
-        if decrement < SETTLED:
+        if decrement < settled:
             parameters = parameters + step
             break
         # Far away a rough step is as good; near the end errors shrink as fast as exact ones.
@@ -102,20 +114,20 @@ class ExactSolver:
     """With H as a dense matrix."""
 
     def __init__(self, problem: Problem) -> None:
-        width = problem.num_parameters + 1
+        width, signs = problem.num_parameters + 1, problem.signs
         self._size = problem.num_parameters
         self._cells = problem.index[:, :, None] * width + problem.index[:, None, :]
+        self._products = signs[:, :, None] * signs[:, None, :]
         self._factor = np.zeros((0, 0))
 
-    def update(self, curvature: Curvature) -> None:
+    def update(self, weights: FloatArray) -> None:
         """Take the curvature at another point."""
         from scipy.linalg import lapack
 
-        size, coefficients = self._size, curvature.coefficients
-        values = (coefficients * curvature.weights[:, None])[:, :, None] * coefficients[:, None, :]
+        size = self._size
+        values = self._products * weights[:, None, None]
         cells = np.bincount(self._cells.ravel(), values.ravel(), minlength=(size + 1) ** 2)
         hessian = cells.reshape(size + 1, size + 1)[:size, :size].copy()
-        hessian[-1, -1] += curvature.rest
         # LAPACK by its own names: for small matrices it is 20 times as fast as through wrappers.
         self._factor, info = lapack.dpotrf(hessian, lower=1, clean=1)
         if info != 0:
@@ -125,19 +137,34 @@ class ExactSolver:
         """The x of H x = right [P], to rounding."""
         from scipy.linalg import lapack
 
+        if not self._size:  # LAPACK refuses what is empty
+            return right
         solution, _ = lapack.dpotrs(self._factor, right, lower=1)
         return np.asarray(solution, dtype=np.float64)
+
+    def variances(self) -> FloatArray:
+        """Read them from inverse(H), exactly. float64 [T]."""
+        from scipy.linalg import lapack
+
+        size = self._size
+        covariance = np.zeros((size + 1, size + 1))  # what is fixed has no variance
+        if size:
+            lower, _ = lapack.dpotri(self._factor, lower=1)
+            covariance[:size, :size] = np.tril(lower) + np.tril(lower, -1).T
+        return np.asarray((self._products * covariance.ravel()[self._cells]).sum(axis=(1, 2)))
 
     def spread(self) -> FloatArray:
         """H = L @ L.T, so S = inverse(L).T. float64 [P, P]."""
         from scipy.linalg import lapack
 
+        if not self._size:
+            return np.zeros((0, 0))
         inverse, _ = lapack.dtrtri(self._factor, lower=1)
         return np.asarray(inverse.T, dtype=np.float64)
 
 
 class SparseSolver:
-    """With H as a sparse matrix, by conjugate gradients, preconditioned by its diagonal."""
+    """With H as a sparse matrix, by preconditioned conjugate gradients."""
 
     BLOCK = 32
     """Samples that are solved for together: so many columns stay in the processor's cache."""
@@ -148,53 +175,107 @@ class SparseSolver:
     MAX_ITERATIONS = 2_000
     """Of one solve. A step that is unfinished by then still goes uphill, and others follow."""
 
-    def __init__(self, problem: Problem, *, num_samples: int) -> None:
+    def __init__(self, problem: Problem) -> None:
         from scipy import sparse
 
-        self._num_samples = num_samples
-        self._is_used = problem.index < problem.num_parameters
-        columns = np.append(problem.index[self._is_used], problem.num_parameters - 1)
-        ends = np.append(self._is_used.sum(axis=1).cumsum(), len(columns))
-        self._jacobian = sparse.csr_array(
-            (np.zeros(len(columns)), columns.astype(np.int32), np.r_[0, ends].astype(np.int32)),
-            shape=(len(ends), problem.num_parameters),
+        is_used = (problem.index < problem.num_parameters) & (problem.signs != 0.0)
+        self._signs = problem.signs[is_used]
+        self._term = np.nonzero(is_used)[0]
+        self._players = problem.index[: len(problem.matches), :2]
+        ends = np.r_[0, is_used.sum(axis=1).cumsum()]
+        self._sums = sparse.csr_array(
+            (
+                self._signs,
+                problem.index[is_used].astype(np.int32),
+                ends.astype(np.int32),
+            ),
+            shape=(len(problem.index), problem.num_parameters),
+        )
+        self._jacobian = self._sums.copy()
+        members = np.flatnonzero(problem.groups >= 0)
+        self._groups = sparse.csr_array(
+            (np.ones(len(members)), (members, problem.groups[members])),
+            shape=(problem.num_parameters, 1 + int(problem.groups.max(initial=-1))),
         )
 
-    def update(self, curvature: Curvature) -> None:
+    def update(self, weights: FloatArray) -> None:
         """Take the curvature at another point."""
-        entries = curvature.coefficients * np.sqrt(curvature.weights)[:, None]
-        self._jacobian.data[:-1] = entries[self._is_used]
-        self._jacobian.data[-1] = np.sqrt(curvature.rest)
+        self._jacobian.data[:] = self._signs * np.sqrt(weights)[self._term]
+        known = np.repeat(weights[: len(self._players)], 2)
+        size = self._jacobian.shape[1]
+        self._known = np.bincount(self._players.ravel(), known, minlength=size + 1)[:size]
         self._transposed = self._jacobian.T.tocsr()
         self._hessian = self._transposed @ self._jacobian
         self._diagonal = np.asarray(self._hessian.diagonal(), dtype=np.float64)
+        together = (self._groups.T @ (self._hessian @ self._groups)).toarray()
+        self._together = np.linalg.inv(together)
 
     def solve(self, right: FloatArray, *, tolerance: float) -> FloatArray:
         """The x of H x = right [P]."""
         return self._conjugate_gradients(self._hessian, right[:, None], tolerance=tolerance)[:, 0]
 
+    def variances(self) -> FloatArray:
+        """Estimate them from few samples: sums over many terms average the errors. float64 [T]."""
+        sums = self._sums @ self._samples(ROUGH_SAMPLES)
+        return np.asarray((sums**2).sum(axis=1))
+
     def spread(self) -> FloatArray:
         """From samples. float64 [P, K]."""
+        return self._samples(NUM_SAMPLES)
+
+    def _samples(self, num_samples: int) -> FloatArray:
         hessian, transposed = self._hessian.astype(np.float32), self._transposed.astype(np.float32)
         rng = np.random.default_rng(0)
         blocks = []
-        for start in range(0, self._num_samples, self.BLOCK):
-            width = min(self.BLOCK, self._num_samples - start)
+        for start in range(0, num_samples, self.BLOCK):
+            width = min(self.BLOCK, num_samples - start)
             signs = _signs((self._jacobian.shape[0], width), rng=rng)
             samples = self._conjugate_gradients(
                 hessian, transposed @ signs, tolerance=self.SAMPLE_TOLERANCE
             )
-            blocks.append(samples / np.sqrt(self._num_samples))
-        return np.asarray(np.concatenate(blocks, axis=1), dtype=np.float64)
+            blocks.append(samples / np.sqrt(num_samples))
+        return self._with_exact_means(np.asarray(np.concatenate(blocks, axis=1), np.float64))
+
+    def _with_exact_means(self, spread: FloatArray) -> FloatArray:
+        """Give two means of the parameters their exact covariance, and change nothing beside them.
+
+        What all are unsure about together is most of a deviation in a long league, and of that
+        samples have one error for all. The means are the plain one and that by matches played. For
+        x with covariance inverse(H), U.T x and x - C U.T x, C = inverse(H) U inverse(U.T inverse(H)
+        U), are independent.
+        """
+        size = len(spread)
+        total = float(self._known.sum())
+        means = np.full((size, 2), 1.0 / size)
+        if total > 0.0:
+            means[:, 1] = self._known / total
+        with_means = self._conjugate_gradients(self._hessian, means, tolerance=1e-6)
+        exact, sampled = means.T @ with_means, means.T @ spread
+        found = sampled @ sampled.T
+        if np.linalg.cond(exact) > 1e10 or np.linalg.cond(found) > 1e10:
+            return spread
+        scale = np.linalg.cholesky(exact) @ np.linalg.inv(np.linalg.cholesky(found))
+        change = np.linalg.solve(exact, (scale - np.eye(2)) @ sampled)
+        return np.asarray(spread + with_means @ change)
 
     def _conjugate_gradients(
         self, hessian: npt.NDArray[np.floating], right: FloatArray, *, tolerance: float
     ) -> FloatArray:
-        """Solve for every column of ``right`` [P, C], each with its own step lengths."""
+        """Solve for every column of ``right`` [P, C], each with its own step lengths.
+
+        Preconditioned by the diagonal, and by an exact solution for groups that move as one: errors
+        of what whole times are worth would go through a long line a step each.
+        """
         inverse = (1.0 / self._diagonal).astype(right.dtype)[:, None]
+        groups = self._groups.astype(right.dtype)
+        gathered, together = groups.T.tocsr(), self._together.astype(right.dtype)
+
+        def precondition(residual: FloatArray) -> FloatArray:
+            return np.asarray(inverse * residual + groups @ (together @ (gathered @ residual)))
+
         x = np.zeros_like(right)
         residual = right.copy()
-        z = inverse * residual
+        z = precondition(residual)
         direction = z.copy()
         norm = np.einsum("pc,pc->c", residual, z)
         goal = tolerance**2 * norm
@@ -206,7 +287,7 @@ class SparseSolver:
             length = np.divide(norm, curvature, out=np.zeros_like(norm), where=curvature > 0.0)
             x += length * direction
             residual -= length * image
-            np.multiply(inverse, residual, out=z)
+            z = precondition(residual)
             new = np.einsum("pc,pc->c", residual, z)
             direction *= np.divide(new, norm, out=np.zeros_like(norm), where=norm > 0.0)
             direction += z

@@ -13,7 +13,7 @@ import numpy as np
 
 from populations.core import E, Result
 from populations.ratings.bradley_terry import ELO_PER_UNIT, Z95, Fit
-from populations.ratings.posterior import FloatArray, IntArray, outcome_probabilities
+from populations.ratings.posterior import FloatArray, IntArray, logistic
 from populations.ratings.results import ResultColumns, result_columns
 
 Z95_ONE_SIDED = 1.6448536269514722
@@ -62,12 +62,10 @@ def measured_cyclicity(fit: Fit[E], results: Iterable[Result[E]]) -> float:
         In [0, 1]; 0 where nothing is known.
     """
     columns = result_columns(results)
-    first, second, half, advantage = _halves(fit, columns)
-    matches = columns.matches
-    _, (win, draw, _) = outcome_probabilities(half, eta=fit.draw_log_odds)
-    _, (even_win, even_draw, _) = outcome_probabilities(advantage, eta=fit.draw_log_odds)
-    score, expected = columns.sums[:, 0], win + 0.5 * draw
-    variance = win + 0.25 * draw - expected**2
+    first, second, ahead, advantage = log_odds(fit, columns)
+    matches, score = columns.matches, columns.scores
+    expected, information = logistic(ahead)
+    even, _ = logistic(advantage)
 
     sign = np.where(first < second, 1.0, -1.0)
     key = np.minimum(first, second) * len(fit.entrants) + np.maximum(first, second)
@@ -82,30 +80,35 @@ def measured_cyclicity(fit: Fit[E], results: Iterable[Result[E]]) -> float:
         return 0.0
     met = met[known]
     rest = by_pair(sign * (score - matches * expected))[known] ** 2 / met
-    even = even_win + 0.5 * even_draw
     total = by_pair(sign * (score - matches * even))[known] ** 2 / met
-    noise = _noise_quantile(by_pair(matches * variance)[known] / met)
+    chance = np.maximum(matches * information - (score - columns.squares), 0.0)
+    noise = _noise_quantile(by_pair(chance)[known] / met)
     if total.sum() <= 0.0:
         return 0.0
     return float(np.clip((rest.sum() - noise) / total.sum(), 0.0, 1.0))
 
 
-def _halves(
+def log_odds(
     fit: Fit[E], columns: ResultColumns[E]
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Positions of first and second [M]; half of d [M], and of the advantage alone [M]."""
+    """Positions of first and second [M]; log-odds by the fit [M], and of the seats alone [M]."""
     position = {entrant: i for i, entrant in enumerate(fit.entrants)}
     renamed = np.array([position[entrant] for entrant in columns.entrants], dtype=np.int64)
     first, second = renamed[columns.first], renamed[columns.second]
     theta = fit.ratings / ELO_PER_UNIT
     num_seats = 1 + int(columns.seats.max(initial=0))
+    advantages = advantage_table(fit, num_seats=num_seats) / ELO_PER_UNIT
+    advantage = advantages[columns.seats[:, 0], columns.seats[:, 1]]
+    return first, second, theta[first] - theta[second] + advantage, advantage
+
+
+def advantage_table(fit: Fit[E], *, num_seats: int) -> FloatArray:
+    """Elo that each seat is worth against each other one. float64 [seats, seats]."""
     advantages = np.zeros((num_seats, num_seats))
     for (a, b), value in fit.advantages.items():
         if max(a, b) < num_seats:
-            advantages[a, b] = value / ELO_PER_UNIT
-            advantages[b, a] = -advantages[a, b]
-    advantage = 0.5 * advantages[columns.seats[:, 0], columns.seats[:, 1]]
-    return first, second, 0.5 * (theta[first] - theta[second]) + advantage, advantage
+            advantages[a, b], advantages[b, a] = value, -value
+    return advantages
 
 
 def _noise_quantile(scales: FloatArray) -> float:

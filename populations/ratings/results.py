@@ -23,6 +23,9 @@ IntArray = npt.NDArray[np.int64]
 Rated = tuple[str, Entrant]
 """Population and entrant: ``bot:random`` among predators is not ``bot:random`` among prey."""
 
+POINTS = np.array([1.0, 0.5, 0.0])
+"""Scores of a win, a draw and a loss."""
+
 ResultKey = tuple[E, E, tuple[int, int]]
 """First, second, and their seats."""
 
@@ -69,6 +72,12 @@ class Counts(NamedTuple):
     def matches(self) -> float:
         """How many these are worth."""
         return self.wins + self.draws + self.losses
+
+    def turned(self) -> Counts:
+        """The same seen from the second one."""
+        # The squares of 1 - s, summed.
+        squares = self.matches - 2.0 * self.points + self.squares
+        return Counts(self.losses, self.draws, self.wins, self.lost_points, squares)
 
     @property
     def lost_points(self) -> float:
@@ -168,12 +177,12 @@ class ResultColumns(Generic[E]):
 
     @property
     def outcomes(self) -> FloatArray:
-        """What a model learns that knows only wins, draws and losses. float64 [M, 3].
+        """What may be drawn again match by match: wins, draws and losses. float64 [M, 3].
 
         Where scores say by how much somebody won, a score of s is s of a win and 1 - s of a loss:
         the right expectation, with the variance of a match that is won or lost.
         """
-        follow = self.counts @ np.array([[1.0, 1.0], [0.5, 0.25], [0.0, 0.0]])
+        follow = self.counts @ np.stack([POINTS, POINTS**2], axis=1)
         matches = self.matches
         is_won_or_lost = (np.abs(self.sums - follow) <= ROUNDING * matches[:, None]).all(axis=1)
         won = self.sums[:, 0]
@@ -183,6 +192,16 @@ class ResultColumns(Generic[E]):
     def __len__(self) -> int:
         """How many results there are."""
         return len(self.first)
+
+    @property
+    def scores(self) -> FloatArray:
+        """Sums of the scores of ``first``, a draw half. float64 [M]."""
+        return np.asarray(self.sums[:, 0])
+
+    @property
+    def squares(self) -> FloatArray:
+        """Sums of the squared scores of ``first``. float64 [M]."""
+        return np.asarray(self.sums[:, 1])
 
     def where(self, wanted: npt.NDArray[np.bool_]) -> ResultColumns[E]:
         """Some of the results: bool [M]."""

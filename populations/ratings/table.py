@@ -107,7 +107,8 @@ class Settings:
             Alpha-rank's shares have no zero to choose.
         k_factor: Of Elo.
         num_resamples: For the intervals; 0: Wald's for Bradley-Terry, none for Elo, Nash averaging
-            and alpha-rank. None: the default of the model. Weng-Lin has its own sigma.
+            and alpha-rank. None: the default of the model, 0 for Elo, whose resamples hold the
+            strength in 58 to 91% of cases only. Weng-Lin has its own sigma.
         seed: Of the resamples.
     """
 
@@ -120,7 +121,7 @@ class Settings:
         """How many a model draws."""
         if self.num_resamples is not None:
             return self.num_resamples
-        return 0 if model == "bradley_terry" else NUM_RESAMPLES
+        return 0 if model in ("bradley_terry", "elo") else NUM_RESAMPLES
 
 
 def rate_table(

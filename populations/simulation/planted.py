@@ -60,6 +60,10 @@ class PlantedModel:
         cyclic_share: Variance of the rock-paper-scissors part of a match over that of the
             difference of two skills; 0: none, 1/3: as the interface says.
         draw_rate: Share of draws between equals, in [0, 1).
+        top_draw_rate: The same between equals at the ceiling, in between by their mean skill; None:
+            as ``draw_rate``.
+        pair_deviation: Standard deviation of what each pair of weights of different lines has
+            beside skills and kinds, Elo; always the same of a pair.
         seat_advantage: Elo of the seat with the lower index.
     """
 
@@ -72,6 +76,8 @@ class PlantedModel:
     inheritance: float = 0.7
     cyclic_share: float = 0.0
     draw_rate: float = 0.0
+    top_draw_rate: float | None = None
+    pair_deviation: float = 0.0
     seat_advantage: float = 0.0
 
     def fresh(self, rng: np.random.Generator) -> Weights:
@@ -136,6 +142,8 @@ class PlantedModel:
         if self.cyclic_share > 0.0 and turn:
             height = self.spread * math.sqrt(3.0 * self.cyclic_share)
             ahead += height if turn == 1 else -height
+        if self.pair_deviation > 0.0:
+            ahead += self.pair_deviation * pair_effect(first.potential, second.potential)
         return ahead
 
     def play(
@@ -143,19 +151,24 @@ class PlantedModel:
     ) -> tuple[int, int, int]:
         """Wins, draws and losses of the first, who has the lower seat.
 
-        Drawn from Davidson's model: win, draw and loss are as exp(d / 2), exp(eta), exp(-d / 2).
+        The expected score is `expected_score` of the advantage, however often is drawn: draws are
+        taken from wins and losses alike, at most twice the rarer of the two.
         """
-        half = 0.5 * (self.advantage(first, second) + self.seat_advantage) / ELO_PER_UNIT
-        half = min(max(half, -300.0), 300.0)
-        win, loss = math.exp(half), math.exp(-half)
-        draw = 2.0 * self.draw_rate / (1.0 - self.draw_rate)
-        total = win + draw + loss
+        p = expected_score(self.advantage(first, second) + self.seat_advantage)
+        draw = 2.0 * self._draw_rate_of(first, second) * min(p, 1.0 - p)
         if draw == 0.0:
-            wins = int(rng.binomial(num_matches, win / total))
+            wins = int(rng.binomial(num_matches, p))
             return wins, 0, num_matches - wins
-        shares = [win / total, draw / total, loss / total]
+        shares = [p - 0.5 * draw, draw, max(1.0 - p - 0.5 * draw, 0.0)]
         wins, draws, losses = (int(count) for count in rng.multinomial(num_matches, shares))
         return wins, draws, losses
+
+    def _draw_rate_of(self, first: Weights, second: Weights) -> float:
+        """Share of draws if the two were equals of their mean skill."""
+        if self.top_draw_rate is None:
+            return self.draw_rate
+        height = min(max(0.5 * (first.skill + second.skill) / self.ceiling, 0.0), 1.0)
+        return self.draw_rate + height * (self.top_draw_rate - self.draw_rate)
 
 
 def expected_score(advantage: float) -> float:
@@ -166,6 +179,16 @@ def expected_score(advantage: float) -> float:
 def place(name: str) -> float:
     """A number in [0.2, 0.8) that a name always gives."""
     return 0.2 + 0.6 * int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
+
+
+def pair_effect(first: float, second: float) -> float:
+    """A standard normal number that two potentials always give; its negative if turned round."""
+    if first == second:
+        return 0.0
+    low, high = sorted((first, second))
+    digest = hashlib.sha256(f"{low!r} {high!r}".encode()).digest()
+    rng = np.random.default_rng(int.from_bytes(digest[:8]))
+    return float(rng.normal()) * (1.0 if low == first else -1.0)
 
 
 @dataclass(frozen=True, slots=True)

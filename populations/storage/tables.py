@@ -13,7 +13,7 @@ import sqlite3
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal, TypeVar, get_args
 
@@ -101,6 +101,7 @@ class Column:
         decode: Back, from the stored value; ValueError or TypeError for a damaged value. None:
             what SQLite gives is the value.
         decode_tagged: Instead of ``decode``, where the row's ``kind`` says what the value is.
+        default: SQL of the value in journals of releases before the column; None: all have it.
     """
 
     name: str
@@ -108,11 +109,7 @@ class Column:
     encode: Callable[[Plain], Value]
     decode: Callable[[Plain], Plain] | None = None
     decode_tagged: Callable[[Plain, Plain], Plain] | None = None
-
-    @property
-    def is_optional(self) -> bool:
-        """Whether it may be NULL, as a column that a later release adds must be."""
-        return not self.declaration.endswith("NOT NULL")
+    default: str | None = None
 
 
 class Table(typing.Generic[RowT]):
@@ -132,7 +129,8 @@ class Table(typing.Generic[RowT]):
         self.row_type = row_type
         hints = typing.get_type_hints(row_type)
         self._columns = tuple(
-            _column(field.name, hints[field.name]) for field in dataclasses.fields(row_type)
+            _with_default(_column(field.name, hints[field.name]), field.default)
+            for field in dataclasses.fields(row_type)
         )
         self._names = tuple(column.name for column in self._columns)
         self._decoded = [
@@ -163,11 +161,11 @@ class Table(typing.Generic[RowT]):
     def select_from(self, connection: sqlite3.Connection) -> str:
         """Return the SELECT of all columns, without a condition.
 
-        A column that came with a later release is NULL in a journal that lacks it.
+        A column that came with a later release has its default in a journal that lacks it.
         """
-        absent = {column.name for column in self._later_columns(connection)}
+        absent = {column.name: column.default for column in self._later_columns(connection)}
         listed = ", ".join(
-            f'NULL AS "{name}"' if name in absent else f'"{name}"' for name in self._names
+            f'{absent[name]} AS "{name}"' if name in absent else f'"{name}"' for name in self._names
         )
         return f"SELECT {listed} FROM {self.name}"
 
@@ -175,13 +173,16 @@ class Table(typing.Generic[RowT]):
         """Add the columns that a journal lacks, in a transaction of the caller."""
         for column in self._later_columns(connection):
             connection.execute(
-                f'ALTER TABLE {self.name} ADD COLUMN "{column.name}" {column.declaration}'
+                f'ALTER TABLE {self.name} ADD COLUMN "{column.name}" {column.declaration} '
+                f"DEFAULT {column.default}"
             )
 
     def _later_columns(self, connection: sqlite3.Connection) -> list[Column]:
         present = {row[1] for row in connection.execute(f"PRAGMA table_info({self.name})")}
         return [
-            column for column in self._columns if column.is_optional and column.name not in present
+            column
+            for column in self._columns
+            if column.default is not None and column.name not in present
         ]
 
     def _declarations(self, keys: tuple[str, ...]) -> str:
@@ -222,6 +223,24 @@ class Table(typing.Generic[RowT]):
         for set_slot, value in zip(self._setters, decoded, strict=True):
             set_slot(row, value)
         return row
+
+
+def _with_default(column: Column, value: object) -> Column:
+    """A column that may be missing: one that may be NULL, or whose field has a default."""
+    if value is dataclasses.MISSING:
+        return (
+            column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")
+        )
+    return replace(column, default=_literal(column.encode(value)))
+
+
+def _literal(value: Value) -> str:
+    """SQL of a value."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    return repr(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -221,9 +221,9 @@ def test_two_populations_have_mixtures_side_by_side(
 
 def test_nothing_is_said_of_ratings_that_are_unknown_or_say_enough() -> None:
     run = Path("runs/one")
-    assert list(cyclic_warnings({"predator": None, "prey": 0.5}, run=run)) == []
-    (warning,) = cyclic_warnings({"predator": 0.51, "prey": 0.1}, run=run)
-    assert "cyclicity of predator is 0.51" in warning
+    assert list(cyclic_warnings({"predator": None, "prey": 0.25}, run=run)) == []
+    (warning,) = cyclic_warnings({"predator": 0.26, "prey": 0.1}, run=run)
+    assert "cyclicity of predator is 0.26" in warning
     assert "arena export runs/one --mixture" in warning
 
 
@@ -238,7 +238,7 @@ def test_standings_warn_where_ratings_say_little(
             script.load()(["league", str(run)])
         assert not ended.value.code
         text = capsys.readouterr().out
-        assert ("cyclicity of player is 0.90, above 0.5" in text) is is_warned
+        assert ("cyclicity of player is 0.90, above 0.25" in text) is is_warned
         assert (f"arena export {run} --mixture" in text) is is_warned
 
 

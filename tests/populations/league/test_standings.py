@@ -126,3 +126,19 @@ def test_a_high_rating_that_is_uncertain_is_no_champion(finished: World) -> None
     unsure = second._replace(rating=600.0, rating_low=300.0, rating_high=900.0)
     assert champion([unsure, sure]) == sure
     assert champion([sure._replace(rating_low=None)]) is None
+
+
+def test_a_champion_is_reported_without_its_luck(finished: World) -> None:
+    lines = standings(finished.state.tables, finished.state.league)["player"]
+    best, reported = champion(lines), champion(lines, optimism=12.5)
+    assert best is not None
+    assert reported is not None
+    assert best.rating is not None
+    assert best.rating_low is not None
+    assert best.rating_high is not None
+    assert reported.player == best.player
+    assert (reported.rating, reported.rating_low, reported.rating_high) == (
+        best.rating - 12.5,
+        best.rating_low - 12.5,
+        best.rating_high - 12.5,
+    )

@@ -21,9 +21,10 @@ def well_played(*, matches: int) -> list[Result[str]]:
     rng = np.random.default_rng(1)
     results = []
     for i, j in itertools.permutations(range(len(NAMES)), 2):
-        half = (ELO[i] - ELO[j] + 50.0) * np.log(10.0) / 800.0
-        odds = np.exp([half, -0.5, -half])
-        wins, draws, losses = rng.multinomial(matches, odds / odds.sum()).tolist()
+        p = 1.0 / (1.0 + 10.0 ** ((ELO[j] - ELO[i] - 50.0) / 400.0))
+        draw = 0.4 * min(p, 1.0 - p)
+        shares = [p - 0.5 * draw, draw, 1.0 - p - 0.5 * draw]
+        wins, draws, losses = rng.multinomial(matches, shares).tolist()
         results.append(
             Result(
                 first=NAMES[i], second=NAMES[j], seats=(0, 1), wins=wins, draws=draws, losses=losses
@@ -62,7 +63,7 @@ def test_both_paths_resample_the_same() -> None:
     results = well_played(matches=20)
     exact, sparse = (
         bootstrap(
-            BradleyTerry(max_exact=max_exact),
+            BradleyTerry(max_exact=max_exact, num_rounds=0),
             results,
             anchors=[BOT],
             num_resamples=5,
@@ -81,6 +82,26 @@ def test_a_resample_is_fitted_as_if_from_the_beginning() -> None:
         BradleyTerry(), results, anchors=[BOT], num_resamples=3, rng=np.random.default_rng(4)
     )
     assert resampled.ratings == pytest.approx(np.tile(fit.ratings, (3, 1)), abs=1e-9)
+
+
+def test_one_match_a_pair_is_not_known_exactly() -> None:
+    # Within a pair a single match could only be drawn as it was, which gave intervals of width 0.
+    rng = np.random.default_rng(7)
+    held = []
+    for _ in range(6):
+        elo = rng.normal(0.0, 200.0, size=10)
+        results = []
+        for i, j in itertools.combinations(range(10), 2):
+            won = rng.random() < 1.0 / (1.0 + 10.0 ** ((elo[j] - elo[i]) / 400.0))
+            results.append(
+                Result(first=i, second=j, seats=(0, 0), wins=won, draws=0, losses=1 - won)
+            )
+        drawn = bootstrap(BradleyTerry(), results, num_resamples=60, rng=rng)
+        low, high = drawn.intervals().T
+        truth = (elo - elo.mean())[list(drawn.entrants)]
+        held += ((low <= truth) & (truth <= high)).tolist()
+        assert (high - low > 50.0).all()
+    assert np.mean(held) >= 0.75
 
 
 COUNTS = st.integers(0, 5)

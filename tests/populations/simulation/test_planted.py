@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -57,20 +58,30 @@ def test_four_hundred_points_are_odds_of_ten_to_one() -> None:
     assert expected_score(1e9) + expected_score(-1e9) == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("draw_rate", [0.0, 0.3])
-def test_matches_follow_davidsons_model(draw_rate: float) -> None:
-    model = PlantedModel(draw_rate=draw_rate, seat_advantage=100.0)
+@pytest.mark.parametrize(("draw_rate", "top"), [(0.0, None), (0.3, None), (0.1, 0.9)])
+def test_draws_do_not_change_the_expected_score(draw_rate: float, top: float | None) -> None:
+    model = PlantedModel(draw_rate=draw_rate, top_draw_rate=top, seat_advantage=100.0)
     strong = Weights(skill=600.0, potential=0.0, kind=0)
     rng = np.random.default_rng(2)
     wins, draws, losses = model.play(strong, EVEN, num_matches=200_000, rng=rng)
     assert wins + draws + losses == 200_000
-    # 100 points of skill and 100 of the seat: odds of win to loss are 10^(1/2).
-    assert wins / losses == pytest.approx(math.sqrt(10.0), rel=0.03)
-    assert draws / math.sqrt(wins * losses) == pytest.approx(
-        2.0 * draw_rate / (1.0 - draw_rate), rel=0.03, abs=1e-9
-    )
-    wins, draws, losses = PlantedModel(draw_rate=0.3).play(EVEN, EVEN, num_matches=50_000, rng=rng)
-    assert draws / 50_000 == pytest.approx(0.3, abs=0.01)
+    # 100 points of skill and 100 of the seat: 1 / (1 + 10^(-1/2)) = 0.7597.
+    assert (wins + 0.5 * draws) / 200_000 == pytest.approx(0.7597, abs=0.005)
+    # Twice the rate of equals times 0.2403; with a top, at 0.55 of the way from 0.1 to 0.9.
+    rate = draw_rate if top is None else 0.1 + 0.55 * 0.8
+    assert draws / 200_000 == pytest.approx(2.0 * rate * 0.2403, abs=0.005)
+
+
+def test_a_pair_has_an_effect_of_its_own_that_turns_with_it() -> None:
+    model = PlantedModel(pair_deviation=100.0)
+    rng = np.random.default_rng(0)
+    many = [model.fresh(rng) for _ in range(60)]
+    effects = [model.advantage(a, b) for i, a in enumerate(many) for b in many[:i]]
+    assert np.std(effects) == pytest.approx(100.0, rel=0.1)
+    assert model.advantage(many[0], many[1]) == -model.advantage(many[1], many[0])
+    trained = replace(many[0], skill=50.0)
+    assert model.advantage(trained, many[1]) == 50.0 + model.advantage(many[0], many[1])
+    assert model.advantage(trained, many[0]) == 50.0
 
 
 def test_learning_comes_near_the_ceiling_and_two_halves_are_a_whole() -> None:

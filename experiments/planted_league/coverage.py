@@ -1,0 +1,224 @@
+"""Do 95% intervals of whole leagues with lineage hold the planted skill in 95% of cases?
+
+    python -m experiments.planted_league.coverage
+    python -m experiments.planted_league.coverage --policies 16 --leagues 400 --share 0.02
+    python -m experiments.planted_league.coverage --draw-rate 0.1 --top-draw-rate 0.9
+    python -m experiments.planted_league.coverage --out coverage.jsonl
+
+Each league is a whole run: the real controller, scheduling, copies, ghosts, fits and finals, with
+simulated learners. The unit is the league: its final policies share errors, so the interval beside
+a share is that of the mean over leagues (clustered). One line per size; ``--json`` prints one
+document per line. With ``--out`` each league is a line of that file as soon as it is over, and
+leagues that the file has are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from populations.config import load_config
+from populations.garbage import collector_paused
+from populations.league.standings import Z95, champion, standings
+from populations.simulation.environment import simulated_config, simulated_run
+from populations.simulation.league import default_model
+from populations.simulation.planted import PlantedModel
+from populations.simulation.world import make_world, start
+
+CHANGES = (
+    "stop.agent_steps_per_policy=2000000",
+    "ghosts.every_agent_steps=250000",
+    "pbt.warm_up_agent_steps=200000",
+    "pbt.ready_agent_steps=200000",
+)
+MATCHES_PER_S = 1000.0
+
+TRUTH = ("draw_rate", "top_draw_rate", "pair_deviation", "cyclic_share", "seat_advantage")
+"""Options that are constants of the planted truth."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeagueError:
+    """How far the ratings of one league are from the truth.
+
+    Attributes:
+        ratings: Share of its final policies whose interval holds their skill.
+        differences: Share of pairs of them whose interval holds the difference.
+        champion: Whether the champion's reported one does.
+        champion_low: Whether the champion is worse than its reported interval.
+        champion_bias: Reported rating minus skill of the champion, Elo.
+        optimism: What was taken from the champion's rating for having been chosen, Elo.
+        bias: Mean of rating minus skill of the final policies, Elo.
+        width: Mean width of their intervals, Elo.
+        difference_width: Mean width of the intervals of differences, Elo.
+        pair_deviation: As the last fit has it, Elo.
+        misfit: As the last fit has it.
+        cyclicity: As the last fit has it.
+    """
+
+    ratings: float
+    differences: float
+    champion: float
+    champion_low: float
+    champion_bias: float
+    optimism: float
+    bias: float
+    width: float
+    difference_width: float
+    pair_deviation: float
+    misfit: float
+    cyclicity: float
+
+
+@collector_paused()
+def league_error(
+    num_policies: int,
+    *,
+    seed: int,
+    share: float | None = None,
+    plant: Callable[[PlantedModel], PlantedModel] = lambda model: model,
+    preset: str = "connect_four",
+) -> LeagueError:
+    """Run one league and compare its last ratings with the truth.
+
+    Args:
+        num_policies: Of one population.
+        seed: Of the run.
+        share: ``evaluation.share``; None: the preset's.
+        plant: Changes the truth.
+        preset: Whose settings the league has.
+    """
+    changes = [*CHANGES, f"seed={seed}"]
+    if share is not None:
+        changes.append(f"evaluation.share={share}")
+    config = simulated_config(load_config(preset, changes), num_policies=num_policies)
+    model = plant(default_model(config))
+    world = make_world(simulated_run(config), model, matches_per_s=MATCHES_PER_S)
+    start(world)
+    while world.advance():
+        pass
+    (population,) = world.state.tables.ratings
+    lines = standings(world.state.tables, world.state.league)[population]
+    final = [line for line in lines if line.kind == "policy" and line.rating is not None]
+    ratings = world.state.ratings(population)
+    known = {line.player: ratings.interval(line.weights) for line in lines}
+    skill = {
+        line.player: world.learner.weights[line.weights].skill
+        for line in lines
+        if line.weights is not None
+    }
+    held, errors, widths = [], [], []
+    for line in final:
+        interval = known[line.player]
+        assert interval is not None, "final policies are rated"
+        rating, low, high = interval
+        held.append(low <= skill[line.player] <= high)
+        errors.append(rating - skill[line.player])
+        widths.append(high - low)
+    gaps_held, gap_widths = [], []
+    for first, second in combinations(final, 2):
+        gap = ratings.difference(str(first.weights), str(second.weights))
+        assert gap is not None, "both are rated"
+        error = gap[0] - (skill[first.player] - skill[second.player])
+        gaps_held.append(abs(error) <= Z95 * gap[1])
+        gap_widths.append(2.0 * Z95 * gap[1])
+    row = world.state.tables.ratings[population]
+    best = champion(lines, optimism=row.optimism)
+    assert best is not None, "somebody is rated"
+    assert best.rating is not None
+    assert best.rating_low is not None
+    assert best.rating_high is not None
+    return LeagueError(
+        ratings=float(np.mean(held)),
+        differences=float(np.mean(gaps_held)),
+        champion=float(best.rating_low <= skill[best.player] <= best.rating_high),
+        champion_low=float(skill[best.player] < best.rating_low),
+        champion_bias=best.rating - skill[best.player],
+        optimism=row.optimism,
+        bias=float(np.mean(errors)),
+        width=float(np.mean(widths)),
+        difference_width=float(np.mean(gap_widths)),
+        pair_deviation=row.pair_deviation,
+        misfit=row.misfit,
+        cyclicity=row.cyclicity,
+    )
+
+
+def clustered(values: Sequence[float]) -> tuple[float, float]:
+    """Mean over leagues, and half the width of its 95% interval."""
+    half = Z95 * float(np.std(values, ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else np.nan
+    return float(np.mean(values)), float(half)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--policies", type=int, nargs="+", default=[4, 8, 16, 64])
+    parser.add_argument("--leagues", type=int, default=20, help="of each size")
+    parser.add_argument("--seed", type=int, default=1000, help="of the first league")
+    parser.add_argument("--share", type=float, help="evaluation.share")
+    parser.add_argument("--draw-rate", type=float, default=0.0, help="between equals")
+    parser.add_argument("--top-draw-rate", type=float, help="between equals at the ceiling")
+    parser.add_argument("--pair-deviation", type=float, default=0.0, help="Elo, of pair effects")
+    parser.add_argument("--cyclic-share", type=float, default=0.0, help="of the variance")
+    parser.add_argument("--seat-advantage", type=float, default=0.0, help="Elo")
+    parser.add_argument("--json", action="store_true", help="a document per line")
+    parser.add_argument("--out", type=Path, help="file of leagues that are over, a line each")
+    options = parser.parse_args(argv)
+    truth = {name: getattr(options, name) for name in TRUTH}
+    over = _leagues_over(options.out)
+
+    def league(size: int, seed: int) -> dict[str, float]:
+        key = {"policies": size, "seed": seed, "share": options.share, **truth}
+        name = json.dumps(key)
+        if name not in over:
+            found = league_error(
+                size, seed=seed, share=options.share, plant=lambda model: replace(model, **truth)
+            )
+            over[name] = asdict(found)
+            if options.out is not None:
+                with options.out.open("a") as file:
+                    file.write(json.dumps({"key": key, "found": over[name]}) + "\n")
+        return over[name]
+
+    write = sys.stdout.write
+    names = tuple(LeagueError.__dataclass_fields__)
+    if not options.json:
+        write(f"| policies | leagues | {' | '.join(name.replace('_', ' ') for name in names)} |\n")
+        write("|---" * (2 + len(names)) + "|\n")
+    for size in options.policies:
+        leagues = [
+            league(size, seed) for seed in range(options.seed, options.seed + options.leagues)
+        ]
+        found = {name: clustered([one[name] for one in leagues]) for name in names}
+        if options.json:
+            write(json.dumps({"policies": size, "leagues": len(leagues), **found}) + "\n")
+        else:
+            cells = [f"{mean:.3g} ± {half:.2g}" for mean, half in found.values()]
+            write(f"| {size} | {len(leagues)} | {' | '.join(cells)} |\n")
+        sys.stdout.flush()
+
+
+def _leagues_over(out: Path | None) -> dict[str, dict[str, float]]:
+    """Read the leagues that a file has; a last line that was cut off is none."""
+    over: dict[str, dict[str, float]] = {}
+    if out is None or not out.exists():
+        return over
+    for line in out.read_text().splitlines(keepends=True):
+        if line.endswith("\n"):
+            document = json.loads(line)
+            over[json.dumps(document["key"])] = document["found"]
+    return over
+
+
+if __name__ == "__main__":
+    main()

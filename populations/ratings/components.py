@@ -1,0 +1,231 @@
+"""What the results say about the model's own constants: four components of variance.
+
+A pair of entrants with expected score p in n matches has, of its summed score, the variance
+
+    V = phi n p (1 - p) + sigma^2 (n p (1 - p))^2.
+
+phi is below 1 where matches are drawn or won by margins: they scatter less than wins and losses.
+sigma, in units of theta, is how far pairs are off what any rating says (styles, cycles). tau is how
+far a child is off its parent and the common gain of its time, rho how far those without a rated
+parent are off the others of their time. They are estimated in turns with the ratings: phi and sigma
+by moments, tau and rho by their marginal likelihood.
+
+Sources: Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton
+method" (Biometrika, 1974); Williams, "Extra-binomial variation in logistic linear models" (Journal
+of the Royal Statistical Society C, 1982), model II; MacKay, "Bayesian interpolation" (Neural
+Computation, 1992); Cochran, "Some methods for strengthening the common chi-squared tests"
+(Biometrics, 1954).
+
+Shapes: M rows of results; Q pairs of entrants; N entrants; K columns of the spread; C children.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from populations.ratings.posterior import FloatArray, IntArray, logistic
+
+PRIOR_INFORMATION = 4.0
+"""Information n p (1 - p), that of sixteen even matches, that the prior of a pair's phi is worth,
+and that one pair without an effect has which the prior of sigma adds."""
+
+PRIOR_PAIRS = 10.0
+"""Pairs like those that met, without an effect, that the prior of sigma is worth."""
+
+MAX_SURPRISE = 4.0
+"""How much more information than at the score seen (and half a win for each) a pair may have."""
+
+MAX_PAIR_VARIANCE = 5.3
+"""Greatest sigma^2, that of 400 Elo: more would let ratings explain nothing and pairs all."""
+
+MIN_EXPECTED = 1.0
+"""Information that a pair has at least in the test of the fit (Cochran's rule: one is expected).
+
+A single win of the random bot in a hundred matches is what chance brings now and then, and thirty
+times what its variance promises."""
+
+MIN_LEFT = 0.1
+"""Share of a pair's information that is left for the test: a fit agrees with what it is made of."""
+
+MIN_DISPERSION = 0.05
+"""Least phi: a pair that always draws is worth no more than twenty times its matches."""
+
+PRIOR_CHILDREN = 0.25
+"""Entrants that the priors of tau and rho are worth."""
+
+LIMITS_OF_PRIORS = (10.0, 1000.0)
+"""Elo."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """The rows of results by pair of entrants, in whatever seats.
+
+    Attributes:
+        of_row: Pair of each row. int64 [M].
+        sign: 1 where the row's first entrant is the pair's first, else -1. float64 [M].
+        slack: Of each pair, the sum of s (1 - s) over its scores: 0 for wins and losses, 1/4 for a
+            draw. float64 [Q].
+    """
+
+    of_row: IntArray
+    sign: FloatArray
+    slack: FloatArray
+
+    @classmethod
+    def of(cls, first: IntArray, second: IntArray, *, slack: FloatArray) -> Pairs:
+        """The pairs of rows, all [M]."""
+        width = 1 + int(max(first.max(initial=0), second.max(initial=0)))
+        key = np.minimum(first, second) * width + np.maximum(first, second)
+        _, of_row = np.unique(key, return_inverse=True)
+        pairs = np.asarray(of_row, dtype=np.int64)
+        return cls(
+            of_row=pairs,
+            sign=np.where(first < second, 1.0, -1.0),
+            slack=_by_pair(slack, pairs),
+        )
+
+    def sum(self, values: FloatArray) -> FloatArray:
+        """Sums over rows [M] by pair [Q]."""
+        return _by_pair(values, self.of_row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Components:
+    """The constants, as far as they are known.
+
+    Attributes:
+        child_deviation: tau, in Elo.
+        root_deviation: rho, in Elo.
+        pair_deviation: sigma, in Elo.
+        dispersion: phi of all pairs together.
+        misfit: How many standard deviations the pairs' squared errors are above what chance and
+            phi explain, by Wilson and Hilferty's approximation; 0 where nothing can be said.
+    """
+
+    child_deviation: float
+    root_deviation: float = 1000.0
+    pair_deviation: float = 0.0
+    dispersion: float = 1.0
+    misfit: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairFit:
+    """What a fit says of each pair; all float64 [Q].
+
+    Attributes:
+        error: Score above the expected one, summed over the pair's matches.
+        information: n p (1 - p), at most ``MAX_SURPRISE`` times that at the score seen.
+        dispersion: phi.
+    """
+
+    error: FloatArray
+    information: FloatArray
+    dispersion: FloatArray
+
+    def weights(self, pair_variance: float) -> FloatArray:
+        """Information over variance, with sigma^2 in units of theta. float64 [Q]."""
+        return np.asarray(1.0 / (self.dispersion + pair_variance * self.information))
+
+
+def pair_fit(
+    pairs: Pairs, *, ahead: FloatArray, scores: FloatArray, matches: FloatArray
+) -> tuple[PairFit, float]:
+    """Compare pairs with their log-odds.
+
+    Args:
+        pairs: Of the rows.
+        ahead: Log-odds of each row. float64 [M].
+        scores: Sum of the scores of its first. float64 [M].
+        matches: float64 [M].
+
+    Returns:
+        By pair, and phi of all together.
+    """
+    expected, information = logistic(ahead)
+    known = pairs.sum(matches * information)
+    # Where somebody always won, a fit that the priors hold back promises information that the
+    # results do not have, and weights by it would hold the fit back even more.
+    played = pairs.sum(matches)
+    won = pairs.sum(np.where(pairs.sign > 0.0, scores, matches - scores))
+    seen = (won + 0.5) * (played - won + 0.5) / (played + 1.0)
+    known = np.minimum(known, MAX_SURPRISE * seen)
+    total = float(known.sum())
+    ceiling = 1.0 - MIN_DISPERSION
+    common = min(float(pairs.slack.sum()) / total, ceiling) if total > 0.0 else 0.0
+    # A pair's own phi leans on that of all, so that few matches do not decide their own weight.
+    slack = (pairs.slack + PRIOR_INFORMATION * common) / (known + PRIOR_INFORMATION)
+    fit = PairFit(
+        error=pairs.sum(pairs.sign * (scores - matches * expected)),
+        information=known,
+        dispersion=1.0 - np.minimum(slack, ceiling),
+    )
+    return fit, 1.0 - common
+
+
+def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[float, float]:
+    """Estimate sigma^2, and test it against 0.
+
+    A pair's squared error is expected to be (1 - h) V, with h = w I v the share of its information
+    that the ratings have taken from it: weight w, information I, variance v of its log-odds.
+
+    Args:
+        fit: Of the pairs.
+        variances: v: of the difference of each pair's ratings, units of theta. float64 [Q].
+        now: sigma^2 with which the fit was made.
+
+    Returns:
+        sigma^2 in units of theta, and ``Components.misfit``.
+    """
+    weights = fit.weights(now)
+    left = np.clip(1.0 - weights * fit.information * variances, 0.0, 1.0)
+    usable = (fit.information > 1e-9) & (left > 1e-3)
+    if not usable.any():
+        return 0.0, 0.0
+    error, information = fit.error[usable], fit.information[usable]
+    chance, left = (fit.dispersion * fit.information)[usable], left[usable]
+    by_weight = weights[usable] ** 2
+    excess = float((by_weight * (error**2 - left * chance)).sum())
+    freedom = float(left.sum())
+    # Few pairs or matches cannot tell effects from chance: the prior is some pairs without one.
+    known = float((by_weight * left * information**2).sum())
+    known += known * PRIOR_PAIRS / freedom + PRIOR_INFORMATION**2
+    is_tested = (information >= MIN_EXPECTED) & (left >= MIN_LEFT)
+    misfit = _misfit((error**2 / chance)[is_tested], left=left[is_tested])
+    return min(max(excess / known, 0.0), MAX_PAIR_VARIANCE), misfit
+
+
+def _misfit(squares: FloatArray, *, left: FloatArray) -> float:
+    """Compare squared errors over chance with a chi-squared variable; 0 where there are none."""
+    freedom = float(left.sum())
+    if freedom < 1.0:
+        return 0.0
+    spread = 2.0 / (9.0 * freedom)
+    root = math.pow(float(squares.sum()) / freedom, 1.0 / 3.0)
+    return (root - (1.0 - spread)) / math.sqrt(spread)
+
+
+def prior_deviation(jumps: FloatArray, *, variances: FloatArray, now: float, prior: float) -> float:
+    """Estimate tau or rho, in Elo, by one step of a fixed point whose end is that of maximization.
+
+    Of C entrants the results tell gamma = sum(1 - v / now^2); the others are where the prior puts
+    them, and say nothing about it.
+
+    Args:
+        jumps: Of entrants from what their priors expect, Elo. float64 [C].
+        variances: v: posterior variances of the jumps, in Elo squared. float64 [C].
+        now: Deviation with which the fit was made.
+        prior: Deviation in Elo that the answer leans on where little is told.
+    """
+    told = float(np.clip(1.0 - variances / now**2, 0.0, 1.0).sum())
+    total = float((jumps**2).sum()) + PRIOR_CHILDREN * prior**2
+    low, high = LIMITS_OF_PRIORS
+    return min(max(math.sqrt(total / (told + PRIOR_CHILDREN)), low), high)
+
+
+def _by_pair(values: FloatArray, pairs: IntArray) -> FloatArray:
+    return np.asarray(np.bincount(pairs, values, minlength=0), dtype=np.float64)
