@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -24,10 +25,17 @@ from tests.populations.controller.simulated import DUEL, make_world
 
 @dataclass(frozen=True)
 class Measured:
-    """A generation that ended, and the truth: Elo per million agent steps."""
+    """A generation that ended, and the truth: Elo per million agent steps.
+
+    Attributes:
+        row: As it was recorded.
+        true_rate: Of the whole generation.
+        true_rate_between: Between the rated weights that its gain is about.
+    """
 
     row: GenerationRow
     true_rate: float
+    true_rate_between: float
 
 
 def weights_of(world: PlantedWorld, policy: str) -> Digest | None:
@@ -37,6 +45,13 @@ def weights_of(world: PlantedWorld, policy: str) -> Digest | None:
         if row.checkpoint is None
         else world.state.tables.checkpoints[row.checkpoint].weights_digest
     )
+
+
+def rated(world: PlantedWorld, digest: Digest) -> Digest:
+    """Nearest rated weights in a line; the weights themselves if none are."""
+    ratings = world.state.ratings("player")
+    line = chain((digest,), world.state.league.ancestors(digest))
+    return next((weights for weights in line if ratings.index(weights) is not None), digest)
 
 
 def measured_league(*, num_policies: int, seed: int) -> list[Measured]:
@@ -66,7 +81,14 @@ def measured_league(*, num_policies: int, seed: int) -> list[Measured]:
                     skill = world.learner.weights
                     gain = skill[last].skill - skill[first].skill
                     num_steps = row.agent_steps_end - row.agent_steps_begin  # type: ignore[operator]
-                    ended.append(Measured(row, gain * 1e6 / num_steps))
+                    between = skill[rated(world, last)].skill - skill[rated(world, first)].skill
+                    ended.append(
+                        Measured(
+                            row,
+                            true_rate=gain * 1e6 / num_steps,
+                            true_rate_between=between * 1e6 / (row.gain_agent_steps or 1),
+                        )
+                    )
         current.update(
             {policy: weights_of(world, policy) for policy in world.state.tables.policies}
         )
@@ -83,17 +105,24 @@ def test_gains_are_those_of_the_planted_truth() -> None:
     """Ratings of two fits, one for each end, had a correlation of .04 with the truth."""
     league = [one for seed in range(2) for one in measured_league(num_policies=8, seed=seed)]
     known = [
-        (rate, one.row.gain_deviation * 1e6 / one.row.gain_agent_steps, one.true_rate)
+        (
+            rate,
+            one.row.gain_deviation * 1e6 / one.row.gain_agent_steps,
+            one.true_rate,
+            one.true_rate_between,
+        )
         for one in league
         if (rate := measured_rate(one.row)) is not None
         and one.row.gain_deviation is not None
         and one.row.gain_agent_steps is not None
     ]
     assert len(known) > 0.6 * len(league) > 6
-    measured, deviations, true = np.array(known).T
+    measured, deviations, true, true_between = np.array(known).T
     assert np.corrcoef(measured, true)[0, 1] > 0.7
-    # How unsure they are is what they say.
-    assert 0.5 < np.sqrt(np.mean(((measured - true) / deviations) ** 2)) < 2.0
+    # How unsure they are is what they say, of what they are about.
+    errors = (measured - true_between) / deviations
+    assert 0.5 < np.sqrt(np.mean(errors**2)) < 1.6
+    assert abs(np.mean(errors)) < 0.8
 
 
 def test_both_ratings_are_from_one_fit_and_steps_are_those_between_their_weights() -> None:
