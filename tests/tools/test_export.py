@@ -17,6 +17,8 @@ from arena.export.actor import load_export_weights
 from arena.export.card import read_card
 from arena.export.champion import Champion, play_record
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 Command = Callable[..., dict[str, Any]]
 
 

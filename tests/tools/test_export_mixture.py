@@ -22,6 +22,8 @@ from arena.export.champion import Champion, play_record
 from populations.league.views import Inspection
 from tools._mixture import cyclic_warnings, find_mixtures
 
+pytestmark = pytest.mark.xdist_group("exports")
+
 Command = Callable[..., dict[str, Any]]
 PURE = {f"player/p{action:03d}@000000001000" for action in range(3)}
 

@@ -27,6 +27,8 @@ from arena.export.write import Written, write_export
 from tests.arena.export.conftest import make_policy
 from tests.layouts import frozen_policy
 
+pytestmark = pytest.mark.xdist_group("exported spaces")
+
 Policy = tuple[Card, dict[str, torch.Tensor]]
 
 BODY = Dict({"arm": Box(-np.inf, np.inf, (2, 2), np.float64), "mode": Discrete(3, start=-1)})
