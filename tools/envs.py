@@ -26,9 +26,9 @@ def list_environments(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Show the environments that have an id, and what installs those that are missing."""
-    from arena.envs.batched.twins import TWINS
     from arena.envs.openspiel import known_games
     from arena.envs.registry import known_environments
+    from arena.envs.twins import TWINS
 
     known = sorted(known_environments() + known_games(), key=lambda environment: environment.id)
     if as_json:

@@ -11,7 +11,6 @@ from typing import Any
 from arena.config import EnvironmentConfig
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.find import find_game, names_code
-from arena.envs.batched.twins import TWINS
 from arena.envs.contracts import Contract, run_contract
 from arena.envs.findings import MEND_SEED, Finding, finding_of
 from arena.envs.inspect import inspect_environment
@@ -24,6 +23,7 @@ from arena.envs.random_play import action_layouts, populations_of
 from arena.envs.registry import make_environment
 from arena.envs.spec import EnvironmentSpec
 from arena.envs.time_limit import TimeLimit
+from arena.envs.twins import TWINS
 from arena.errors import EnvironmentFault
 from arena.users_code import split_lines
 

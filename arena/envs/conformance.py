@@ -20,7 +20,6 @@ import torch
 from arena.config import EnvironmentConfig
 from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Turn
-from arena.envs.batched.twins import TWINS
 from arena.envs.chance import episode_seed
 from arena.envs.facts import environment_facts
 from arena.envs.make import make_batched_env
@@ -31,6 +30,7 @@ from arena.envs.turn_difference import (
     TurnDifference,
     first_difference,
 )
+from arena.envs.twins import TWINS
 
 SEED = 7
 

@@ -14,7 +14,6 @@ from typing import Any, Literal, cast
 from arena.envs.actions import ActionLayout
 from arena.envs.agents import agents_of
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
-from arena.envs.batched.twins import TWINS
 from arena.envs.findings import with_others
 from arena.envs.global_state import describe_state, no_state
 from arena.envs.openspiel import canonical_game_id, is_openspiel, openspiel_facts
@@ -22,6 +21,7 @@ from arena.envs.own_rules import reset_told
 from arena.envs.registry import canonical_id, home_module, make_environment, native_api
 from arena.envs.spaces import describe
 from arena.envs.spec import AgentSpec, EnvironmentSpec, MaskPlace, SpaceJson
+from arena.envs.twins import TWINS
 from arena.errors import ConfigError, EnvironmentFault
 from arena.users_code import own_lines, raised
 

@@ -21,13 +21,13 @@ import psutil
 from arena.envs import chance
 from arena.envs.acting import RandomActing
 from arena.envs.batched.find import find_game, names_code
-from arena.envs.batched.twins import TWINS
 from arena.envs.openspiel import is_openspiel, load_game
 from arena.envs.openspiel_stepper import chance_outcome
 from arena.envs.pace import Pace
 from arena.envs.registry import make_environment
 from arena.envs.spec import EnvironmentSpec
 from arena.envs.stakes import Stakes
+from arena.envs.twins import TWINS
 from arena.errors import EnvironmentFault
 from arena.machine_memory import machine_bytes
 

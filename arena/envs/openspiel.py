@@ -20,9 +20,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from arena.envs.batched.twins import TWINS, openspiel_agent_spec
 from arena.envs.registry import KnownEnvironment
 from arena.envs.spec import EnvironmentSpec
+from arena.envs.twins import TWINS, openspiel_agent_spec
 from arena.errors import ConfigError, EnvironmentUnavailable
 
 PREFIX = "openspiel:"

@@ -10,9 +10,10 @@ import numpy as np
 from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.controller import carrying, evaluation_share
-from populations.controller.budgets import budget, expected_length, team_budget
+from populations.controller.budgets import budget, team_budget
 from populations.controller.charges import is_left_to_others, serves
 from populations.controller.commands import SendMessage
+from populations.controller.episode_lengths import expected_length
 from populations.controller.evaluating import draw_pairings, is_worth_it
 from populations.controller.finals import final_pairings
 from populations.controller.learners import Held, Learner

@@ -61,23 +61,6 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     return max(wanted if ends_at is None else min(wanted, ends_at), 1)
 
 
-def expected_length(state: ControllerState, policy: PolicyRow) -> float:
-    """Return the expected calls of ``step`` in an episode; 0: not known.
-
-    It is the policy's own mean, else the mean of its population, else what was measured at launch.
-    """
-    known = [policy.episode_length] if policy.episode_length > 0.0 else _lengths(state, policy)
-    return sum(known) / len(known) if known else state.measured_length
-
-
-def _lengths(state: ControllerState, policy: PolicyRow) -> list[float]:
-    return [
-        row.episode_length
-        for row in state.tables.policies.values()
-        if row.population == policy.population and row.episode_length > 0.0
-    ]
-
-
 def _target(state: ControllerState, policy: PolicyRow) -> int:
     """Agent steps in the time that an assignment should take."""
     fixed = state.config.assignment.agent_steps

@@ -7,55 +7,25 @@ of the last evaluated weights are written once more.
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from arena.metrics.sink import RUN
-from arena.types import BOT_PREFIX, Digest, Entrant, PolicyId, is_bot
+from arena.types import BOT_PREFIX, Digest, Entrant, is_bot
 from arena.wire.messages import Train, Trainee
 from populations.controller.commands import WriteMetrics
+from populations.controller.curve_counts import Curves
 from populations.controller.own_metrics import own_metrics
+from populations.controller.state import ControllerState
+from populations.controller.transaction import Transaction
 from populations.league.standings import Z95
-from populations.types import AssignmentRow, GenerationRow, GhostRow, PolicyRow, RatingsRow, Row
-
-if TYPE_CHECKING:
-    from populations.controller.state import ControllerState
-    from populations.controller.transaction import Transaction
+from populations.types import AssignmentRow, PolicyRow, RatingsRow
 
 RUN_EVERY_S = 5.0
 """Between two points of the run's own curves."""
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]+")
-
-
-class Curves:
-    """Counts that curves show, and which points were written. Owned by the controller's thread."""
-
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
-        self.ghosts: Counter[PolicyId] = Counter()
-        self.copies: Counter[PolicyId] = Counter()
-        self._counted: set[str] = set()
-        self.written: dict[PolicyId, tuple[Digest, int, Mapping[str, float]]] = {}
-        """Which weights' points were written last, after how many matches, and what they were."""
-        self.run_at_s = float("-inf")
-        self.take(rows)
-
-    def take(self, rows: Iterable[Row]) -> None:
-        """Count ghosts and copies; a row may come more than once."""
-        for row in rows:
-            if isinstance(row, GhostRow) and row.player not in self._counted:
-                self._counted.add(row.player)
-                self.ghosts[row.policy] += 1
-            elif (
-                isinstance(row, GenerationRow)
-                and row.cause == "exploit"
-                and row.entrant not in self._counted
-            ):
-                self._counted.add(row.entrant)
-                self.copies[row.policy] += 1
 
 
 def follow(state: ControllerState, tx: Transaction) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from populations.controller.budgets import expected_length
+from populations.controller.episode_lengths import expected_length
 from populations.controller.state import ControllerState
 from populations.types import Json
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from arena.types import Entrant, trainee_entrant
 from populations.controller.candidates import Pool
-from populations.controller.generations import line_rating
 from populations.controller.met import Met
 from populations.controller.state import ControllerState
 from populations.league.lineage import line_of
@@ -145,7 +144,7 @@ class Facts:
 
     def _newest_rating(self, policy: PolicyRow) -> float:
         # What was evaluated since the last fit has no rating yet: what it came from has one.
-        rating = line_rating(self._state, policy)
+        rating = self._state.line_rating(policy)
         return float("nan") if rating is None else rating
 
     def scores(self, candidates: Candidates) -> FloatArray:

@@ -57,7 +57,7 @@ def begin_generation(
     tx.put(policy)
     row = _row(policy, cause=cause, parent=parent)
     tx.put(
-        replace(row, parent_agent_steps=parent_agent_steps, rating_begin=line_rating(state, policy))
+        replace(row, parent_agent_steps=parent_agent_steps, rating_begin=state.line_rating(policy))
     )
     return policy
 
@@ -111,12 +111,6 @@ def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, .
     """
     ended = ended_generation(state, policy.policy)
     return state.histories.of(policy, state.tables, instead=ended)
-
-
-def line_rating(state: ControllerState, policy: PolicyRow) -> float | None:
-    """Elo of the newest rated weights in a policy's line; None if none are rated."""
-    ratings = state.ratings(policy.population)
-    return ratings.rating(_rated(state, ratings, _weights(state, policy))[0])
 
 
 def _weights(state: ControllerState, policy: PolicyRow) -> Digest | None:

@@ -293,6 +293,17 @@ def nearest_rated(ratings: Ratings, league: League, digest: Digest) -> int | Non
     return None
 
 
+def line_rating(
+    row: PolicyRow, *, ratings: Ratings, tables: Tables, league: League
+) -> float | None:
+    """Return the Elo of the newest rated weights in a policy's line; None if none are rated."""
+    if row.checkpoint is None or ratings.row is None:
+        return None
+    digest = tables.checkpoints[row.checkpoint].weights_digest
+    position = nearest_rated(ratings, league, digest)
+    return None if position is None else ratings.row.ratings[position]
+
+
 def belief_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[float, float]:
     """Rating and variance of an entrant, in Elo and its square: its own, else its line's."""
     position = nearest_rated(ratings, league, Digest(entrant))

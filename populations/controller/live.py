@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from arena.types import LearnerId
 from populations.controller import evaluation_share
-from populations.controller.alerts import document
+from populations.controller.raised_alerts import document
 from populations.types import Json
 
 if TYPE_CHECKING:

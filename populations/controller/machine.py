@@ -41,6 +41,7 @@ from populations.controller.events import (
     StrangerSpoke,
     Ticked,
 )
+from populations.controller.raised_alerts import Finding
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 
@@ -110,7 +111,7 @@ def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
                 tx.put(replace(state.tables.checkpoints[key], state="deleted"))
         case SinkTold():
             what = f"{event.sink} raised {event.problem}" if event.problem else ""
-            finding = alerts.Finding("sink_failed", event.sink, event.sink, what)
+            finding = Finding("sink_failed", event.sink, event.sink, what)
             alerts.note(state, tx, finding)
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)

@@ -18,6 +18,7 @@ from populations.controller.failures import clear_environment, fail_row
 from populations.controller.learners import Held
 from populations.controller.opponents import lower_qualities
 from populations.controller.own_metrics import own_metrics
+from populations.controller.raised_alerts import Finding
 from populations.controller.snapshots import snapshot
 from populations.controller.state import ControllerState
 from populations.controller.teams import leaders_of, team_of
@@ -60,7 +61,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
         return
     state.settle(event.learner, now_s=tx.now.monotonic_s)
     place = state.learners[event.learner].place
-    alerts.note(state, tx, alerts.Finding("learner_failing", "", place, ""))
+    alerts.note(state, tx, Finding("learner_failing", "", place, ""))
     clear_environment(state, row)
     trained = trained_steps(row.message, finished, event.manifests)
     matches = sum(tally.matches for tally in finished.tallies)

@@ -19,11 +19,11 @@ from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
 from populations.config import RunConfig
-from populations.controller import alerts
 from populations.controller.generations import first_generations
 from populations.controller.immigration import immigrant_key
 from populations.controller.learners import Patience
 from populations.controller.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.resetting import reset_key
 from populations.controller.sinks import Sinks
 from populations.controller.state import make_state
@@ -245,9 +245,9 @@ class OpenRun:
         self.journal.commit(rows)
         return self.journal.load()
 
-    def _alerts(self) -> alerts.Alerts:
+    def _alerts(self) -> Alerts:
         with JournalReader(self.run_dir / JOURNAL) as reader:
-            return alerts.resumed(reader.events(kinds=[alerts.RAISED, alerts.CLEARED]))
+            return resumed(reader.events(kinds=[RAISED, CLEARED]))
 
     def _pbt_decisions(self) -> PbtDecisions:
         decisions = PbtDecisions()

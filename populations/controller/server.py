@@ -24,7 +24,6 @@ from arena.wire.messages import (
     Train,
 )
 from arena.wire.transport import ControllerTransport
-from populations.controller.alerts import document
 from populations.controller.commands import (
     Command,
     EndRun,
@@ -59,6 +58,7 @@ from populations.controller.exploring import answer
 from populations.controller.inbox import Inbox, Lease
 from populations.controller.live import STORAGE_ADVICE, LiveFigures
 from populations.controller.machine import handle
+from populations.controller.raised_alerts import document
 from populations.controller.sinks import Sinks
 from populations.controller.state import ControllerState
 from populations.core import Launcher

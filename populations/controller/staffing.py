@@ -13,6 +13,7 @@ from populations.controller.charges import is_at_fault, place_of
 from populations.controller.commands import KillLearner, SendMessage, StartLearner
 from populations.controller.events import HeartbeatReceived, LearnerJoined
 from populations.controller.learners import Fault, Learner, forgive, overdue
+from populations.controller.raised_alerts import Finding
 from populations.controller.state import ControllerState
 from populations.controller.transaction import Transaction
 
@@ -195,7 +196,7 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
         assignments=[charge.assignment_id for charge in charges],
     )
     what = f"{learner_id} ({place}) was sent away {times} times: {reason}"
-    alerts.note(state, tx, alerts.Finding("learner_failing", "", place, what))
+    alerts.note(state, tx, Finding("learner_failing", "", place, what))
     if learner.slot is None:
         tx.commands.append(SendMessage(learner=learner_id, message=Refuse(reason=reason)))
     else:

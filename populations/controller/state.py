@@ -16,19 +16,19 @@ from arena.config import LearnerSetup
 from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef
 from arena.wire.messages import Stop
 from populations.config import RunConfig
-from populations.controller.alerts import Alerts
 from populations.controller.candidates import CandidateCache
 from populations.controller.changed import ChangedMembers
 from populations.controller.commands import FitRatings, SendMessage
-from populations.controller.curves import Curves
+from populations.controller.curve_counts import Curves
 from populations.controller.due import DuePolicies
 from populations.controller.events import (
     Now,
 )
 from populations.controller.histories import Histories
-from populations.controller.known import KnownPlayers, belief_of
+from populations.controller.known import KnownPlayers, belief_of, line_rating
 from populations.controller.learners import Fault, Learner, Patience, Pause, Slot
 from populations.controller.pbt_decisions import PbtDecisions
+from populations.controller.raised_alerts import Alerts
 from populations.controller.slots import make_slots
 from populations.controller.transaction import Transaction
 from populations.controller.unfitted import UnfittedMatches
@@ -251,6 +251,11 @@ class ControllerState:
         """Rating and variance of an entrant by the last fit, in Elo and its square."""
         population, entrant = rated
         return belief_of(entrant, ratings=self.ratings(population), league=self.league)
+
+    def line_rating(self, policy: PolicyRow) -> float | None:
+        """Elo of the newest rated weights in a policy's line; None if none are rated."""
+        ratings = self.ratings(policy.population)
+        return line_rating(policy, ratings=ratings, tables=self.tables, league=self.league)
 
     def ratings_are_stale(self) -> bool:
         """Whether evaluation matches came in since the last fit."""

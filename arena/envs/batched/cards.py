@@ -19,9 +19,9 @@ import torch
 
 from arena.envs.base import Group
 from arena.envs.batched.game import StepResult
-from arena.envs.batched.twins import openspiel_agent_spec
 from arena.envs.chance import first_uniforms
 from arena.envs.spec import AgentSpec
+from arena.envs.twins import openspiel_agent_spec
 
 AGENTS = ("player_0", "player_1")
 NOBODY = -1

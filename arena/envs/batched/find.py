@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, cast
 
-from arena.envs.batched.twins import TWINS
 from arena.envs.openspiel import is_openspiel
 from arena.envs.spec import EnvironmentSpec
+from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 from arena.resolve import resolve
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from arena.envs.batched.twins import TWINS
 from arena.envs.chance import episode_seed
 from arena.envs.conformance import (
     Difference,
@@ -20,6 +19,7 @@ from arena.envs.facts import environment_facts
 from arena.envs.random_play import populations_of
 from arena.envs.registry import make_environment
 from arena.envs.spec import EnvironmentSpec
+from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 
 from .conftest import make_by_spec

@@ -12,10 +12,10 @@ import torch
 
 from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Group, Turn
-from arena.envs.batched.twins import TWINS
 from arena.envs.conformance import ConformanceReport, Difference, compare_environments
 from arena.envs.facts import environment_facts
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+from arena.envs.twins import TWINS
 
 from .conftest import make_by_spec
 

@@ -13,7 +13,6 @@ from arena.types import PolicyId
 from arena.wire.messages import Evaluate, Failed, Finished, Train
 from populations.alert_settings import AlertKind
 from populations.controller.alert_kinds import KINDS
-from populations.controller.alerts import resumed
 from populations.controller.events import (
     AssignmentFailed,
     ControllerStarted,
@@ -23,6 +22,7 @@ from populations.controller.events import (
 )
 from populations.controller.live import alerts as shown_alerts
 from populations.controller.measuring import RULES, Trained, Window, entropy_bounds
+from populations.controller.raised_alerts import resumed
 from populations.controller.state import make_state
 from populations.types import AssignmentRow, EventRow, PolicyRow, RunRow
 from tests.populations.controller.simulated import (

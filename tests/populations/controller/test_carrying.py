@@ -11,8 +11,9 @@ import pytest
 from arena.types import Entrant, LearnerId, PolicyId, Seating
 from arena.wire.messages import InFlight, Train
 from populations.controller.believing import entrants_of
-from populations.controller.budgets import budget, expected_length
+from populations.controller.budgets import budget
 from populations.controller.carrying import holder_of
+from populations.controller.episode_lengths import expected_length
 from populations.controller.events import AssignmentFinished, LearnerLeft, Now, Ticked
 from populations.controller.learners import Held, Learner, Patience, overdue
 from populations.controller.transaction import Transaction

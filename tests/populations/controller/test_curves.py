@@ -11,7 +11,8 @@ import pytest
 from arena.envs.spec import EnvironmentSpec
 from arena.types import Digest, PolicyId
 from populations.controller.commands import Command, WriteMetrics
-from populations.controller.curves import Curves, curve_names, evaluated_steps
+from populations.controller.curve_counts import Curves
+from populations.controller.curves import curve_names, evaluated_steps
 from populations.league.cells import payoff_cells
 from populations.league.standings import champion, standings
 from populations.types import GenerationRow

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from arena.envs.batched.twins import TWINS, openspiel_agent_spec
 from arena.envs.conformance import check_against
 from arena.envs.openspiel import canonical_game_id, is_openspiel
 from arena.envs.registry import canonical_id
 from arena.envs.spaces import describe
+from arena.envs.twins import TWINS, openspiel_agent_spec
 
 NUM_GAMES = 300
 
@@ -79,8 +79,5 @@ def test_what_openspiel_s_agents_see_and_do() -> None:
 
 
 def test_to_list_twins_needs_no_torch() -> None:
-    code = (
-        "import sys, arena.envs.batched.twins, arena.envs.openspiel; "
-        "sys.exit('torch' in sys.modules)"
-    )
+    code = "import sys, arena.envs.twins, arena.envs.openspiel; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
