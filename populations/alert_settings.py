@@ -22,7 +22,7 @@ AlertKind = Literal[
     "no_steps",
     "sink_failed",
 ]
-"""What `populations.controller.alerts` raises."""
+"""What `populations.controller.monitoring.alerts` raises."""
 
 
 class AlertsConfig(Model):

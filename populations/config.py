@@ -14,7 +14,7 @@ from typing import Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from arena.config import EnvironmentConfig, Model
-from arena.envs.pace import Pace
+from arena.envs.probe.pace import Pace
 from arena.envs.spec import EnvironmentSpec
 from arena.errors import BrokenRules, ConfigError
 from arena.learning.hyperparameters import (

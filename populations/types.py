@@ -306,7 +306,8 @@ class RatingsRow:
         entrants: Who is rated.
         ratings: Elo, one per entrant.
         deviations: Standard deviations in Elo, one per entrant. Those of differences are smaller
-            than these say (errors go together): they are in `populations.ratings.fit.Fitted`.
+            than these say (errors go together): they are in
+            `populations.controller.rating_fit.Fitted`.
         cyclicity: Share of the results that no rating can express; 0 where nothing is known.
         num_tallies: The fit covers evaluation tallies with sequence up to this.
         child_deviation: Elo by which new weights are off the rating of those they come from.

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import torch
 
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.export.card import Card
 from arena.networks.frozen import FrozenPolicy
 

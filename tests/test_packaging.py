@@ -73,7 +73,7 @@ import populations
 mounts = ("populations.commands", "populations.presets")
 names = [m.name for m in pkgutil.walk_packages(populations.__path__, "populations.")]
 modules = [name for name in names if not name.startswith(mounts)]
-assert "populations.controller.server" in modules, modules
+assert "populations.controller.server.server" in modules, modules
 for name in modules:
     importlib.import_module(name)
 print(sorted({m.split(".")[0] for m in sys.modules} & {"torch", "pettingzoo", "onnx"}))

@@ -12,10 +12,10 @@ from ._preset import preset_text
 
 if TYPE_CHECKING:
     from arena.config import LearnerSetup
-    from arena.envs.check import EnvironmentReport
+    from arena.envs.checks.check import EnvironmentReport
+    from arena.envs.checks.measure import Measured
+    from arena.envs.checks.time_limit import TimeLimit
     from arena.envs.findings import Finding
-    from arena.envs.measure import Measured
-    from arena.envs.time_limit import TimeLimit
     from arena.learners.trial import Trial
     from arena.types import Hyperparameters
 
@@ -84,7 +84,7 @@ def check_and_try(
         EnvironmentFault: If it cannot even be reset.
     """
     from arena.config import EnvironmentConfig
-    from arena.envs.check import check_environment
+    from arena.envs.checks.check import check_environment
     from arena.learners.trial import train_briefly
 
     environment = EnvironmentConfig.model_validate(given)

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod, RenderableType
     from rich.live import Live
 
-    from populations.controller.run import OpenRun
-    from populations.controller.state import ControllerState
+    from populations.controller.server.run_directory import OpenRun
+    from populations.controller.state.state import ControllerState
     from populations.league.standings import Standing
     from populations.types import EventRow, Json, Row
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig
     from arena.core import Actor
-    from arena.envs.actions import ActionLayout
     from arena.envs.base import BatchedEnv
-    from arena.envs.spaces import ObservationLayout
+    from arena.envs.spaces.actions import ActionLayout
+    from arena.envs.spaces.observations import ObservationLayout
     from arena.envs.spec import EnvironmentSpec
     from arena.types import Seat
 
@@ -58,7 +58,7 @@ class Game:
     @property
     def has_numbers(self) -> bool:
         """Whether any agent's action has a Box in it."""
-        from arena.envs.leaves import leaf_spaces
+        from arena.envs.spaces.leaves import leaf_spaces
 
         return any(
             leaf["kind"] == "Box"
@@ -155,8 +155,8 @@ class Game:
 
     def has_chance(self) -> bool:
         """Whether the game goes on differently after the same decisions, seed by seed."""
-        from arena.envs.actions import ActionLayout
-        from arena.envs.measure import has_chance
+        from arena.envs.checks.measure import has_chance
+        from arena.envs.spaces.actions import ActionLayout
 
         actions = {
             name: ActionLayout.from_json(
@@ -175,8 +175,8 @@ class Game:
         self, agents: Sequence[str], *, network: NetworkConfig
     ) -> tuple[ObservationLayout, ActionLayout]:
         """How what a policy of some agents sees and does is laid out in rows."""
-        from arena.envs.actions import ActionLayout
-        from arena.envs.agent_ids import observation_layout
+        from arena.envs.spaces.actions import ActionLayout
+        from arena.envs.spaces.agent_id_wrapper import observation_layout
 
         facts = self.spec.agent_specs[agents[0]]
         continuous = self.environment.continuous_actions
@@ -187,7 +187,7 @@ class Game:
 
     def make_bots(self, bot: str) -> dict[str, Actor]:
         """A bot for every population."""
-        from arena.envs.actions import ActionLayout
+        from arena.envs.spaces.actions import ActionLayout
         from arena.matches.actors import make_bot
 
         bots = {}

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from populations.controller.learners import Learner
-    from populations.controller.state import ControllerState
+    from populations.controller.state.leases import Learner
+    from populations.controller.state.state import ControllerState
     from populations.types import Json
 
 MAX_LEARNERS = 8
@@ -67,7 +67,7 @@ def what_happens(state: ControllerState, moment: Moment) -> str:
 
 
 def _finals(state: ControllerState) -> str:
-    from populations.controller.finals import seconds_left
+    from populations.controller.evaluation.finals import seconds_left
 
     if any(row.kind == "train" for row in state.tables.assignments.values()):
         return "the last assignments of training, then finals and saving"
@@ -106,7 +106,7 @@ def training_progress(state: ControllerState, moment: Moment) -> tuple[float, fl
 
 def finals_after(state: ControllerState, training_left_s: float | None) -> float | None:
     """Seconds that finals may take at most once training has ended; None: nobody can say."""
-    from populations.controller.finals import FINAL_S, FINAL_SHARE
+    from populations.controller.evaluation.finals import FINAL_S, FINAL_SHARE
 
     if state.config.deterministic or training_left_s is None:
         return None
@@ -128,7 +128,7 @@ def counts(state: ControllerState, moment: Moment) -> str:
 
 def shares(state: ControllerState) -> str:
     """Say which share of learner seconds evaluation has, and which decisions PBT made."""
-    from populations.controller.evaluation_share import reached
+    from populations.controller.evaluation.share import reached
 
     parts = []
     asked = state.config.evaluation.share

@@ -75,7 +75,7 @@ def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
         ConfigError: If one has no weights that fit the population that it would come into.
     """
     from arena.errors import ConfigError
-    from populations.controller.immigration import immigrant_key
+    from populations.controller.evolution.immigration import immigrant_key
 
     files: dict[str, Mapping[str, bytes]] = {}
     for name, population in run_file.config.populations.items():
@@ -98,7 +98,7 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
         ConfigError: If it has no weights that fit a population that has exploiters.
     """
     from arena.errors import ConfigError
-    from populations.controller.resetting import reset_key
+    from populations.controller.evolution.resets import reset_key
     from populations.league.roles import has_exploiters
 
     roles = run_file.config.roles

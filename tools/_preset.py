@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from arena.envs.roles import kinds_of
+from arena.envs.checks.roles import kinds_of
 
 if TYPE_CHECKING:
-    from arena.envs.check import EnvironmentReport
-    from arena.envs.pace import Pace
+    from arena.envs.checks.check import EnvironmentReport
+    from arena.envs.probe.pace import Pace
     from arena.envs.spec import AgentSpec
     from arena.learners.trial import Trial
 
@@ -115,7 +115,7 @@ def _environment(
 
 def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[str, ...]], str]:
     """Who seems to share policies, and why: agents with equal spaces, unless their roles differ."""
-    from arena.envs.roles import role_map
+    from arena.envs.checks.roles import role_map
     from populations.resolution import group_agents
 
     groups = group_agents(report.spec)
@@ -219,7 +219,7 @@ def _population(
 
 def _network(facts: AgentSpec) -> Iterator[Line]:
     from arena.config import NetworkConfig
-    from arena.envs.spaces import ObservationLayout
+    from arena.envs.spaces.observations import ObservationLayout
     from arena.networks.planes import convolved_parts
 
     layout = ObservationLayout.from_json(facts.observation)
@@ -254,7 +254,7 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
         report: Of the environment.
         given: ``num_envs`` as the user has set it; None: not.
     """
-    from arena.envs.spaces import ObservationLayout
+    from arena.envs.spaces.observations import ObservationLayout
     from populations.sizing import ROLLOUT_BYTES, Load, choose_num_envs
 
     spec = report.spec
@@ -286,7 +286,7 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
 
 def _pace(report: EnvironmentReport) -> Pace:
     """How it played here; what memory allows is seen at launch."""
-    from arena.envs.pace import Pace
+    from arena.envs.probe.pace import Pace
 
     measured = report.measured
     return Pace(

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from populations.controller.server import Server
+    from populations.controller.server.server import Server
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

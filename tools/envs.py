@@ -13,7 +13,7 @@ from ._progress import count_progress
 from ._tables import print_table
 
 if TYPE_CHECKING:
-    from arena.envs.conformance import ConformanceReport, Difference
+    from arena.envs.checks.conformance import ConformanceReport, Difference
 
 app = typer.Typer(help="Which environments are there; does this one work.", no_args_is_help=True)
 
@@ -26,7 +26,7 @@ def list_environments(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
 ) -> None:
     """Show the environments that have an id, and what installs those that are missing."""
-    from arena.envs.openspiel import known_games
+    from arena.envs.openspiel.game import known_games
     from arena.envs.registry import known_environments
     from arena.envs.twins import TWINS
 
@@ -113,7 +113,7 @@ def check(
     """
     import torch
 
-    from arena.envs.time_limit import TimeLimit
+    from arena.envs.checks.time_limit import TimeLimit
     from arena.errors import ConfigError
 
     from ._check import check_and_try, print_checked
@@ -166,7 +166,7 @@ def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, o
 def _check_against(
     environment: str, against: str, *, games: int, num_envs: int, as_json: bool
 ) -> None:
-    from arena.envs.conformance import check_against
+    from arena.envs.checks.conformance import check_against
 
     with count_progress(f"{environment} against {against}", total=games) as progress:
         report = check_against(

@@ -12,7 +12,7 @@ import typer
 from ._output import log_console, print_json
 
 if TYPE_CHECKING:
-    from populations.controller.run import OpenRun
+    from populations.controller.server.run_directory import OpenRun
     from populations.types import Json
 
 
@@ -84,8 +84,13 @@ def _start(
     from arena.errors import ConfigError
     from arena.metrics.sink import find_sinks
     from populations.config import draft_config
-    from populations.controller.run import clear_run, create_run, has_run, make_run_directory
-    from populations.controller.server import utc_now
+    from populations.controller.server.run_directory import (
+        clear_run,
+        create_run,
+        has_run,
+        make_run_directory,
+    )
+    from populations.controller.server.server import utc_now
     from populations.run_file import new_run_file
     from populations.storage.lock import RunLock
 
@@ -163,7 +168,7 @@ def _resume(
 ) -> None:
     from arena.errors import ConfigError
     from populations.config import load_config
-    from populations.controller.run import has_run
+    from populations.controller.server.run_directory import has_run
     from populations.run_file import RUN_FILE, RunFile, check_resume, other_versions, with_config
     from populations.storage.lock import RunLock
 
@@ -218,8 +223,8 @@ def _serve(
     json_: bool,
 ) -> None:
     """Run a controller in this process until the run ends, then say how."""
-    from populations.controller.run import OpenRun
-    from populations.controller.server import utc_now
+    from populations.controller.server.run_directory import OpenRun
+    from populations.controller.server.server import utc_now
 
     with OpenRun(run_dir) as run:
         run.note_event("versions_differ", versions or {}, utc=utc_now())
@@ -237,7 +242,7 @@ def _serve(
 
 def _holding_limit(run: OpenRun) -> str | None:
     """The limit for which a finished run cannot go on, with its value; None: it can."""
-    from populations.controller.ending import limit_reached
+    from populations.controller.phases import limit_reached
 
     row = run.state.tables.run
     if row.state != "finished":
@@ -272,7 +277,7 @@ def _control(run: OpenRun) -> None:
     """Serve with signals, a display and the configured launcher."""
     import logging
 
-    from populations.controller.server import Server
+    from populations.controller.server.server import Server
     from populations.launchers.make import make_launcher
 
     from ._display import make_display

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import torch
 
-from arena.envs.own_figures import Report
+from arena.envs.episode_metrics import Report
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class BatchedEnv(Protocol):
 
         Args:
             actions: By population, int64 [B, S] or float32 [B, S, K] (rows, see
-                `arena.envs.actions`); ignored where ``agent_index`` is -1.
+                `arena.envs.spaces.actions`); ignored where ``agent_index`` is -1.
 
         Raises:
             EnvironmentFault: If an environment returns a non-finite number, a wrong shape or

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from arena.envs.pace import Pace
+from arena.envs.probe.pace import Pace
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentUnavailable
 
@@ -234,7 +234,7 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
 
 def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
     """The facts, or the error that there is instead."""
-    from arena.envs.facts import environment_facts
+    from arena.envs.describe import environment_facts
     from arena.users_code import own_lines, raised
 
     try:
@@ -251,7 +251,7 @@ def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
 
 def _pace(spec: EnvironmentSpec, facts: Mapping[str, Any], *, play: Play) -> dict[str, object]:
     """The pace, or a message that says why there is none."""
-    from arena.envs.find_pace import find_pace
+    from arena.envs.probe.play import find_pace
 
     try:
         pace = find_pace(

@@ -10,28 +10,28 @@ import torch
 from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
 from arena.config import EnvironmentConfig
-from arena.envs.agent_ids import AgentIds
 from arena.envs.agents import agents_of
 from arena.envs.base import BatchedEnv
-from arena.envs.batch import PettingZooBatch, Stepper
 from arena.envs.batched.find import check_backend, find_game, names_code
 from arena.envs.batched.native import make_game_batch
-from arena.envs.buffers import Buffers, check_partition
-from arena.envs.cycle import Cycle
-from arena.envs.episode_row import EpisodeRow
-from arena.envs.facts import MASK_SEED, agent_spec
-from arena.envs.global_state import no_state
-from arena.envs.openspiel import is_openspiel, load_game, openspiel_facts
-from arena.envs.openspiel_stepper import OpenSpielStepper
+from arena.envs.describe import MASK_SEED, agent_spec
+from arena.envs.openspiel.game import is_openspiel, load_game, openspiel_facts
+from arena.envs.openspiel.stepper import OpenSpielStepper
 from arena.envs.outcome import make_outcome, needs_infos
-from arena.envs.pettingzoo_aec import AecStepper
-from arena.envs.pettingzoo_parallel import ParallelStepper
+from arena.envs.pettingzoo.aec import AecStepper
+from arena.envs.pettingzoo.batch import PettingZooBatch, Stepper
+from arena.envs.pettingzoo.buffers import Buffers, check_partition
+from arena.envs.pettingzoo.cycle_to_parallel import Cycle
+from arena.envs.pettingzoo.episode import EpisodeRow
+from arena.envs.pettingzoo.global_state import no_state
+from arena.envs.pettingzoo.global_state_wrapper import States, WithStates
+from arena.envs.pettingzoo.parallel import ParallelStepper
+from arena.envs.pettingzoo.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
+from arena.envs.pettingzoo.strip_wrappers import holder_of_state, without_checks
 from arena.envs.registry import make_environment
-from arena.envs.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.agent_id_wrapper import AgentIds
+from arena.envs.spaces.observations import ObservationLayout
 from arena.envs.spec import EnvironmentSpec
-from arena.envs.unchecked import holder_of_state, without_checks
-from arena.envs.with_states import States, WithStates
 from arena.errors import ConfigError, EnvironmentFault
 
 logger = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import torch
 
-from arena.envs.actions import MAX_TANH, ActionLayout
 from arena.envs.base import Group, Turn
+from arena.envs.spaces.actions import MAX_TANH, ActionLayout
 from arena.envs.spec import ContinuousActions, EnvironmentSpec
 
 

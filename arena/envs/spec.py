@@ -13,7 +13,7 @@ from typing import Literal
 from arena.types import Digest, canonical_digest
 
 SpaceJson = Mapping[str, object]
-"""A space as plain data, as `arena.envs.spaces.describe` writes it."""
+"""A space as plain data, as `arena.envs.spaces.observations.describe` writes it."""
 
 MaskPlace = Literal["observation", "beside", "info"]
 """Where an action mask is: ``observation``: in a dictionary with nothing but it and the

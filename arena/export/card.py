@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from arena.checkpoints.manifest import FileRecord
 from arena.config import EnvironmentConfig, Model, NetworkConfig
-from arena.envs.actions import ActionLayout
-from arena.envs.agent_ids import observation_layout
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.agent_id_wrapper import observation_layout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.envs.spec import AgentSpec, ContinuousActions, EnvironmentSpec, MaskPlace, SpaceJson
 from arena.errors import CheckpointCorrupt, CheckpointMissing
 from arena.export.directory import CARD as CARD

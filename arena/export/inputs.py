@@ -18,9 +18,9 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from arena.envs.leaves import Leaf
-from arena.envs.spaces import UINT8, ObservationLayout, unflattened
-from arena.envs.who_decides import is_agent_id
+from arena.envs.spaces.agent_id import is_agent_id
+from arena.envs.spaces.leaves import Leaf
+from arena.envs.spaces.observations import UINT8, ObservationLayout, unflattened
 from arena.errors import ExportError
 
 OBSERVATION = "observation"

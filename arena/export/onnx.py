@@ -26,8 +26,8 @@ import onnx
 import torch
 from torch import nn
 
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ExportError
 from arena.export.inputs import STATE_IN, Feeds, Flatten, random_feeds
 from arena.export.outputs import (

@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from arena.envs.actions import ActionLayout
-from arena.envs.leaves import Leaf
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.leaves import Leaf
 from arena.export.inputs import unique_names
 
 ACTION = "action"

@@ -11,7 +11,7 @@ import torch
 
 from arena.checkpoints.files import file_records
 from arena.checkpoints.tensors import serialize
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ExportError
 from arena.export.card import (
     CARD,

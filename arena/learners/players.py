@@ -17,9 +17,9 @@ from arena.checkpoints.manifest import Manifest
 from arena.checkpoints.tensors import load_checkpoint, load_weights, publish_policy
 from arena.config import LearnerSetup, PopulationSetup
 from arena.core import Actor, Algorithm
-from arena.envs.actions import ActionLayout
-from arena.envs.agent_ids import observation_layout
-from arena.envs.critic import CriticInput, critic_input
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.agent_id_wrapper import observation_layout
+from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.errors import CheckpointCorrupt
 from arena.learners.environments import Team
 from arena.learners.faults import naming_checkpoint, naming_policy

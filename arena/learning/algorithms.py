@@ -9,8 +9,8 @@ import torch
 
 from arena.config import Model, NetworkConfig, PopulationSetup
 from arena.core import Algorithm, state_size
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import (
     coerce_hyperparameters,

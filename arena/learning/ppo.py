@@ -14,8 +14,8 @@ from collections.abc import Mapping
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import NonFiniteError
 from arena.learning import losses
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.planes import convolved_parts
 
 MIN_WIDTH = 64

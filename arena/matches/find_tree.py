@@ -10,7 +10,7 @@ import torch
 
 from arena.envs.batched.find import find_game
 from arena.envs.batched.game import BatchedGame, BatchedGameClass
-from arena.envs.openspiel import is_openspiel, load_game
+from arena.envs.openspiel.game import is_openspiel, load_game
 from arena.envs.spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.matches.game_tree import NUM_AGENTS, DealtGame, GameTree, NoGameTree, grow_tree

@@ -20,7 +20,7 @@ import torch
 
 from arena.envs.base import Group
 from arena.envs.batched.game import BatchedGame, BatchedGameClass, StepResult
-from arena.envs.spaces import num_actions
+from arena.envs.spaces.observations import num_actions
 
 CPU = torch.device("cpu")
 NUM_AGENTS = 2

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from arena.envs.openspiel import OpenSpielGame
+from arena.envs.openspiel.game import OpenSpielGame
 from arena.matches.game_tree import (
     MAX_HISTORIES,
     NUM_AGENTS,

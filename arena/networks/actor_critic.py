@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from arena.config import NetworkConfig
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.normalization import RETURN_MEMORY, RunningNormalizer
 from arena.networks.cores import Core, make_core
 from arena.networks.distributions import make_distribution

@@ -1,7 +1,7 @@
 """What a policy's parameters say about its actions, in any action space.
 
-Rows of actions are `arena.envs.actions.ActionLayout`'s: the choices of all branches, then the
-continuous numbers as they were drawn, before they are squashed or clipped into their bounds.
+Rows of actions are `arena.envs.spaces.actions.ActionLayout`'s: the choices of all branches, then
+the continuous numbers as they were drawn, before they are squashed or clipped into their bounds.
 
 Shapes: N rows, n logits of all branches, B branches, W choices of the widest one, C continuous
 numbers, P = n + 2 C parameters.
@@ -14,7 +14,7 @@ from typing import Protocol, Self
 import torch
 from torch import nn
 
-from arena.envs.actions import ActionLayout
+from arena.envs.spaces.actions import ActionLayout
 from arena.networks import heads
 from arena.networks.gaussians import Gaussian, SquashedBounds, SquashedGaussian
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from arena.config import NetworkConfig
-from arena.envs.leaves import Leaf
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.leaves import Leaf
+from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.convolutions import make_cnn, make_residual_cnn
 from arena.networks.initialization import TRUNK_GAIN, fill
 from arena.networks.own_encoder import make_own_encoder

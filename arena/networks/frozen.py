@@ -11,8 +11,8 @@ from collections.abc import Mapping
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.distributions import Distribution
 from arena.networks.make import make_actor_critic

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from arena.envs.actions import ActionLayout
+from arena.envs.spaces.actions import ActionLayout
 
 LOG_STD_LIMIT = 10.0
 """Far from what a policy needs; keeps the variance and its inverse finite in float32."""

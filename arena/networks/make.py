@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.actor_critic import ActorCritic
 
 
@@ -25,8 +25,8 @@ def make_actor_critic(
         observation: What it sees.
         action: What it chooses from.
         seed: Decides the weights. Any integer; taken modulo 2**63.
-        critic_input: What a centralized critic reads (`arena.envs.critic`). None: there is no such
-            critic, or the network only plays, and has none of its weights.
+        critic_input: What a centralized critic reads (`arena.envs.spaces.critic_input`). None:
+            there is no such critic, or the network only plays, and has none of its weights.
 
     Raises:
         ConfigError: If the architecture does not fit the observation, or a user's module cannot be

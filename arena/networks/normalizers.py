@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
-from arena.envs.spaces import ObservationLayout
-from arena.envs.who_decides import is_agent_id
+from arena.envs.spaces.agent_id import is_agent_id
+from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.normalization import RunningNormalizer
 from arena.networks.planes import is_image
 

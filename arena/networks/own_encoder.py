@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import PIXEL_SCALE, is_image
 from arena.resolve import resolve

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from arena.config import Channels, NetworkConfig
-from arena.envs.leaves import Leaf
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.leaves import Leaf
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 
 MIN_IMAGE_SIDE = 8

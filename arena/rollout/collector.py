@@ -13,9 +13,9 @@ from types import MappingProxyType
 import torch
 
 from arena.config import RandomOpenings
-from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Group, Turn
-from arena.envs.critic import CriticInput
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.critic_input import CriticInput
 from arena.matches.actors import RandomActor
 from arena.matches.match import Progress
 from arena.matches.memory import Memory

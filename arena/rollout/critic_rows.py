@@ -11,9 +11,9 @@ from typing import Protocol
 
 import torch
 
-from arena.envs.agent_ids import one_hots
 from arena.envs.base import Turn
-from arena.envs.critic import CriticInput
+from arena.envs.spaces.agent_id_wrapper import one_hots
+from arena.envs.spaces.critic_input import CriticInput
 
 
 class CriticRows:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from arena.envs.base import Turn
-from arena.envs.own_figures import LARGEST, Report
+from arena.envs.episode_metrics import LARGEST, Report
 
 SAMPLED_ROWS = 64
 """Observations that are compared first; all of them only where these are equal."""

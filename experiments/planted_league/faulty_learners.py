@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from populations.config import validate_config
-from populations.controller.events import Ticked
+from populations.controller.state.events import Ticked
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import World, make_world, start

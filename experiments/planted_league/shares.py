@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass, field
 from arena.types import PolicyId
 from arena.wire.messages import Evaluate
 from populations.config import RunConfig, load_config
-from populations.controller.evaluating import validated_policy
+from populations.controller.evaluation.pairings import validated_policy
 from populations.garbage import collector_paused
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model

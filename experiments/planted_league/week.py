@@ -30,10 +30,10 @@ from arena.types import (
     trainee_entrant,
 )
 from populations.config import load_config
-from populations.controller.events import AssignmentFinished, Event, Now, RatingsFitted
 from populations.controller.machine import handle
-from populations.controller.state import ControllerState, make_state
-from populations.controller.transaction import Transaction
+from populations.controller.state.events import AssignmentFinished, Event, Now, RatingsFitted
+from populations.controller.state.state import ControllerState, make_state
+from populations.controller.state.transaction import Transaction
 from populations.folded import PairRow, RecordRow
 from populations.garbage import collector_paused
 from populations.simulation.environment import simulated_config, simulated_run

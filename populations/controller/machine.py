@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from populations.controller import (
-    alerts,
-    assigning,
-    curves,
-    ending,
-    evolving,
-    exploring,
-    pausing,
-    results,
-    staffing,
-)
-from populations.controller.commands import LinkGhosts, RemoveCheckpoints
-from populations.controller.events import (
+from populations.controller import phases
+from populations.controller.assignments import learner_lifecycle, results, scheduler
+from populations.controller.evolution import exploration, pbt
+from populations.controller.indexes.raised_alerts import Finding
+from populations.controller.monitoring import alerts, curves
+from populations.controller.state import storage_pause
+from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
+from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,
     CheckpointsRemoved,
@@ -41,15 +36,14 @@ from populations.controller.events import (
     StrangerSpoke,
     Ticked,
 )
-from populations.controller.raised_alerts import Finding
-from populations.controller.state import ControllerState
-from populations.controller.transaction import Transaction
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
 
 
 def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     """Take in one event; what it changes is in memory when this returns."""
     tx = Transaction(tables=state.tables, now=now)
-    staffing.forgive_gap(state, tx)
+    learner_lifecycle.forgive_gap(state, tx)
     _take_in(state, event, tx)
     is_said = isinstance(event, HeartbeatReceived | LearnerEvent)
     if is_said and not tx.rows and state.phase != "stopping":
@@ -58,11 +52,11 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     state.histories.take(tx.rows, state.tables)
     alerts.watch(state, tx)
     if state.phase != "over":
-        exploring.ask(state, tx)
-        ending.advance(state, tx)
-        staffing.staff(state, tx)
-        pausing.retry(state, tx)
-        assigning.fill(state, tx)
+        exploration.ask(state, tx)
+        phases.advance(state, tx)
+        learner_lifecycle.staff(state, tx)
+        storage_pause.retry(state, tx)
+        scheduler.fill(state, tx)
     state.candidates.take(tx.rows, state.tables)
     state.due.take(tx.rows, state.tables)
     state.changed.take(tx.rows)
@@ -82,30 +76,30 @@ def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
         case ControllerStarted():
             _start(state, tx)
         case LearnerJoined():
-            staffing.join(state, tx, event)
+            learner_lifecycle.join(state, tx, event)
         case HeartbeatReceived():
-            staffing.hear(state, tx, event)
+            learner_lifecycle.hear(state, tx, event)
         case AssignmentFinished():
             results.finish(state, tx, event)
         case AssignmentFailed():
             results.fail(state, tx, event)
         case LearnerLeft():
-            staffing.lose(state, tx, event.learner, reason=f"left: {event.reason}")
+            learner_lifecycle.lose(state, tx, event.learner, reason=f"left: {event.reason}")
         case LearnerUnreachable():
             reason = "an assignment could not be sent to it"
-            staffing.lose(state, tx, event.learner, reason=reason, crash=True)
+            learner_lifecycle.lose(state, tx, event.learner, reason=reason, crash=True)
         case LearnerExited():
-            staffing.exit_slot(state, tx, slot_index=event.slot, code=event.code)
+            learner_lifecycle.exit_slot(state, tx, slot_index=event.slot, code=event.code)
         case StrangerSpoke():
-            staffing.fence(tx, event.learner)
+            learner_lifecycle.fence(tx, event.learner)
         case RatingsFitted():
             _take_ratings(state, tx, event)
         case HyperparametersExplored():
-            evolving.complete(state, tx, event)
+            pbt.complete(state, tx, event)
         case GhostsLinked():
             for player in event.players:
                 tx.put(replace(state.tables.ghosts[player], linked=True))
-            pausing.take_links(state, tx, event)
+            storage_pause.take_links(state, tx, event)
         case CheckpointsRemoved():
             for key in event.keys:
                 tx.put(replace(state.tables.checkpoints[key], state="deleted"))
@@ -116,7 +110,7 @@ def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():
-            staffing.check(state, tx, deaf_s=event.deaf_s)
+            learner_lifecycle.check(state, tx, deaf_s=event.deaf_s)
 
 
 def _start(state: ControllerState, tx: Transaction) -> None:
@@ -149,6 +143,6 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
         tx.put(row)
         state.fitted = row.num_tallies
     if state.fitted > covered and state.phase == "training":
-        evolving.evolve_waiting(state, tx)
+        pbt.evolve_waiting(state, tx)
     state.unfitted.cover(state.fitted, belief=state.belief)
     state.refit(tx)

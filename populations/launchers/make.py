@@ -10,7 +10,7 @@ from arena.wire.in_memory import InMemoryHub
 from arena.wire.keys import KEYS, ControllerKeys, make_keys
 from arena.wire.transport import ControllerTransport
 from arena.wire.zeromq import ZmqControllerTransport
-from populations.controller.run import SETUP, OpenRun
+from populations.controller.server.run_directory import SETUP, OpenRun
 from populations.core import Launcher
 from populations.errors import StorageError
 from populations.launchers.inline import InlineLauncher

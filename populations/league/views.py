@@ -13,9 +13,9 @@ from typing import cast
 
 from arena.matches.seating import num_episodes
 from arena.types import Digest, is_bot
-from populations.controller.live import STORAGE, STORAGE_ADVICE
-from populations.controller.pbt_decisions import KINDS, PbtDecisions
-from populations.controller.raised_alerts import CLEARED, RAISED, document, resumed
+from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.indexes.raised_alerts import CLEARED, RAISED, document, resumed
+from populations.controller.server.live_status import STORAGE, STORAGE_ADVICE
 from populations.league.calibration import calibrations
 from populations.league.cells import payoff_cells
 from populations.league.exploitability import read_exploitability

@@ -16,7 +16,12 @@ from arena.config import LearnerSetup
 from arena.types import LearnerId
 from arena.wire.messages import PROTOCOL_VERSION, Evaluate, Failed, Hello, Stop, Train
 from populations.config import RunConfig
-from populations.controller.commands import (
+from populations.controller.evolution.exploration import answer
+from populations.controller.evolution.generations import first_generations
+from populations.controller.machine import handle
+from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings, snapshot
+from populations.controller.server.run_directory import initial_policies
+from populations.controller.state.commands import (
     Command,
     EndRun,
     ExploreHyperparameters,
@@ -26,7 +31,7 @@ from populations.controller.commands import (
     SendMessage,
     StartLearner,
 )
-from populations.controller.events import (
+from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,
     CheckpointsRemoved,
@@ -38,13 +43,8 @@ from populations.controller.events import (
     Now,
     RatingsFitted,
 )
-from populations.controller.exploring import answer
-from populations.controller.generations import first_generations
-from populations.controller.machine import handle
-from populations.controller.run import initial_policies
-from populations.controller.state import ControllerState, make_state
-from populations.controller.transaction import Transaction
-from populations.ratings.fit import Snapshot, fit_input, fit_ratings, snapshot
+from populations.controller.state.state import ControllerState, make_state
+from populations.controller.state.transaction import Transaction
 from populations.run_file import RunFile, learner_setup
 from populations.simulation.learner import UTC, SimulatedLearner
 from populations.simulation.planted import PlantedModel, make_landscape

@@ -21,8 +21,8 @@ from pydantic import Field
 from torch.nn import functional
 
 from arena.config import Model, NetworkConfig
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, NonFiniteError
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
 from arena.learning.optimizer import NamedAdam

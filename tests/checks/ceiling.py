@@ -31,7 +31,7 @@ from pettingzoo import AECEnv
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.registry import make_environment
-from arena.envs.spaces import first_action
+from arena.envs.spaces.observations import first_action
 from arena.errors import ConfigError
 from arena.matches.seating import is_cooperation, seatings_for
 from arena.networks.frozen import FrozenPolicy

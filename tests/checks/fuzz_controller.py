@@ -22,9 +22,9 @@ import psutil
 from arena.learners.process import die_with_parent
 from arena.wire.keys import KEYS, make_keys
 from arena.wire.zeromq import ZmqControllerTransport
-from populations.controller.run import OpenRun
-from populations.controller.server import Server
-from populations.controller.state import ControllerState
+from populations.controller.server.run_directory import OpenRun
+from populations.controller.server.server import Server
+from populations.controller.state.state import ControllerState
 from populations.storage.lock import RunLock
 from populations.types import Json
 from tests.checks.load_controller import NoLauncher, say

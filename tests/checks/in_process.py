@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 
 from arena.core import Actor, Algorithm
-from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import make_batched_env
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.algorithms import make_algorithm
 from arena.learning.averages import without_prefix
 from arena.learning.ppo import LIVE

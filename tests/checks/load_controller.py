@@ -27,8 +27,8 @@ from arena.types import LearnerId
 from arena.wire.address import default_endpoint
 from arena.wire.messages import Evaluate, FromController, Message, Train
 from arena.wire.zeromq import ZmqControllerTransport
-from populations.controller.run import OpenRun
-from populations.controller.server import Server
+from populations.controller.server.run_directory import OpenRun
+from populations.controller.server.server import Server
 from populations.storage.lock import RunLock
 from populations.types import Json
 

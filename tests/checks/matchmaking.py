@@ -28,10 +28,10 @@ from arena.types import (
     ghost_id,
     trainee_entrant,
 )
-from populations.controller.events import Now
-from populations.controller.opponents import draw_seatings
-from populations.controller.state import ControllerState
-from populations.controller.transaction import Transaction
+from populations.controller.opponents.seatings import draw_seatings
+from populations.controller.state.events import Now
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
 from populations.matchmaking.make import make_matchmaker
 from populations.sections import MatchmakingConfig
 from populations.types import CheckpointRow, GhostRow, RatingsRow

@@ -30,10 +30,10 @@ from arena import __version__
 from arena.checkpoints.files import encode_manifest, file_records
 from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
 from arena.checkpoints.tensors import load_weights, serialize
-from arena.envs.actions import ActionLayout
 from arena.envs.batched.kuhn_poker import KuhnPoker
 from arena.envs.batched.leduc_poker import LeducPoker
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.envs.spec import EnvironmentSpec
 from arena.matches.exploitability import Policy, exploitability, mixture, values
 from arena.matches.game_tree import grow_tree
@@ -41,7 +41,7 @@ from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.types import WeightsRef
 from populations.config import RunConfig, validate_config
-from populations.controller.run import create_run
+from populations.controller.server.run_directory import create_run
 from populations.league.views import Inspection
 from populations.overrides import apply_overrides
 from populations.ratings.nash import max_entropy_nash

@@ -24,8 +24,8 @@ from statistics import median
 import numpy as np
 
 from populations.config import RunConfig, load_config
-from populations.controller.generations import first_generations
-from populations.controller.run import create_run, initial_policies
+from populations.controller.evolution.generations import first_generations
+from populations.controller.server.run_directory import create_run, initial_policies
 from populations.core import Result
 from populations.league.views import Inspection
 from populations.pbt.explore import Resample

@@ -20,16 +20,16 @@ from arena.types import LearnerId
 from arena.wire.messages import Assignment, Failed, Finished
 from arena.wire.zeromq import ZmqControllerTransport, ZmqLearnerTransport
 from populations.config import validate_config
-from populations.controller.learners import Patience
-from populations.controller.run import OpenRun, create_run
-from populations.controller.server import Server, utc_now
+from populations.controller.server.run_directory import OpenRun, create_run
+from populations.controller.server.server import Server, utc_now
+from populations.controller.state.leases import Patience
 from populations.run_file import new_run_file
 from populations.simulation.learner import SimulatedLearner
 from populations.types import Row
 from tests.checks.load_work import publishing_learner
 from tests.faults.chaos import ChaosProxy, Plan
+from tests.populations.controller.server.test_server import NoLauncher
 from tests.populations.controller.simulated import DUEL, duel_spec
-from tests.populations.controller.test_server import NoLauncher
 
 UTC = "2000-01-01T00:00:00.000+00:00"
 

@@ -14,9 +14,9 @@ import psutil
 
 from arena.envs.inspect import inspect_environment
 from populations.config import validate_config
-from populations.controller.learners import Patience
-from populations.controller.run import OpenRun, create_run
-from populations.controller.server import Server, utc_now
+from populations.controller.server.run_directory import OpenRun, create_run
+from populations.controller.server.server import Server, utc_now
+from populations.controller.state.leases import Patience
 from populations.launchers.make import make_launcher
 from populations.league.views import Inspection, status_view
 from populations.run_file import new_run_file

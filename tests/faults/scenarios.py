@@ -14,7 +14,12 @@ from arena.checkpoints.manifest import MANIFEST, WEIGHTS
 from arena.export import directory as export_directory
 from arena.export.directory import clean_up, replace_directory
 from arena.types import PolicyId
-from populations.controller.run import clear_run, create_run, has_run, make_run_directory
+from populations.controller.server.run_directory import (
+    clear_run,
+    create_run,
+    has_run,
+    make_run_directory,
+)
 from populations.run_file import RUN_FILE, RunFile
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader

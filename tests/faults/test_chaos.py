@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from populations.controller.learners import Patience
+from populations.controller.state.leases import Patience
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 from populations.storage.verify import verify_run

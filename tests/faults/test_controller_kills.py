@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from arena.wire.address import default_endpoint, remove_socket
-from populations.controller.run import create_run
+from populations.controller.server.run_directory import create_run
 from populations.run_file import RUN_FILE, RunFile
 from tests.checks.killed_run import VICTIMS, measure
 from tests.checks.killing import TINY, killed_run, processes_of

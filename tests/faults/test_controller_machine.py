@@ -18,7 +18,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from arena.types import Entrant, LearnerId
 from arena.wire.messages import Failed, Finished, Heartbeat, Train
-from populations.controller.events import (
+from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,
     Event,

@@ -12,17 +12,17 @@ import torch
 
 from arena.config import EnvironmentConfig
 from arena.envs.base import BatchedEnv, Turn
-from arena.envs.batch import FREE_FAULTS
 from arena.envs.chance import episode_seed
-from arena.envs.check import check_environment
-from arena.envs.facts import environment_facts
+from arena.envs.checks.check import check_environment
+from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
+from arena.envs.pettingzoo.batch import FREE_FAULTS
 from arena.errors import EnvironmentFault
 from arena.learners.worker import Worker
 from arena.rollout.collector import Collector
 from arena.wire.messages import Failed, Finished
-from populations.controller.events import AssignmentFailed
-from populations.controller.failures import MAX_BROKEN
+from populations.controller.assignments.failures import MAX_BROKEN
+from populations.controller.state.events import AssignmentFailed
 from tests.arena.learners.conftest import evaluate, mirror, train
 from tests.faults.workers import (
     ASSETS,

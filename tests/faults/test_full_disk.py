@@ -17,11 +17,11 @@ from arena.failpoints import armed
 from arena.types import AssignmentId, LearnerId
 from arena.wire.codec import decode, encode
 from arena.wire.messages import Failed, Header, Message, Train
-from populations.controller.commands import Command, LinkGhosts
-from populations.controller.committing import STORAGE_GRACE_S, commit_patiently
-from populations.controller.events import AssignmentFailed, GhostsLinked, Ticked
-from populations.controller.live import alerts
-from populations.controller.server import Server
+from populations.controller.server.commit_retry import STORAGE_GRACE_S, commit_patiently
+from populations.controller.server.live_status import alerts
+from populations.controller.server.server import Server
+from populations.controller.state.commands import Command, LinkGhosts
+from populations.controller.state.events import AssignmentFailed, GhostsLinked, Ticked
 from populations.errors import StorageError, StorageUnavailable
 from populations.league.views import Inspection, status_view
 from populations.storage.journal import Journal, JournalReader
@@ -30,13 +30,13 @@ from populations.storage.status import read_status, write_status
 from populations.types import EventRow, Row, RunRow
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
-from tests.populations.controller.simulated import World, make_world, open_ids
-from tests.populations.controller.test_server import (
+from tests.populations.controller.server.test_server import (
     LEARNER,
     NoLauncher,
     RecordingJournal,
     ScriptedTransport,
 )
+from tests.populations.controller.simulated import World, make_world, open_ids
 from tests.populations.storage.conftest import SmallRun
 
 REASON = "populations/player: No space left on device"

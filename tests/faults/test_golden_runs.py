@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from populations.controller.generations import first_generations
-from populations.controller.run import initial_policies
+from populations.controller.evolution.generations import first_generations
+from populations.controller.server.run_directory import initial_policies
 from populations.run_file import RUN_FILE, RunFile
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal

@@ -14,21 +14,21 @@ import pytest
 from arena.checkpoints.manifest import Manifest
 from arena.types import LearnerId
 from arena.wire.messages import Acknowledge, Evaluate, FromController, Hello, Message, Train
-from populations.controller import directories
-from populations.controller import server as server_module
-from populations.controller.events import Event, RatingsFitted
-from populations.controller.server import Server
-from populations.controller.state import ControllerState
+from populations.controller.server import checkpoint_tasks
+from populations.controller.server import server as server_module
+from populations.controller.server.server import Server
+from populations.controller.state.events import Event, RatingsFitted
+from populations.controller.state.state import ControllerState
 from populations.simulation.learner import SimulatedLearner
 from populations.types import AssignmentRow
 from tests.checks.load import make_run, measure
-from tests.populations.controller.simulated import DUEL, World, make_world
-from tests.populations.controller.test_server import (
+from tests.populations.controller.server.test_server import (
     LEARNER,
     NoLauncher,
     RecordingJournal,
     ScriptedTransport,
 )
+from tests.populations.controller.simulated import DUEL, World, make_world
 
 TIMES = 5
 
@@ -76,8 +76,8 @@ def serve(
             raise Enough
         return ScriptedTransport.receive(transport, timeout_s)
 
-    monkeypatch.setattr(directories, "verify_directory", verify)
-    monkeypatch.setattr(directories, "link_ghost", lambda *arguments, **named: None)
+    monkeypatch.setattr(checkpoint_tasks, "verify_directory", verify)
+    monkeypatch.setattr(checkpoint_tasks, "link_ghost", lambda *arguments, **named: None)
     monkeypatch.setattr(transport, "receive", receive)
     server = Server(
         run_dir=tmp_path,

@@ -1,7 +1,7 @@
 """Policies whose numbers are not finite: F24.
 
 Single updates are in `tests/arena/learning/test_ppo.py`, copies of a donor in
-`tests/populations/controller/test_evolving.py`.
+`tests/populations/controller/evolution/test_pbt.py`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from arena.learning.ppo import Ppo
 from arena.wire.messages import Failed, Finished
-from populations.controller.learners import Patience
+from populations.controller.state.leases import Patience
 from tests.arena.learners.conftest import mirror, train
 from tests.faults.runs import check_left, document, served
 from tests.faults.workers import first_checkpoint, make_worker

@@ -16,7 +16,7 @@ import pytest
 
 from arena.checkpoints.manifest import WEIGHTS
 from arena.types import PolicyId
-from populations.controller.run import has_run
+from populations.controller.server.run_directory import has_run
 from populations.errors import JournalCorrupt, RunInUse, StorageError
 from populations.storage.adoption import ADOPTED
 from populations.storage.database import BACKUP, JOURNAL

@@ -16,20 +16,20 @@ from arena.learners.progress import Progress
 from arena.types import LearnerId
 from arena.wire.in_memory import InMemoryHub
 from arena.wire.messages import Assignment, Failed, Finished, Heartbeat, Message, Train
-from populations.controller.server import Server
+from populations.controller.server.server import Server
 from populations.types import EventRow, Row
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
 from tests.arena.learners.stub import StubWork, assignment, setup
 from tests.arena.learners.test_loop import TIMEOUT_S, Controller
 from tests.arena.wire.examples import RUN
-from tests.populations.controller.simulated import make_world
-from tests.populations.controller.test_server import (
+from tests.populations.controller.server.test_server import (
     LEARNER,
     NoLauncher,
     RecordingJournal,
     ScriptedTransport,
 )
+from tests.populations.controller.simulated import make_world
 
 FSYNC_S = 2.0
 LEARNER_FSYNC_MS = 300

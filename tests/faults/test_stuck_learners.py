@@ -12,9 +12,9 @@ import pytest
 
 from arena.types import AssignmentId, Digest, LearnerId
 from arena.wire.messages import Heartbeat, Hello
-from populations.controller.events import HeartbeatReceived, LearnerExited, Ticked
-from populations.controller.learners import Held, Learner, Patience
-from populations.controller.live import stragglers
+from populations.controller.server.live_status import stragglers
+from populations.controller.state.events import HeartbeatReceived, LearnerExited, Ticked
+from populations.controller.state.leases import Held, Learner, Patience
 from populations.types import EventRow
 from tests.faults.runs import check_left, document, learners_of, served
 from tests.populations.controller.simulated import DUEL, World, make_world

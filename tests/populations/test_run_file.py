@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.envs.pace import Pace
+from arena.envs.probe.pace import Pace
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
 from populations.config import RunConfig, load_config, validate_config

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from arena.envs.pace import Pace
+from arena.envs.probe.pace import Pace
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
 from populations.config import RunConfig, resolve_config, validate_config

@@ -13,9 +13,9 @@ from arena.checkpoints.files import read_manifest
 from arena.checkpoints.manifest import ghost_key
 from arena.checkpoints.publish import link_ghost
 from arena.checkpoints.tensors import publish_policy
-from arena.envs.actions import ActionLayout
-from arena.envs.agent_ids import observation_layout
 from arena.envs.inspect import inspect_environment
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.agent_id_wrapper import observation_layout
 from arena.networks.make import make_actor_critic
 from arena.types import (
     RANDOM_BOT,

@@ -10,8 +10,8 @@ import pytest
 
 from arena.types import LearnerId
 from arena.wire.messages import Evaluate, Heartbeat, Train
-from populations.controller.events import HeartbeatReceived, StopRequested, Ticked
-from populations.controller.live import LiveFigures
+from populations.controller.server.live_status import LiveFigures
+from populations.controller.state.events import HeartbeatReceived, StopRequested, Ticked
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 headline: Any = importlib.import_module("populations.commands._headline")

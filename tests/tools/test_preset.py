@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import yaml
 
-from arena.envs.check import EnvironmentReport
-from arena.envs.measure import Measured
-from arena.envs.spaces import describe
+from arena.envs.checks.check import EnvironmentReport
+from arena.envs.checks.measure import Measured
+from arena.envs.spaces.observations import describe
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.learners.trial import Trial
 from populations.config import validate_config

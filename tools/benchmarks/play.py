@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.batched.game import BatchedGame
+from arena.envs.pettingzoo.strip_wrappers import holder_of_state, without_checks
 from arena.envs.random_play import random_answers
 from arena.envs.registry import make_environment
-from arena.envs.spaces import first_action, num_actions
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import first_action, num_actions
 from arena.envs.spec import AgentSpec, EnvironmentSpec
-from arena.envs.unchecked import holder_of_state, without_checks
 
 MAX_KEY = 2**31
 

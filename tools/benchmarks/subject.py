@@ -14,12 +14,12 @@ import torch
 
 from arena.config import LearnerSetup
 from arena.core import Algorithm
-from arena.envs.actions import ActionLayout
-from arena.envs.agent_ids import observation_layout
 from arena.envs.base import BatchedEnv
 from arena.envs.inspect import inspect_and_play
 from arena.envs.make import make_batched_env
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.agent_id_wrapper import observation_layout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.learners.worker import resolve_device
 from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import hyperparameter_model

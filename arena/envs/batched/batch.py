@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 
 from arena.envs.base import Group, Turn
-from arena.envs.batch import check_seeds
 from arena.envs.batched.game import BatchedGame, StepResult
 from arena.envs.batched.scoring import BatchedScore
-from arena.envs.buffers import NO_DECISION
 from arena.envs.chance import episode_seeds
-from arena.envs.spaces import num_actions
+from arena.envs.pettingzoo.batch import check_seeds
+from arena.envs.pettingzoo.buffers import NO_DECISION
+from arena.envs.spaces.observations import num_actions
 from arena.errors import ArenaError, ConfigError, EnvironmentFault
 from arena.users_code import own_lines
 

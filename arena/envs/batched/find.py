@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, cast
 
-from arena.envs.openspiel import is_openspiel
+from arena.envs.openspiel.game import is_openspiel
 from arena.envs.spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.errors import ConfigError

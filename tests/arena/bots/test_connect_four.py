@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from pettingzoo.classic.connect_four.connect_four import raw_env
 
 from arena.bots.connect_four import Tactical
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import describe
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import describe
 from arena.envs.spec import AgentSpec
 from arena.matches.actors import make_bot
 

@@ -13,11 +13,11 @@ import torch
 
 from arena.config import EnvironmentConfig, Outcome
 from arena.envs.base import BatchedEnv, Turn
-from arena.envs.facts import environment_facts
+from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import populations_of
 from arena.envs.registry import make_environment
-from arena.envs.spaces import first_action, num_actions
+from arena.envs.spaces.observations import first_action, num_actions
 from arena.envs.spec import EnvironmentSpec
 
 ASSETS = str(Path(__file__).parents[2] / "assets")

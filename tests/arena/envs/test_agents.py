@@ -11,12 +11,12 @@ import torch
 from gymnasium import spaces
 
 from arena.config import EnvironmentConfig
-from arena.envs.actions import ActionLayout
 from arena.envs.agents import named_agents
-from arena.envs.facts import agent_spec, environment_facts
+from arena.envs.describe import agent_spec, environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, EnvironmentFault
 
 ASSETS = str(Path(__file__).parents[2] / "assets")

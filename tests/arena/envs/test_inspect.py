@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from arena.envs.facts import environment_facts
+from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
 from arena.errors import ConfigError, EnvironmentFault, EnvironmentUnavailable
 

@@ -10,9 +10,9 @@ import torch
 from arena.checkpoints.files import sha256_bytes
 from arena.checkpoints.tensors import serialize
 from arena.config import NetworkConfig
-from arena.envs.actions import ActionLayout
-from arena.envs.agent_ids import observation_layout
-from arena.envs.spaces import describe
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.agent_id_wrapper import observation_layout
+from arena.envs.spaces.observations import describe
 from arena.envs.spec import AgentSpec, ContinuousActions, MaskPlace
 from arena.export.card import (
     Ancestor,

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces import ObservationLayout, describe
+from arena.envs.spaces.observations import ObservationLayout, describe
 from arena.errors import ExportError
 from arena.export.card import Card
 from arena.export.inputs import Flatten, random_feeds

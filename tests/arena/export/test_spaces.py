@@ -14,8 +14,8 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from arena.config import NetworkConfig
-from arena.envs.spaces import describe
-from arena.envs.who_decides import AGENT_ID
+from arena.envs.spaces.agent_id import AGENT_ID
+from arena.envs.spaces.observations import describe
 from arena.errors import ExportError
 from arena.export.actor import ExportedActor
 from arena.export.card import Card

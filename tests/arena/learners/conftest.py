@@ -14,7 +14,7 @@ import pytest
 from arena.checkpoints.manifest import WEIGHTS, Manifest
 from arena.checkpoints.tensors import load_checkpoint
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
-from arena.envs.spaces import describe
+from arena.envs.spaces.observations import describe
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.learners.worker import Worker
 from arena.matches.seating import make_seats

@@ -17,9 +17,9 @@ from arena.config import (
     PopulationSetup,
     RandomOpenings,
 )
-from arena.envs.actions import ActionLayout
-from arena.envs.facts import environment_facts
+from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
+from arena.envs.spaces.actions import ActionLayout
 from arena.learners.worker import Worker
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.seating import make_seats

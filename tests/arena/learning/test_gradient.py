@@ -12,7 +12,7 @@ from torch.distributions.transforms import AffineTransform, TanhTransform
 from torch.nn import functional
 
 from arena.config import NetworkConfig
-from arena.envs.actions import ActionLayout
+from arena.envs.spaces.actions import ActionLayout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.rollout.buffer import Rollout

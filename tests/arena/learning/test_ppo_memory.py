@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional
 
 from arena.config import NetworkConfig, PopulationSetup
-from arena.envs.actions import ActionLayout
+from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
 from arena.learning.advantages import Transitions
 from arena.learning.algorithms import make_algorithm

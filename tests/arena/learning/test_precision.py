@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.precision import product_dtype
 
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ from arena.config import EnvironmentConfig, MarginOutcome
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.find import find_game, game_facts
 from arena.envs.batched.native import make_game_batch
-from arena.envs.measure import has_chance
+from arena.envs.checks.measure import has_chance
 from arena.envs.random_play import action_layouts
 from arena.envs.spec import EnvironmentSpec
 from arena.matches.actors import make_bot

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from arena.envs.batched.leduc_poker import LeducPoker
-from arena.envs.openspiel import OpenSpielGame, load_game, openspiel_facts
+from arena.envs.openspiel.game import OpenSpielGame, load_game, openspiel_facts
 from arena.matches.exploitability import (
     NoRecall,
     Policy,

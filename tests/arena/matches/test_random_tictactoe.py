@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 import torch
 
-from arena.envs.actions import ActionLayout
 from arena.envs.base import Group, Turn
+from arena.envs.spaces.actions import ActionLayout
 from arena.matches.actors import RandomActor
 from arena.matches.match import Block, play_matches
 from arena.matches.seating import make_seats

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.envs.actions import ActionLayout
+from arena.envs.spaces.actions import ActionLayout
 from arena.networks import heads
 from arena.networks.distributions import Distribution, make_distribution
 from tests.layouts import branching, discrete, squashed

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.convolutions import (
     MAX_CELLS,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from arena.envs.actions import ActionLayout
+from arena.envs.spaces.actions import ActionLayout
 from arena.networks.distributions import Distribution, make_distribution
 from arena.networks.gaussians import log_tanh_slope
 

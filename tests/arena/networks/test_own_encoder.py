@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.frozen import FrozenPolicy

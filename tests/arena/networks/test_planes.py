@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from arena.config import NetworkConfig
-from arena.envs.leaves import Leaf
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.leaves import Leaf
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.networks.planes import convolved_parts, is_image, planes_of
 

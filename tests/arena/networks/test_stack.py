@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from arena.config import NetworkConfig
-from arena.envs.actions import ActionLayout
-from arena.envs.spaces import ObservationLayout
-from arena.envs.who_decides import with_agent_id
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.agent_id import with_agent_id
+from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack, stack_key

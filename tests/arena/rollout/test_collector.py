@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig, RandomOpenings
-from arena.envs.actions import ActionLayout
+from arena.envs.spaces.actions import ActionLayout
 from arena.matches.seating import make_seats
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arena.config import RandomOpenings
-from arena.envs.actions import ActionLayout
+from arena.envs.spaces.actions import ActionLayout
 from arena.matches.seating import make_seats
 from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock

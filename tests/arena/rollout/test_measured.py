@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from arena.envs.base import Turn
-from arena.envs.own_figures import LARGEST, Report
+from arena.envs.episode_metrics import LARGEST, Report
 from arena.rollout.measured import SAMPLED_ROWS, Measured, Spread, observation_spread
 
 

@@ -14,12 +14,12 @@ import torch
 
 from arena.checkpoints.tensors import serialize
 from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
-from arena.envs.actions import ActionLayout
 from arena.envs.base import BatchedEnv
-from arena.envs.facts import environment_facts
+from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import uniform_actions
-from arena.envs.spaces import ObservationLayout
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.sequences import pack

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from populations.controller.events import (
+from populations.controller.state.events import (
     ControllerStarted,
     Now,
 )
-from populations.controller.state import make_state
-from populations.controller.transaction import Transaction
+from populations.controller.state.state import make_state
+from populations.controller.state.transaction import Transaction
 from populations.types import PolicyRow
 from tests.populations.controller.simulated import DUEL, World, make_world
-from tests.populations.controller.test_state import fold
+from tests.populations.controller.state.test_state import fold
 
 PBT: dict[str, object] = {**DUEL["pbt"]}  # type: ignore[dict-item]
 EAGER: dict[str, object] = {**DUEL, "pbt": {**PBT, "reference": False}, "learners": 1}

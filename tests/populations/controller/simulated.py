@@ -26,23 +26,23 @@ from arena.wire.messages import (
     Trainee,
 )
 from populations.config import RunConfig, resolve_config, validate_config
-from populations.controller.commands import (
+from populations.controller.evolution.exploration import answer
+from populations.controller.state.commands import (
     Command,
     ExploreHyperparameters,
     LinkGhosts,
     SendMessage,
     StartLearner,
 )
-from populations.controller.events import (
+from populations.controller.state.events import (
     ControllerStarted,
     Event,
     HeartbeatReceived,
     LearnerLeft,
     Ticked,
 )
-from populations.controller.exploring import answer
-from populations.controller.state import make_state
-from populations.controller.transaction import Transaction
+from populations.controller.state.state import make_state
+from populations.controller.state.transaction import Transaction
 from populations.run_file import learner_setup, new_run_file
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import PlantedModel, Weights

@@ -18,15 +18,15 @@ import pytest
 
 from arena.types import RANDOM_BOT, Entrant
 from experiments.planted_league.week import DAY, make_long_league
-from populations.controller import evaluating
-from populations.controller.events import AssignmentFinished, Event, Now
+from populations.controller.evaluation import pairings
+from populations.controller.evolution.members import common_scores
 from populations.controller.machine import handle
-from populations.controller.members import common_scores
-from populations.controller.state import ControllerState
-from populations.controller.transaction import Transaction
+from populations.controller.rating_fit import snapshot
+from populations.controller.state.events import AssignmentFinished, Event, Now
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
 from populations.core import Score
 from populations.pbt.statistics import on_common_opponents
-from populations.ratings.fit import snapshot
 from populations.ratings.results import ResultTable
 from populations.simulation.world import World, start
 from tests.populations.controller.simulated import DUEL, TAG, make_world, tag_spec
@@ -188,7 +188,7 @@ def test_neither_anchors_nor_common_opponents_look_at_all_results(
 
 def test_anchors_are_played_until_there_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against the definition over all results."""
-    monkeypatch.setattr(evaluating, "ANCHOR_MATCHES", 60)
+    monkeypatch.setattr(pairings, "ANCHOR_MATCHES", 60)
     world = make_world(TAG, tag_spec())
     world.join()
     world.join()
@@ -202,9 +202,9 @@ def test_anchors_are_played_until_there_are_enough(monkeypatch: pytest.MonkeyPat
             for (first, second, _), outcome in state.league.results.items()
             if (first, second) in pairs
         )
-        is_enough = played >= evaluating.ANCHOR_MATCHES
+        is_enough = played >= pairings.ANCHOR_MATCHES
         seen.add(is_enough)
-        assert bool(evaluating._anchors(state)) == (not is_enough)
+        assert bool(pairings._anchors(state)) == (not is_enough)
         if is_enough:
             break
     assert seen == {False, True}

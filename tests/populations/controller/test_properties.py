@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from arena.types import LearnerId
 from arena.wire.messages import Failed, Train
-from populations.controller.events import (
+from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,
     ControllerStarted,
@@ -19,12 +19,12 @@ from populations.controller.events import (
     LearnerLeft,
     Ticked,
 )
-from populations.controller.state import make_state
+from populations.controller.state.state import make_state
 from populations.pbt.search_space import Choices, parse_search_space
 from populations.storage.evolution_checks import check_evolution
 from populations.types import AssignmentRow, PolicyRow
 from tests.populations.controller.simulated import DUEL, DUET, World, duet_spec, make_world
-from tests.populations.controller.test_state import fold
+from tests.populations.controller.state.test_state import fold
 
 PICK = st.integers(min_value=0, max_value=10**6)
 

@@ -11,9 +11,9 @@ import pytest
 from arena.checkpoints.manifest import WEIGHTS, checkpoint_key
 from arena.types import PolicyId
 from arena.wire.messages import Train
-from populations.controller import results
-from populations.controller.events import AssignmentFinished, ControllerStarted
-from populations.controller.state import make_state
+from populations.controller.assignments import results
+from populations.controller.state.events import AssignmentFinished, ControllerStarted
+from populations.controller.state.state import make_state
 from populations.message_sizes import check_sendable
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.mending import MAX_AGENT_STEPS, mend

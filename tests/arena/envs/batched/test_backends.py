@@ -7,11 +7,11 @@ import pytest
 
 from arena.config import EnvironmentConfig, InfoOutcome, Outcome
 from arena.envs.base import BatchedEnv
-from arena.envs.batch import PettingZooBatch
 from arena.envs.batched.batch import GameBatch
-from arena.envs.facts import environment_facts
+from arena.envs.describe import environment_facts
 from arena.envs.inspect import inspect_environment
 from arena.envs.make import make_batched_env
+from arena.envs.pettingzoo.batch import PettingZooBatch
 from arena.errors import ConfigError
 
 ASSETS = str(Path(__file__).parents[3] / "assets")

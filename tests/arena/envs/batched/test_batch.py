@@ -14,7 +14,7 @@ from arena.envs.base import Turn
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.scoring import make_batched_score
 from arena.envs.chance import episode_seed, uniform
-from arena.envs.facts import environment_facts
+from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.outcome import make_outcome
 from arena.errors import ConfigError, EnvironmentFault

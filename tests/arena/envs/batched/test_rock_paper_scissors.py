@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from arena.envs.batched.rock_paper_scissors import RockPaperScissors
-from arena.envs.facts import environment_facts
+from arena.envs.describe import environment_facts
 from arena.envs.registry import make_environment
 from arena.errors import ConfigError
 

@@ -1,0 +1,392 @@
+"""Does an environment work here, and how fast: what ``arena envs check`` looks at."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from arena.config import EnvironmentConfig
+from arena.envs.base import BatchedEnv
+from arena.envs.batched.find import find_game, names_code
+from arena.envs.checks.measure import Measured, first_difference_by_seed, measure
+from arena.envs.checks.native_play import first_difference, look
+from arena.envs.checks.native_watch import Look
+from arena.envs.checks.pettingzoo_tests import Contract, run_contract
+from arena.envs.checks.time_limit import TimeLimit
+from arena.envs.findings import MEND_SEED, Finding, finding_of
+from arena.envs.inspect import inspect_environment
+from arena.envs.make import make_batched_env
+from arena.envs.openspiel.game import is_openspiel
+from arena.envs.random_play import action_layouts, populations_of
+from arena.envs.registry import make_environment
+from arena.envs.spec import EnvironmentSpec
+from arena.envs.twins import TWINS
+from arena.errors import EnvironmentFault
+from arena.users_code import split_lines
+
+NUM_ENVS = 16
+"""Of the batch; fewer of what is slow."""
+
+MIN_ENVS = 2
+MAX_OUTSIDE = 4
+"""Agents with observations outside of their spaces that are noted."""
+
+MAX_STEPS = 200
+"""Of each run that is compared with another, and of PettingZoo's tests; fewer of what is slow."""
+
+MIN_STEPS = 20
+INSPECTING_S = 60.0
+"""For making an environment and looking at its spaces, at most."""
+
+LOOKING = 5.0
+"""How many times as long as its speed is measured one environment is looked at, at most."""
+
+LARGE_REWARD = 10.0
+"""Rewards that are larger in size are noted."""
+
+PATIENCE = 10.0
+"""How many times as long random play may last where no episode ends."""
+
+
+@dataclass(slots=True, kw_only=True)
+class EnvironmentReport:
+    """What a check found.
+
+    Attributes:
+        spec: The environment's facts.
+        measured: What random play shows; all zeros where it could not be played.
+        turn_order: Who decides when, in words: as was seen in one episode.
+        never_asked: Agents that decided nothing in the episodes that were looked at.
+        aliased: The first agent one of whose observations changed after it was returned.
+        deterministic: Whether two runs with one seed saw the same.
+        contract: PettingZoo's tests and whether they passed; empty where there is none to test.
+        problems: What must be mended; empty if the environment works.
+        notes: What is worth knowing.
+        cut_off: What was not done to its end for want of time, and when and where it ended.
+        twin: The batched game that trains in its place, as ``package.module:Class``. What was
+            checked is the environment itself.
+    """
+
+    spec: EnvironmentSpec
+    measured: Measured = field(default_factory=Measured)
+    turn_order: str = "one at a time"
+    never_asked: tuple[str, ...] = ()
+    aliased: str | None = None
+    deterministic: bool = False
+    contract: dict[str, bool] = field(default_factory=dict)
+    problems: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    cut_off: dict[str, str] = field(default_factory=dict)
+    twin: str | None = None
+
+
+def check_environment(
+    environment_id: str,
+    *,
+    kwargs: Mapping[str, object],
+    launch_directory: str,
+    possible_agents: Sequence[str] | None = None,
+    seconds: float = 2.0,
+    limit: TimeLimit | None = None,
+) -> EnvironmentReport:
+    """Play random legal episodes and look for what would spoil training.
+
+    All that is wrong is found at once, as far as it can be: play goes on after a fault.
+
+    Args:
+        environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name`` of
+            a factory or a batched game.
+        kwargs: For its factory.
+        launch_directory: First on ``sys.path``.
+        possible_agents: ``environment.possible_agents``.
+        seconds: How long the speed is measured; the rest takes a few more.
+        limit: How long all of it may take; None: as long as it takes.
+
+    Raises:
+        ConfigError: If there is no such environment, or Arena cannot train its agents.
+        EnvironmentFault: If it cannot even be reset. The text says how it is mended.
+    """
+    limit = TimeLimit() if limit is None else limit
+    spec = _inspected(
+        environment_id,
+        kwargs=kwargs,
+        launch_directory=launch_directory,
+        possible_agents=possible_agents,
+        limit=limit,
+    )
+    report = EnvironmentReport(spec=spec, twin=TWINS.get(spec.id), cut_off=limit.cut_off)
+    if spec.api == "parallel":
+        report.turn_order = "all at once"
+    subject = _Subject(spec, launch_directory=launch_directory, possible_agents=possible_agents)
+    if not subject.is_pettingzoo():
+        _play_batch(subject, report, seconds=seconds, limit=limit)
+        return report
+    seen = Look()
+    with limit.stage("playing one environment by itself", share=0.25):
+        num_decisions = MAX_STEPS * _deciding_at_once(spec)
+        look(
+            subject.single,
+            spec=spec,
+            num_decisions=num_decisions,
+            seconds=LOOKING * seconds,
+            seen=seen,
+        )
+    _note_look(seen, report)
+    if not seen.calls and not report.problems and report.cut_off:
+        report.problems.append(_stuck(report))
+        return report
+    if report.problems:
+        # The batch would end at the first of them.
+        with limit.stage("comparing two runs with one seed", share=0.5):
+            difference = first_difference(
+                subject.single, spec=spec, num_calls=MAX_STEPS, seconds=LOOKING * seconds
+            )
+            _note_difference(difference, report)
+        return report
+    subject.num_envs = _affordable_envs(seen, seconds=seconds)
+    _play_batch(subject, report, seconds=seconds, limit=limit)
+    if not report.problems:
+        with limit.stage("running PettingZoo's own tests", share=0.5):
+            _contract(subject, report)
+    return report
+
+
+def _stuck(report: EnvironmentReport) -> Finding:
+    """Not even one call has returned in its time."""
+    (when,) = list(report.cut_off.values())[-1:]
+    return Finding(
+        problem=f"no call of step had returned when the time for it was up, {when}",
+        mend="a step of an environment worth training in takes less than a second; if this one "
+        "does not hang, raise --time-limit",
+    )
+
+
+def _inspected(
+    environment_id: str,
+    *,
+    kwargs: Mapping[str, object],
+    launch_directory: str,
+    possible_agents: Sequence[str] | None,
+    limit: TimeLimit,
+) -> EnvironmentSpec:
+    left_s = INSPECTING_S if limit.left_s is None else max(1.0, limit.left_s / 2)
+    try:
+        with limit.stage("making it and looking at its spaces"):
+            return inspect_environment(
+                environment_id,
+                kwargs=kwargs,
+                launch_directory=launch_directory,
+                possible_agents=possible_agents,
+                lenient=True,
+                timeout_s=min(INSPECTING_S, left_s),
+            )
+    except EnvironmentFault as fault:
+        told, lines = split_lines(str(fault))
+        raise EnvironmentFault(f"{told}. To mend it: {finding_of(fault).mend}{lines}") from fault
+    raise EnvironmentFault(f"environment {environment_id} was not made and reset in time")
+
+
+class _Subject:
+    """Makes what is checked."""
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        *,
+        launch_directory: str,
+        possible_agents: Sequence[str] | None,
+    ) -> None:
+        self.spec = spec
+        self._launch_directory = launch_directory
+        self._possible_agents = None if possible_agents is None else list(possible_agents)
+        self.populations = populations_of(spec)
+        self.actions = action_layouts(spec, populations=self.populations)
+        self.num_envs = NUM_ENVS
+        """Of the batch."""
+
+    def is_pettingzoo(self) -> bool:
+        """Whether there is a PettingZoo environment to look at, beside the batch."""
+        environment_id = self.spec.id
+        if is_openspiel(environment_id):
+            return False
+        # A twin is beside its original, a batched game of the user's own beside nothing.
+        return not names_code(environment_id) or (
+            find_game(environment_id, launch_directory=self._launch_directory) is None
+        )
+
+    @contextlib.contextmanager
+    def batch(self) -> Iterator[BatchedEnv]:
+        """A batch of ``num_envs``."""
+        spec = self.spec
+        env = make_batched_env(
+            EnvironmentConfig(
+                id=spec.id,
+                kwargs=dict(spec.kwargs),
+                backend="pettingzoo" if spec.id in TWINS else "auto",
+                possible_agents=self._possible_agents,
+            ),
+            spec=spec,
+            sides={agent: (agent,) for agent in spec.agents},
+            populations=self.populations,
+            num_envs=self.num_envs,
+            launch_directory=self._launch_directory,
+        )
+        try:
+            yield env
+        finally:
+            env.close()
+
+    def single(self) -> Any:  # noqa: ANN401
+        """PettingZoo's own environment."""
+        spec = self.spec
+        return make_environment(
+            spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=self._launch_directory
+        )
+
+
+def _note_look(seen: Look, report: EnvironmentReport) -> None:
+    """What one environment has shown."""
+    spec = report.spec
+    report.problems += seen.problems
+    report.aliased = seen.aliased
+    if spec.api == "aec":
+        report.turn_order = seen.turn_order
+    if not seen.problems and seen.calls:
+        report.never_asked = tuple(agent for agent in spec.agents if agent not in seen.agents)
+    if seen.aliased is not None:
+        report.notes.append(
+            f"a returned observation of agent {seen.aliased!r} changed later (the same array, "
+            "written again): Arena copies what it gets at once and is not misled, but other code "
+            "that keeps observations is; return new arrays: array.copy()"
+        )
+    if seen.unchanging:
+        report.notes.append(_of_unchanging(seen.unchanging, spec))
+    report.notes += [
+        f"an observation of agent {agent!r} is outside of its space, which Arena does not mind: "
+        f"{what}"
+        for agent, what in list(seen.out_of_bounds.items())[:MAX_OUTSIDE]
+    ]
+    if report.problems:
+        _note_scale(seen.reward_low, seen.reward_high, report)
+
+
+def _note_scale(low: float | None, high: float | None, report: EnvironmentReport) -> None:
+    """Say where rewards are large."""
+    if low is None or high is None:
+        return
+    size = max(abs(low), abs(high))
+    if size > LARGE_REWARD:
+        report.notes.append(
+            f"rewards are best at most {LARGE_REWARD:g} in size, these go from {low:.4g} to "
+            f"{high:.4g}: training divides returns by their deviation, but what is paid seldom "
+            f"outweighs all else; divide rewards by {_round_up(size / LARGE_REWARD):g} or so"
+        )
+
+
+def _round_up(number: float) -> float:
+    """To one digit."""
+    unit = 10.0 ** math.floor(math.log10(number))
+    return math.ceil(number / unit) * unit
+
+
+def _note_difference(difference: str | None, report: EnvironmentReport) -> None:
+    report.deterministic = difference is None
+    if difference is not None:
+        report.problems.append(
+            Finding(
+                problem=f"two runs with one seed and the same actions differ: {difference}",
+                mend=MEND_SEED,
+            )
+        )
+
+
+def _affordable_envs(seen: Look, *, seconds: float) -> int:
+    """As many environments as step a dozen times while speed is measured."""
+    step_s = seen.stepping_s / max(1, seen.calls)
+    affordable = int(seconds / (12 * step_s)) if step_s else NUM_ENVS
+    return max(MIN_ENVS, min(NUM_ENVS, affordable))
+
+
+def _play_batch(
+    subject: _Subject, report: EnvironmentReport, *, seconds: float, limit: TimeLimit
+) -> None:
+    try:
+        with limit.stage("measuring random play", share=0.4):
+            _measure(subject, report, seconds=seconds)
+        with limit.stage("comparing two runs with one seed", share=0.5):
+            difference = first_difference_by_seed(
+                subject.batch,
+                actions=subject.actions,
+                num_steps=_num_steps(subject, report, seconds),
+            )
+            _note_difference(difference, report)
+    except EnvironmentFault as fault:
+        report.problems.append(finding_of(fault))
+
+
+def _of_unchanging(unchanging: Mapping[str, str], spec: EnvironmentSpec) -> str:
+    agent, values = next(iter(unchanging.items()))
+    others = f" (and {len(unchanging) - 1} more)" if len(unchanging) > 1 else ""
+    note = (
+        f"agent {agent!r}{others} saw the same at each of its decisions, {values}: there is "
+        "nothing to learn from, unless the game is so"
+    )
+    if values.startswith("uint8(") and "render_mode" not in spec.kwargs:
+        note += (
+            "; some environments draw their pictures only with "
+            "environment.kwargs.render_mode=rgb_array"
+        )
+    return note
+
+
+def _deciding_at_once(spec: EnvironmentSpec) -> int:
+    return len(spec.agents) if spec.api == "parallel" else 1
+
+
+def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) -> None:
+    report.measured = measure(
+        subject.batch, actions=subject.actions, seconds=seconds, patience_s=PATIENCE * seconds
+    )
+    if report.measured.episodes == 0:
+        report.notes.append(
+            f"no episode ended within {report.measured.calls} calls of step at random: matches, "
+            "and so ratings, need ends; truncate (max_cycles) what may go on for ever"
+        )
+    if report.measured.calls and not report.measured.rewarded_share:
+        report.notes.append(
+            f"nobody received any reward but 0 in {report.measured.decisions} random decisions: "
+            "nothing can be learned from that"
+        )
+    _note_scale(report.measured.reward_low, report.measured.reward_high, report)
+    _note_stakes(report)
+
+
+def _note_stakes(report: EnvironmentReport) -> None:
+    """Say where opponents' returns tell more than who won."""
+    measured = report.measured
+    # Agents who always receive the same are on one side.
+    if measured.has_stakes and len(measured.same_rewards) > 1:
+        report.notes.append(
+            f"returns are not only -1, 0 and 1 (from {measured.return_low:.4g} to "
+            f"{measured.return_high:.4g}): by default a match is won by the higher one, whatever "
+            "the difference; environment.outcome: {margin: auto} rates by how much"
+        )
+
+
+def _num_steps(subject: _Subject, report: EnvironmentReport, seconds: float) -> int:
+    """As many steps as a batch makes in the time, within limits."""
+    affordable = int(report.measured.env_steps_per_s / subject.num_envs * seconds)
+    return max(MIN_STEPS, min(MAX_STEPS, affordable))
+
+
+def _contract(subject: _Subject, report: EnvironmentReport) -> None:
+    affordable = int(report.measured.env_steps_per_s)
+    run_contract(
+        subject.single,
+        api=report.spec.api,
+        num_cycles=max(MIN_STEPS, min(MAX_STEPS, affordable)),
+        contract=Contract(passed=report.contract, problems=report.problems, notes=report.notes),
+    )

@@ -1,0 +1,347 @@
+"""Are two environments the same game: same seeds, same actions, every number compared.
+
+A native twin that plays another game is worth nothing. Both environments are stepped side by side
+with random legal actions, and every `Turn` is compared wherever it is defined. The first difference
+is told with all that is needed to replay it by hand.
+
+Shapes: B environments, S agents of a population that decide at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from arena.config import EnvironmentConfig
+from arena.envs.base import BatchedEnv, Turn
+from arena.envs.chance import episode_seed
+from arena.envs.checks.turn_diff import (
+    ABOUT_THE_NEXT_DECISION,
+    TurnDifference,
+    first_difference,
+)
+from arena.envs.describe import environment_facts
+from arena.envs.make import make_batched_env
+from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spec import EnvironmentSpec
+from arena.envs.twins import TWINS
+
+SEED = 7
+
+Progress = Callable[[int], None]
+"""Told after each call how many games have ended so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What differed first, and how to get there.
+
+    Attributes:
+        what: A tensor of `Turn` or `Group`; ``api``, ``agents``, or an agent's ``observation
+            space``, ``action space`` or ``mask`` where the environments' facts differ.
+        one: In the first environment: a row of numbers (None: not a number), or a fact.
+        other: In the second.
+        position: Where in these rows.
+        also: Further tensors that differ in the same environment and call.
+        environment_index: Which of the batch; None for a fact.
+        agent: Whose; None where it is nobody's.
+        seed: Of this environment.
+        episode: Of this environment, from 0.
+        episode_seed: What the environment's own reset was called with for this episode.
+        call: Of ``step`` since this episode began; 0: what its reset said.
+        actions: In this episode, by agent; one entry per call.
+    """
+
+    what: str
+    one: object
+    other: object
+    position: int = 0
+    also: tuple[str, ...] = ()
+    environment_index: int | None = None
+    agent: str | None = None
+    seed: int | None = None
+    episode: int | None = None
+    episode_seed: int | None = None
+    call: int | None = None
+    actions: tuple[Mapping[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConformanceReport:
+    """What a comparison found.
+
+    Attributes:
+        games: Episodes that both played to their ends.
+        decisions: In these and in those that were going on.
+        difference: The first one; None if both are the same game.
+        env_steps_per_s: Environments stepped per second, of the first and the second.
+    """
+
+    games: int
+    decisions: int
+    difference: Difference | None
+    env_steps_per_s: tuple[float, float]
+
+
+def check_against(
+    environment_id: str,
+    other_id: str,
+    *,
+    kwargs: Mapping[str, object],
+    other_kwargs: Mapping[str, object],
+    launch_directory: str,
+    num_games: int,
+    num_envs: int = 256,
+    seed: int = SEED,
+    progress: Progress | None = None,
+) -> ConformanceReport:
+    """Compare two environments by their ids, each agent a side, the higher return the winner's.
+
+    An id that has a native twin stands for the original itself; its twin has an id of its own.
+
+    Args:
+        environment_id: The first.
+        other_id: The second.
+        kwargs: Of the first.
+        other_kwargs: Of the second.
+        launch_directory: First on ``sys.path``.
+        num_games: At least so many are played to their ends.
+        num_envs: B, of both.
+        seed: Decides chance and actions.
+        progress: Told how far it is.
+
+    Raises:
+        ConfigError: If one cannot be made.
+        EnvironmentFault: If one breaks its contract.
+        ValueError: If ``num_games`` or ``num_envs`` is less than 1.
+    """
+    specs = (
+        environment_facts(environment_id, kwargs=kwargs, launch_directory=launch_directory),
+        environment_facts(other_id, kwargs=other_kwargs, launch_directory=launch_directory),
+    )
+    difference = spec_difference(*specs)
+    if difference is not None:
+        return _without_playing(difference)
+    populations = populations_of(specs[0])
+    one = _make(specs[0], num_envs=num_envs, launch_directory=launch_directory)
+    try:
+        other = _make(specs[1], num_envs=num_envs, launch_directory=launch_directory)
+        try:
+            return compare_environments(
+                one,
+                other,
+                populations=populations,
+                actions=action_layouts(specs[0], populations=populations),
+                num_games=num_games,
+                seed=seed,
+                progress=progress,
+            )
+        finally:
+            other.close()
+    finally:
+        one.close()
+
+
+def spec_difference(one: EnvironmentSpec, other: EnvironmentSpec) -> Difference | None:
+    """The first fact in which two environments differ, ids and versions left out."""
+    if one.api != other.api:
+        return Difference(what="api", one=one.api, other=other.api)
+    if one.agents != other.agents:
+        return Difference(what="agents", one=list(one.agents), other=list(other.agents))
+    for agent in one.agents:
+        mine, theirs = one.agent_specs[agent], other.agent_specs[agent]
+        for what, value, second in (
+            ("observation space", mine.observation, theirs.observation),
+            ("action space", mine.action, theirs.action),
+            ("mask", mine.mask, theirs.mask),
+        ):
+            if value != second:
+                return Difference(what=what, agent=agent, one=value, other=second)
+    return None
+
+
+def compare_environments(
+    one: BatchedEnv,
+    other: BatchedEnv,
+    *,
+    populations: Mapping[str, tuple[str, ...]],
+    actions: Mapping[str, ActionLayout],
+    num_games: int,
+    seed: int,
+    progress: Progress | None = None,
+) -> ConformanceReport:
+    """Step two batches with the same seeds and random legal actions until they differ.
+
+    Args:
+        one: The first; the caller closes both.
+        other: As many environments.
+        populations: Agents by population, of both.
+        actions: Layouts by population.
+        num_games: Stop when so many episodes have ended without a difference.
+        seed: Decides the environments' seeds and the actions.
+        progress: Told after each call how many games have ended.
+
+    Raises:
+        EnvironmentFault: If one breaks its contract.
+        ValueError: If they have not equally many environments, or there is nothing to compare.
+    """
+    if one.num_envs != other.num_envs or one.num_envs < 1:
+        raise ValueError(
+            "both must have equally many environments, at least one, got "
+            f"{one.num_envs} and {other.num_envs}"
+        )
+    if num_games < 1:
+        raise ValueError(f"num_games must be at least 1, got {num_games}")
+    if one.agents != other.agents:
+        return _without_playing(
+            Difference(what="agents", one=list(one.agents), other=list(other.agents))
+        )
+    comparison = _Comparison(one, other, populations=populations, seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    difference = comparison.difference()
+    while difference is None and comparison.games < num_games:
+        comparison.step(random_legal_actions(comparison.turn, actions=actions, generator=generator))
+        difference = comparison.difference()
+        if progress is not None:
+            progress(comparison.games)
+    return comparison.report(difference)
+
+
+class _Comparison:
+    """Two batches side by side, and what was done in the episodes that go on."""
+
+    def __init__(
+        self,
+        one: BatchedEnv,
+        other: BatchedEnv,
+        *,
+        populations: Mapping[str, tuple[str, ...]],
+        seed: int,
+    ) -> None:
+        state = np.random.SeedSequence(seed).generate_state(one.num_envs, np.uint64)
+        self._seeds = [int(value) >> 1 for value in state]
+        self._agents = one.agents
+        self._populations = populations
+        self._envs = (one, other)
+        self._stepping_s = [0.0, 0.0]
+        self._turns = (one.reset(self._seeds), other.reset(self._seeds))
+        self._num_calls = 0
+        # Calls before an environment's present episode, and episodes before it. [B]
+        self._began = torch.zeros(one.num_envs, dtype=torch.int64)
+        self._episodes = torch.zeros(one.num_envs, dtype=torch.int64)
+        self._past: deque[dict[str, tuple[torch.Tensor, torch.Tensor]]] = deque()
+        self._decisions = 0
+        self.games = 0
+
+    @property
+    def turn(self) -> Turn:
+        """What the first says now."""
+        return self._turns[0]
+
+    def step(self, actions: Mapping[str, torch.Tensor]) -> None:
+        """Step both, after `difference` has found none."""
+        self._begin_episodes()
+        calls = {
+            name: (group.agent_index.cpu().clone(), actions[name])
+            for name, group in self.turn.groups.items()
+        }
+        self._decisions += sum(int((index >= 0).sum()) for index, _ in calls.values())
+        self._past.append(calls)
+        self._num_calls += 1
+        self._turns = (self._step(0, actions), self._step(1, actions))
+
+    def difference(self) -> Difference | None:
+        """Compare the turns; games that ended equally count."""
+        found = first_difference(*self._turns, agents=self._agents, populations=self._populations)
+        if found is None:
+            self.games += int(self.turn.episode_over.sum())
+            return None
+        if found.environment_index is None:
+            return Difference(what=found.tensor, one=found.one, other=found.other)
+        return self._located(found, found.environment_index)
+
+    def report(self, difference: Difference | None) -> ConformanceReport:
+        """What was found."""
+        steps = self._num_calls * len(self._seeds)
+        one, other = (steps / stepping_s if steps else 0.0 for stepping_s in self._stepping_s)
+        return ConformanceReport(
+            games=self.games,
+            decisions=self._decisions,
+            difference=difference,
+            env_steps_per_s=(one, other),
+        )
+
+    def _step(self, side: int, actions: Mapping[str, torch.Tensor]) -> Turn:
+        device = self._turns[side].reward.device
+        moved = {name: action.to(device) for name, action in actions.items()}
+        before = time.perf_counter()
+        turn = self._envs[side].step(moved)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        self._stepping_s[side] += time.perf_counter() - before
+        return turn
+
+    def _begin_episodes(self) -> None:
+        """Forget the calls that no episode needs any more."""
+        over = self.turn.episode_over.cpu()
+        self._began[over] = self._num_calls
+        self._episodes += over
+        while self._past and self._num_calls - len(self._past) < int(self._began.min()):
+            self._past.popleft()
+
+    def _located(self, found: TurnDifference, b: int) -> Difference:
+        is_new = found.tensor in ABOUT_THE_NEXT_DECISION and bool(self.turn.episode_over[b])
+        episode = int(self._episodes[b]) + int(is_new)
+        call = 0 if is_new else self._num_calls - int(self._began[b])
+        return Difference(
+            what=found.tensor,
+            one=found.one,
+            other=found.other,
+            position=found.position,
+            also=found.also,
+            environment_index=b,
+            agent=found.agent,
+            seed=self._seeds[b],
+            episode=episode,
+            episode_seed=episode_seed(self._seeds[b], episode=episode),
+            call=call,
+            actions=tuple(self._actions(b, past) for past in list(self._past)[-call:] if call),
+        )
+
+    def _actions(
+        self, b: int, call: Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+    ) -> dict[str, int]:
+        return {
+            self._agents[column]: action
+            for index, actions in call.values()
+            for column, action in zip(index[b].tolist(), actions[b].tolist(), strict=True)
+            if column >= 0
+        }
+
+
+def _without_playing(difference: Difference) -> ConformanceReport:
+    return ConformanceReport(
+        games=0, decisions=0, difference=difference, env_steps_per_s=(0.0, 0.0)
+    )
+
+
+def _make(spec: EnvironmentSpec, *, num_envs: int, launch_directory: str) -> BatchedEnv:
+    return make_batched_env(
+        EnvironmentConfig(
+            id=spec.id,
+            kwargs=dict(spec.kwargs),
+            # What has a twin is meant itself: the twin has an id of its own.
+            backend="pettingzoo" if spec.id in TWINS else "auto",
+        ),
+        spec=spec,
+        sides={agent: (agent,) for agent in spec.agents},
+        populations=populations_of(spec),
+        num_envs=num_envs,
+        launch_directory=launch_directory,
+    )

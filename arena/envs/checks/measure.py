@@ -1,0 +1,252 @@
+"""Random play of a batch: how fast it steps, what it pays, whether a seed decides everything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from arena.envs.base import BatchedEnv, Turn
+from arena.envs.checks.roles import Role, roles_of
+from arena.envs.probe.stakes import ROUNDING
+from arena.envs.random_play import random_legal_actions
+from arena.envs.spaces.actions import ActionLayout
+
+SEED = 7
+
+MakeBatch = Callable[[], AbstractContextManager[BatchedEnv]]
+
+
+@dataclass(slots=True, kw_only=True)
+class Measured:
+    """What random play shows.
+
+    Attributes:
+        calls: Of ``step``.
+        episodes: Played to their ends.
+        mean_length: Of these, in calls of ``step``; None: no episode ended.
+        decisions: That were made.
+        env_steps_per_s: Environments stepped per second, on one core.
+        agent_steps_per_s: Decisions per second.
+        reward_low: Smallest reward of a decision; None: no call was made.
+        reward_high: The largest.
+        rewarded_share: Share of calls in which an agent received something but 0.
+        same_rewards: Groups of agents who always received the same, those in it.
+        roles: Agents that seem to play one role, by their names and rewards.
+        return_low: Smallest return of an agent in an episode; None: no episode ended.
+        return_high: The largest.
+        has_stakes: Whether an agent's return was something else than -1, 0 or 1.
+        legal_mean: Mean number of legal choices, by population with masks.
+    """
+
+    calls: int = 0
+    episodes: int = 0
+    mean_length: float | None = None
+    decisions: int = 0
+    env_steps_per_s: float = 0.0
+    agent_steps_per_s: float = 0.0
+    reward_low: float | None = None
+    reward_high: float | None = None
+    rewarded_share: float = 0.0
+    same_rewards: tuple[tuple[str, ...], ...] = ()
+    roles: tuple[Role, ...] = ()
+    return_low: float | None = None
+    return_high: float | None = None
+    has_stakes: bool = False
+    legal_mean: dict[str, float] = field(default_factory=dict)
+
+
+class _Totals:
+    """Sums over calls. B environments, A agents."""
+
+    def __init__(self, agents: tuple[str, ...], *, num_envs: int) -> None:
+        self._agents = agents
+        self._began = torch.zeros(num_envs, dtype=torch.int64)
+        self._returns = torch.zeros(num_envs, len(agents))
+        self._rewards = np.zeros((num_envs, len(agents)))
+        # Each agent's rewards so far as one number that almost surely tells them apart.
+        self._marks = np.zeros(len(agents))
+        self._rng = np.random.default_rng(SEED)
+        self._legal: dict[str, list[float]] = {}
+        self._length_sum = self._rewarded = 0
+        self.found = Measured()
+
+    def ask(self, turn: Turn) -> None:
+        """Decisions that are to be made."""
+        for name, group in turn.groups.items():
+            asked = group.agent_index >= 0
+            number = int(asked.sum())
+            self.found.decisions += number
+            if group.action_mask is not None and number:
+                legal = int(group.action_mask[asked].sum())
+                totals = self._legal.setdefault(name, [0.0, 0.0])
+                totals[0] += legal
+                totals[1] += number
+
+    def hear(self, turn: Turn) -> None:
+        """What came of them."""
+        found, reward = self.found, turn.reward
+        found.calls += 1
+        low, high = (float(bound) for bound in reward.aminmax())
+        found.reward_low = low if found.reward_low is None else min(low, found.reward_low)
+        found.reward_high = high if found.reward_high is None else max(high, found.reward_high)
+        self._rewarded += bool(low or high)
+        self._marks += self._rng.random(len(reward)) @ reward.double().numpy()
+        self._returns += reward
+        self._rewards += reward.double().numpy()
+        over = turn.episode_over
+        if not over.any():
+            return
+        found.episodes += int(over.sum())
+        self._length_sum += int((found.calls - self._began[over]).sum())
+        self._began[over] = found.calls
+        low, high = (float(bound) for bound in self._returns[over].aminmax())
+        found.return_low = low if found.return_low is None else min(low, found.return_low)
+        found.return_high = high if found.return_high is None else max(high, found.return_high)
+        sizes = self._returns[over].abs()
+        is_plain = torch.minimum(sizes, (sizes - 1.0).abs()) <= ROUNDING
+        found.has_stakes = found.has_stakes or not bool(is_plain.all())
+        self._returns[over] = 0.0
+
+    def result(self, *, stepping_s: float) -> Measured:
+        """All of it."""
+        found = self.found
+        if stepping_s:
+            found.env_steps_per_s = found.calls * len(self._began) / stepping_s
+            found.agent_steps_per_s = found.decisions / stepping_s
+        if found.calls:
+            found.rewarded_share = self._rewarded / found.calls
+        if found.episodes:
+            found.mean_length = self._length_sum / found.episodes
+        found.legal_mean = {name: legal / number for name, (legal, number) in self._legal.items()}
+        found.roles = roles_of(self._agents, self._rewards)
+        groups: dict[float, list[str]] = {}
+        for agent, mark in zip(self._agents, self._marks.round(9).tolist(), strict=True):
+            groups.setdefault(mark, []).append(agent)
+        found.same_rewards = tuple(tuple(agents) for agents in groups.values())
+        return found
+
+
+def measure(
+    make: MakeBatch, *, actions: Mapping[str, ActionLayout], seconds: float, patience_s: float
+) -> Measured:
+    """Play at random.
+
+    Args:
+        make: Makes the batch.
+        actions: Layouts by population.
+        seconds: How long at least.
+        patience_s: How long at most, where no episode has ended yet.
+
+    Raises:
+        EnvironmentFault: If the environment breaks its contract.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    stepping_s = 0.0
+    with make() as env:
+        totals = _Totals(env.agents, num_envs=env.num_envs)
+        turn = env.reset(range(env.num_envs))
+        began = time.monotonic()
+        while (spent_s := time.monotonic() - began) < seconds or (
+            not totals.found.episodes and spent_s < patience_s
+        ):
+            totals.ask(turn)
+            answers = random_legal_actions(turn, actions=actions, generator=generator)
+            before = time.perf_counter()
+            turn = env.step(answers)
+            stepping_s += time.perf_counter() - before
+            totals.hear(turn)
+    return totals.result(stepping_s=stepping_s)
+
+
+def has_chance(
+    env: BatchedEnv, *, actions: Mapping[str, ActionLayout], num_steps: int = 1000
+) -> bool:
+    """Whether environments with other seeds go on differently after the same decisions.
+
+    Args:
+        env: Two environments or more; reset here.
+        actions: Layouts by population.
+        num_steps: Calls of ``step`` at random; chance that comes later is not seen.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    turn = env.reset(range(env.num_envs))
+    for _ in range(num_steps):
+        if not _are_alike(turn):
+            return True
+        answers = random_legal_actions(turn, actions=actions, generator=generator)
+        same = {name: rows[:1].expand_as(rows).contiguous() for name, rows in answers.items()}
+        turn = env.step(same)
+    return not _are_alike(turn)
+
+
+def _are_alike(turn: Turn) -> bool:
+    """Whether all environments of a batch say what the first one says."""
+    for told in (turn.reward, turn.terminated, turn.truncated, turn.episode_over):
+        if not bool((told == told[:1]).all()):
+            return False
+    for group in turn.groups.values():
+        if not bool((group.agent_index == group.agent_index[:1]).all()):
+            return False
+        asked = group.agent_index >= 0
+        if not bool((group.observation == group.observation[:1])[asked].all()):
+            return False
+        if group.action_mask is not None and not bool(
+            (group.action_mask == group.action_mask[:1])[asked].all()
+        ):
+            return False
+    return True
+
+
+def first_difference_by_seed(
+    make: MakeBatch, *, actions: Mapping[str, ActionLayout], num_steps: int
+) -> str | None:
+    """What two runs with the same seeds and actions first tell differently; None: nothing."""
+    with make() as one, make() as other:
+        pairs = zip(
+            _told(one, actions=actions, num_steps=num_steps),
+            _told(other, actions=actions, num_steps=num_steps),
+            strict=False,
+        )
+        for call, (first, second) in enumerate(pairs):
+            for what, data in first.items():
+                if second[what] != data:
+                    where = f"after call {call} of step" if call else "after reset"
+                    return f"{what} {where}"
+    return None
+
+
+def _told(
+    env: BatchedEnv, *, actions: Mapping[str, ActionLayout], num_steps: int
+) -> Iterator[dict[str, bytes]]:
+    generator = torch.Generator().manual_seed(SEED)
+    turn = env.reset(range(env.num_envs))
+    yield _asked(turn)
+    for _ in range(num_steps):
+        turn = env.step(random_legal_actions(turn, actions=actions, generator=generator))
+        yield _received(turn) | _asked(turn)
+
+
+def _received(turn: Turn) -> dict[str, bytes]:
+    told = {
+        "rewards": turn.reward,
+        "terminations": turn.terminated,
+        "truncations": turn.truncated,
+        "ends of episodes": turn.episode_over,
+    }
+    return {what: values.numpy().tobytes() for what, values in told.items()}
+
+
+def _asked(turn: Turn) -> dict[str, bytes]:
+    told: dict[str, torch.Tensor] = {}
+    for name, group in turn.groups.items():
+        asked = group.agent_index >= 0
+        told[f"who decides of {name!r}"] = group.agent_index
+        told[f"observations of {name!r}"] = group.observation[asked]
+        if group.action_mask is not None:
+            told[f"action masks of {name!r}"] = group.action_mask[asked]
+    return {what: values.numpy().tobytes() for what, values in told.items()}

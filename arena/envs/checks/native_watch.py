@@ -1,0 +1,283 @@
+"""Watches what one environment gives back: rules that it breaks, arrays that change after they were
+returned, observations that never change, numbers outside of the declared bounds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.envs.findings import MEND_STEP, Finding, Findings, finding_of
+from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spec import EnvironmentSpec
+from arena.envs.value_rules import Broken, observation_faults
+from arena.errors import EnvironmentFault
+from arena.users_code import named, own_lines
+
+SEED = 7
+KEPT = 4
+"""Observations of each agent that are compared with what they were."""
+
+MAX_KEPT = 64
+"""Of all agents."""
+
+NUM_SHOWN = 12
+"""Agents of a turn order that are named."""
+
+MAX_SHOWN = 200
+"""Letters of what step was called with."""
+
+
+class EpisodeBroken(Exception):
+    """The episode cannot go on: what is wrong has been noted."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Look:
+    """What was seen.
+
+    Attributes:
+        decisions: That were made.
+        calls: Of ``step``.
+        stepping_s: Seconds that they took.
+        orders: Who decided in each episode, in turns.
+        agents: Who was ever asked.
+        aliased: The first agent one of whose observations changed after it was returned.
+        out_of_bounds: By agent, the first observation that its space does not contain.
+        unchanging: By agent, the observation that it had at each of its decisions, two at least.
+        reward_low: The smallest reward that was paid; None: none was.
+        reward_high: The largest.
+        findings: The rules that were broken.
+    """
+
+    decisions: int = 0
+    calls: int = 0
+    stepping_s: float = 0.0
+    orders: list[list[str]] = field(default_factory=list)
+    agents: set[str] = field(default_factory=set)
+    aliased: str | None = None
+    out_of_bounds: dict[str, str] = field(default_factory=dict)
+    unchanging: dict[str, str] = field(default_factory=dict)
+    reward_low: float | None = None
+    reward_high: float | None = None
+    findings: Findings = field(default_factory=Findings)
+
+    @property
+    def problems(self) -> list[Finding]:
+        """What must be mended."""
+        return self.findings.listed()
+
+    @property
+    def turn_order(self) -> str:
+        """In words, of an environment in turns."""
+        longest: list[str] = max(self.orders, key=len, default=[])
+        cycle = list(dict.fromkeys(longest))
+        if len(cycle) > NUM_SHOWN:
+            return f"one at a time, {len(cycle)} agents"
+        follower = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
+        regular = all(
+            follower.get(one) == other for order in self.orders for one, other in pairwise(order)
+        )
+        return f"{', '.join(cycle)} {'in turn' if regular else 'in changing order'}"
+
+
+_CHANGED = object()
+"""In place of an agent's first observation, when another one has been seen."""
+
+
+class Watch:
+    """Compares what was returned with what it should be, and with what it becomes.
+
+    Args:
+        spec: The environment's facts.
+        seen: Written.
+
+    Attributes:
+        in_doubt: Whether this episode has left the rules in a way that may make the environment
+            raise: what it raises from here on may be a consequence, and is not told.
+    """
+
+    def __init__(self, *, spec: EnvironmentSpec, seen: Look) -> None:
+        self.spec = spec
+        self.seen = seen
+        self.in_doubt = False
+        self.seed = SEED - 1
+        """Of the episode."""
+        self._env: Any = None
+        self._layouts = {
+            agent: ObservationLayout.from_json(facts.observation)
+            for agent, facts in spec.agent_specs.items()
+        }
+        self._returned: list[tuple[str, npt.NDArray[Any], npt.NDArray[Any]]] = []
+        self._first: dict[str, object] = {}
+        self._began = 0
+
+    def begin(self, env: Any) -> None:  # noqa: ANN401
+        """Another episode."""
+        self._env = env
+        self.seed += 1
+        self.in_doubt = False
+        self._began = self.seen.decisions
+        self.seen.orders.append([])
+
+    @property
+    def where(self) -> str:
+        """How far the episode is."""
+        decision = self.seen.decisions - self._began
+        return f"decision {decision} of the episode of reset(seed={self.seed})"
+
+    def note(self, faults: Iterable[Broken | None]) -> None:
+        """Write down rules that were broken."""
+        for fault in faults:
+            if fault is not None:
+                finding = finding_of(EnvironmentFault(fault.text), where=self.where)
+                self.seen.findings.add(fault.rule, finding, agent=fault.agent)
+                self.in_doubt |= fault.in_doubt
+
+    def stop(self, rule: str, text: str) -> EpisodeBroken:
+        """A rule without which there is no going on; to be raised."""
+        self.note([Broken(rule=rule, text=text)])
+        return EpisodeBroken(text)
+
+    @contextlib.contextmanager
+    def calling(self, what: str, *, mend: str | None = None) -> Iterator[None]:
+        """Call the environment, which may raise anything.
+
+        Args:
+            what: The method, and what it is called with.
+            mend: What to do about it; None: what the message says.
+
+        Raises:
+            EpisodeBroken: If it did.
+        """
+        try:
+            yield
+        except EpisodeBroken:
+            raise
+        except Exception as error:
+            if not self.in_doubt:
+                # Its lines in the user's files tell one mistake from another.
+                lines = own_lines(error)
+                text = f"{what} raised {named(error)}{lines}"
+                finding = finding_of(EnvironmentFault(text), where=self.where)
+                if mend is not None:
+                    finding = Finding(problem=finding.problem, mend=mend)
+                rule = (type(error).__name__, lines or what.partition("(")[0])
+                self.seen.findings.add(rule, finding)
+            raise EpisodeBroken(what) from error
+
+    @contextlib.contextmanager
+    def stepping(self, actions: object) -> Iterator[None]:
+        """Call ``step`` with an action, or with those of all agents."""
+        shown = repr(actions)
+        shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."
+        began_s = time.perf_counter()
+        with self.calling(f"step({shown})", mend=MEND_STEP):
+            yield
+        self.seen.stepping_s += time.perf_counter() - began_s
+        self.seen.calls += 1
+        self._look_again()
+
+    def decides(self, agent: str) -> None:
+        """An agent is asked."""
+        self.seen.decisions += 1
+        self.seen.agents.add(agent)
+        self.seen.orders[-1].append(agent)
+
+    def paid(self, rewards: Mapping[str, Any]) -> None:
+        """Rewards that were told."""
+        seen = self.seen
+        for reward in rewards.values():
+            try:
+                value = float(reward)
+            except (TypeError, ValueError):
+                continue
+            if np.isfinite(value):
+                seen.reward_low = min(value, seen.reward_low or 0.0)
+                seen.reward_high = max(value, seen.reward_high or 0.0)
+
+    def observed(self, agent: str, observation: object) -> None:
+        """An observation came back, of a known agent."""
+        seen, place = self.seen, self.spec.agent_specs[agent].mask
+        faults = list(
+            observation_faults(agent, observation, layout=self._layouts[agent], place=place)
+        )
+        self.note(faults)
+        if seen.aliased is None and len(self._returned) < MAX_KEPT:
+            self._returned += [(agent, array, array.copy()) for array in _arrays(observation)]
+        if not faults and agent not in seen.out_of_bounds:
+            space = self._env.observation_space(agent)
+            if not _contains(space, observation):
+                seen.out_of_bounds[agent] = _outside(observation, space)
+        if agent not in self._first:
+            self._first[agent] = deepcopy(observation)
+        elif self._first[agent] is not _CHANGED:
+            if _equal(self._first[agent], observation):
+                seen.unchanging[agent] = _values(observation)
+            else:
+                self._first[agent] = _CHANGED
+                seen.unchanging.pop(agent, None)
+
+    def _look_again(self) -> None:
+        """At the arrays of before, once a call."""
+        for owner, array, copy in self._returned:
+            if self.seen.aliased is None and not _same(array, copy):
+                self.seen.aliased = owner
+        # Those of some calls, a few of each agent.
+        if len(self._returned) >= min(MAX_KEPT, KEPT * len(self.spec.agents)):
+            self._returned.clear()
+
+
+def _contains(space: Any, observation: object) -> bool:  # noqa: ANN401
+    try:
+        return bool(space.contains(observation))
+    except Exception:
+        # A user's space, asked about a user's observation.
+        return False
+
+
+def _outside(observation: object, space: object) -> str:
+    return f"{_values(observation)} is not in {' '.join(str(space).split())[:120]}"
+
+
+def _values(observation: object) -> str:
+    values = ", ".join(
+        f"{array.dtype}{array.shape} in [{array.min()}, {array.max()}]"
+        for array in _arrays(observation)
+        if array.size and array.dtype.kind in "fiub"
+    )
+    return values or type(observation).__name__
+
+
+def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+
+
+def _equal(one: object, other: object) -> bool:
+    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
+        return _same(one, other)
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return type(one) is type(other) and bool(one == other)
+
+
+def _arrays(observation: object) -> Iterator[npt.NDArray[Any]]:
+    """All arrays in a nested observation."""
+    if isinstance(observation, np.ndarray):
+        yield observation
+    elif isinstance(observation, Mapping):
+        for part in observation.values():
+            yield from _arrays(part)
+    elif isinstance(observation, tuple):
+        for part in observation:
+            yield from _arrays(part)

@@ -1,0 +1,261 @@
+"""Looks at one environment and writes down what everything else is checked against.
+
+Runs in the short-lived child of `arena.envs.inspect`, and in `arena.envs.checks.check`. Torch-free.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import metadata
+from typing import Any, Literal, cast
+
+from arena.envs.agents import agents_of
+from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
+from arena.envs.findings import with_others
+from arena.envs.openspiel.game import canonical_game_id, is_openspiel, openspiel_facts
+from arena.envs.pettingzoo.global_state import describe_state, no_state
+from arena.envs.registry import canonical_id, home_module, make_environment, native_api
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import describe
+from arena.envs.spec import AgentSpec, EnvironmentSpec, MaskPlace, SpaceJson
+from arena.envs.twins import TWINS
+from arena.envs.value_rules import reset_told
+from arena.errors import ConfigError, EnvironmentFault
+from arena.users_code import own_lines, raised
+
+MASK_SEED = 0
+"""Any seed does: it is only looked at where the masks are."""
+
+
+def environment_facts(
+    environment_id: str,
+    *,
+    kwargs: Mapping[str, object],
+    launch_directory: str,
+    backend: str = "auto",
+    possible_agents: Sequence[str] | None = None,
+    reads_state: bool = False,
+    lenient: bool = False,
+) -> EnvironmentSpec:
+    """Make an environment, reset it, look at it and close it.
+
+    Args:
+        environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name``.
+        kwargs: For its factory.
+        launch_directory: First on ``sys.path``.
+        backend: ``environment.backend``, which must be there.
+        possible_agents: ``environment.possible_agents``.
+        reads_state: Whether a value network reads ``state()``, so that its space is a fact, too.
+        lenient: Whether reset of a ParallelEnv may return something else than it must.
+
+    Raises:
+        EnvironmentUnavailable: If there is no such id, or a package is missing.
+        ConfigError: If it cannot be made, has agents or spaces that Arena cannot train, or does not
+            have this backend or the state.
+        EnvironmentFault: If its reset fails.
+    """
+    if is_openspiel(environment_id):
+        _must_have_a_state(environment_id, reads_state=reads_state)
+        _must_not_be_listed(environment_id, possible_agents)
+        has_twin = canonical_game_id(environment_id) in TWINS
+        check_backend(backend, environment_id, has_game=has_twin)
+        return openspiel_facts(environment_id, kwargs=kwargs)
+    if names_code(environment_id):
+        # Before PettingZoo is asked: a batched game is a class that it could not make.
+        game_class = find_game(environment_id, launch_directory=launch_directory)
+        check_backend(backend, environment_id, has_game=game_class is not None)
+        if game_class is not None:
+            _must_have_a_state(environment_id, reads_state=reads_state)
+            _must_not_be_listed(environment_id, possible_agents)
+            return game_facts(environment_id, game_class, kwargs=kwargs)
+    else:
+        check_backend(backend, environment_id, has_game=canonical_id(environment_id) in TWINS)
+    api = native_api(environment_id, kwargs=kwargs, launch_directory=launch_directory)
+    env = make_environment(
+        environment_id, kwargs=kwargs, api=api, launch_directory=launch_directory
+    )
+    try:
+        agents = agents_of(env, environment_id=environment_id, declared=possible_agents)
+        first = partial(_first_infos, env, api=api, environment_id=environment_id, lenient=lenient)
+        infos = first(seed=MASK_SEED)
+        specs = _agent_specs(env, agents)
+        state = describe_state(env, environment_id=environment_id) if reads_state else None
+        first(seed=MASK_SEED + 1)
+        _same_after_another_reset(env, specs)
+    finally:
+        env.close()
+    return EnvironmentSpec(
+        id=canonical_id(environment_id),
+        kwargs=dict(kwargs),
+        api=api,
+        agents=agents,
+        agent_specs=_with_info_masks(specs, infos=infos),
+        versions=_versions(home_module(environment_id)),
+        state=state,
+    )
+
+
+def _must_have_a_state(environment_id: str, *, reads_state: bool) -> None:
+    if reads_state:
+        raise no_state(environment_id, why="it is no PettingZoo environment")
+
+
+def _must_not_be_listed(environment_id: str, possible_agents: Sequence[str] | None) -> None:
+    if possible_agents is not None:
+        raise ConfigError(
+            f"environment.possible_agents must be left out: {environment_id} itself says who plays"
+        )
+
+
+def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
+    """What one agent sees and does; masks in info show only after a reset.
+
+    Raises:
+        ConfigError: If a space is not supported; names the agent.
+    """
+    observation = _space(env, agent, name="observation")
+    action = _space(env, agent, name="action")
+    try:
+        has_choices = _has_choices(action)
+    except ConfigError as error:
+        raise ConfigError(f"agent {agent!r}: action space {error}") from None
+    mask: MaskPlace | None = None
+    members = cast("dict[str, SpaceJson]", observation.get("spaces", {}))
+    if has_choices and observation["kind"] == "Dict" and "action_mask" in members:
+        if set(members) == {"observation", "action_mask"}:
+            observation, mask = members["observation"], "observation"
+        else:
+            seen = {name: space for name, space in members.items() if name != "action_mask"}
+            observation, mask = {"kind": "Dict", "spaces": seen or members}, "beside"
+    return AgentSpec(observation=observation, action=action, mask=mask)
+
+
+def _space(env: Any, agent: str, *, name: Literal["observation", "action"]) -> SpaceJson:  # noqa: ANN401
+    try:
+        space = env.observation_space(agent) if name == "observation" else env.action_space(agent)
+    except Exception as error:
+        # The environment is a user's code and may raise anything.
+        raise ConfigError(
+            raised(
+                f"agent {agent!r} must have an {name} space after every reset, asking for it", error
+            )
+        ) from error
+    try:
+        return describe(space)
+    except ConfigError as error:
+        raise ConfigError(f"agent {agent!r}: {name} space {error}") from None
+
+
+def _same_after_another_reset(
+    env: Any,  # noqa: ANN401
+    specs: Mapping[str, AgentSpec],
+) -> None:
+    """Refuse an environment that draws the sizes of its spaces anew in each episode.
+
+    Raises:
+        ConfigError: If a space has changed.
+    """
+    for agent, before in specs.items():
+        after = agent_spec(env, agent)
+        for name in ("observation", "action"):
+            one, other = getattr(before, name), getattr(after, name)
+            if one != other:
+                raise ConfigError(
+                    f"agent {agent!r} must have the same {name} space in every episode: a network "
+                    f"has one size. It had {dict(one)} after reset(seed={MASK_SEED}) and "
+                    f"{dict(other)} after reset(seed={MASK_SEED + 1}). Wrap the environment: pad "
+                    f"to the largest, and mask actions that are not there"
+                )
+
+
+def _first_infos(
+    env: Any,  # noqa: ANN401
+    *,
+    api: str,
+    environment_id: str,
+    lenient: bool,
+    seed: int,
+) -> Mapping[str, object]:
+    try:
+        result = env.reset(seed=seed)
+        infos = {} if api == "parallel" else env.infos
+    except Exception as error:
+        # The environment is a user's code and may raise anything.
+        raise EnvironmentFault(
+            f"environment {environment_id} raised {type(error).__name__} in reset: {error}"
+            f"{own_lines(error)}"
+        ) from error
+    if api == "parallel":
+        try:
+            _, infos, broken = reset_told(result)
+        except EnvironmentFault as fault:
+            raise EnvironmentFault(f"environment {environment_id}: {fault}") from fault
+        if broken and not lenient:
+            raise EnvironmentFault(f"environment {environment_id}: {broken[0].text}")
+    return cast("Mapping[str, object]", infos if isinstance(infos, Mapping) else {})
+
+
+def _agent_specs(env: Any, agents: Sequence[str]) -> dict[str, AgentSpec]:  # noqa: ANN401
+    """What all agents see and do.
+
+    Raises:
+        ConfigError: If spaces are not supported: all that are wrong in one message.
+    """
+    specs: dict[str, AgentSpec] = {}
+    wrong: dict[str, list[str]] = {}
+    for agent in agents:
+        try:
+            specs[agent] = agent_spec(env, agent)
+        except ConfigError as error:
+            # The same with another name in front is the same mistake.
+            why = str(error).removeprefix(f"agent {agent!r}")
+            wrong.setdefault(why, []).append(agent)
+    if wrong:
+        told = (with_others(f"agent {named[0]!r}{why}", named) for why, named in wrong.items())
+        raise ConfigError("; ".join(told))
+    return specs
+
+
+def _with_info_masks(
+    specs: Mapping[str, AgentSpec], *, infos: Mapping[str, object]
+) -> dict[str, AgentSpec]:
+    """Enter the masks that are in info.
+
+    Turn by turn only the agent on turn may have one, and others appear late: agents with spaces
+    equal to those of one that has a mask have masks too.
+    """
+    masked = [
+        (specs[agent].observation, specs[agent].action)
+        for agent, info in infos.items()
+        if agent in specs and isinstance(info, Mapping) and "action_mask" in info
+        if _has_choices(specs[agent].action)
+    ]
+    return {
+        agent: AgentSpec(observation=spec.observation, action=spec.action, mask="info")
+        if spec.mask is None and (spec.observation, spec.action) in masked
+        else spec
+        for agent, spec in specs.items()
+    }
+
+
+def _has_choices(action: SpaceJson) -> bool:
+    return ActionLayout.from_json(action, continuous="squashed").num_logits > 0
+
+
+def _versions(module: str) -> dict[str, str]:
+    names = dict.fromkeys(["pettingzoo", "gymnasium", *_distributions(module.partition(".")[0])])
+    return {name: metadata.version(name) for name in names}
+
+
+def _distributions(package: str) -> list[str]:
+    """What is installed that has a package in it; nothing for a module of the user's own."""
+    try:
+        return [metadata.distribution(package).name]
+    except metadata.PackageNotFoundError:
+        # Its distribution has another name. Finding that reads all that is installed.
+        found = importlib.util.find_spec(package)
+        if found is None or "site-packages" not in (found.origin or ""):
+            return []
+        return sorted(set(metadata.packages_distributions().get(package, [])))

@@ -1,0 +1,1 @@
+"""Games of OpenSpiel, ids ``openspiel:<game>``. Torch-free."""

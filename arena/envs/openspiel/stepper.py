@@ -1,0 +1,166 @@
+"""Steps one game of OpenSpiel, whether its players take turns or decide at once. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from arena.envs import chance
+from arena.envs.openspiel.game import OpenSpielGame
+from arena.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from arena.envs.pettingzoo.episode import EpisodeRow
+
+UNIFORM_TOLERANCE = 1e-12
+"""Probabilities closer than this are equal: they are quotients, and rounding moves no card."""
+
+
+class OpenSpielStepper:
+    """Steps one game and tells its row of the batch; an `arena.envs.pettingzoo.batch.Stepper`.
+
+    Chance is a function of the episode's seed: its n-th event takes the n-th number of
+    `arena.envs.chance.uniform`. A game that goes on longer than it says it can is truncated.
+
+    Args:
+        game: As `arena.envs.openspiel.game.load_game` gives it.
+        row: Of the batch.
+        actions_of: By agent, its population's name, its slot there, and how many slots are there.
+    """
+
+    def __init__(
+        self,
+        game: OpenSpielGame,
+        *,
+        row: EpisodeRow,
+        actions_of: Mapping[str, tuple[str, int, int]],
+    ) -> None:
+        self._game = game
+        self._row = row
+        self._agents = game.agents
+        self._max_length: int = game.game.max_game_length()
+        self._actions_of = tuple(actions_of[agent] for agent in self._agents)
+        self._state: Any = None
+        self._deciding: list[int] = []
+        self._seed = 0
+        self._num_draws = 0
+        self._length = 0
+        self._returns = [0.0] * len(self._agents)
+
+    @property
+    def on_turn(self) -> str:
+        """Whose actions are carried out, for messages."""
+        if len(self._deciding) == 1:
+            return f"agent {self._agents[self._deciding[0]]!r} on turn"
+        return f"agents {[self._agents[player] for player in self._deciding]} on turn"
+
+    def start(self, seed: int) -> None:
+        """Deal, and ask whoever decides first.
+
+        Args:
+            seed: The episode's.
+
+        Raises:
+            EnvironmentFault: If chance alone ends the game.
+        """
+        self._seed, self._num_draws, self._length = seed, 0, 0
+        # What chance pays now comes with the first decision: this call's rewards may still be the
+        # last episode's.
+        self._returns = [0.0] * len(self._agents)
+        self._state = self._game.game.new_initial_state()
+        self._row.begin()
+        self._go_on()
+        if self._state.is_terminal():
+            raise EnvironmentFault("after reset a player must be on turn, the game is over")
+        self._ask()
+
+    def step(self, actions: Mapping[str, list[int]]) -> bool:
+        """Carry out what was asked for and the chance after it, then ask whoever is next.
+
+        Args:
+            actions: Of the whole batch by population, [B * S].
+
+        Returns:
+            Whether the episode is over; nobody is asked then.
+        """
+        chosen, b = {}, self._row.b
+        for player in self._deciding:
+            population, slot, num_slots = self._actions_of[player]
+            chosen[player] = actions[population][b * num_slots + slot]
+        self._game.apply(self._state, chosen)
+        self._length += 1
+        self._go_on()
+        self._credit()
+        is_over = self._state.is_terminal()
+        if not is_over and self._length < self._max_length:
+            self._ask()
+            return False
+        for player, agent in enumerate(self._agents):
+            if is_over:
+                self._row.terminate(agent, None)
+            else:
+                self._row.truncate(agent, self._observation(player), None)
+        self._row.finish({})
+        return True
+
+    def close(self) -> None:
+        """Forget the game's state."""
+        self._state = None
+
+    def _credit(self) -> None:
+        """Pay what was added to the returns.
+
+        OpenSpiel's ``rewards`` are undefined where chance acts: 2048 tells a reward again there.
+        """
+        before, self._returns = self._returns, self._state.returns()
+        received = (after - first for first, after in zip(before, self._returns, strict=True))
+        self._row.credit(dict(zip(self._agents, received, strict=True)))
+
+    def _go_on(self) -> None:
+        """Let chance act, until somebody decides or the game is over."""
+        while not self._state.is_terminal():
+            if self._state.is_chance_node():
+                uniform = chance.uniform(self._seed, draw=self._num_draws)
+                self._num_draws += 1
+                outcomes = self._state.chance_outcomes()
+                self._state.apply_action(chance_outcome(outcomes, uniform=uniform))
+                continue
+            self._deciding = self._game.deciding(self._state)
+            if self._deciding:
+                return
+            self._game.apply(self._state, {})
+
+    def _ask(self) -> None:
+        for player in self._deciding:
+            self._row.ask(self._agents[player], self._observation(player), None)
+
+    def _observation(self, player: int) -> dict[str, npt.NDArray[Any]]:
+        legal = self._state.legal_actions_mask(player)
+        return {
+            "observation": self._game.see(self._state, player),
+            "action_mask": np.array(legal, dtype=np.int8),
+        }
+
+
+def chance_outcome(outcomes: Sequence[tuple[int, float]], *, uniform: float) -> int:
+    """The outcome that a number decides.
+
+    Args:
+        outcomes: With their probabilities, which sum to one, in the game's order.
+        uniform: In [0, 1). Of equally likely outcomes it decides by its place alone, so that a game
+            in whole tensors can do the same without probabilities; else by their cumulative sum.
+    """
+    first = outcomes[0][1]
+    if all(abs(probability - first) < UNIFORM_TOLERANCE for _, probability in outcomes):
+        return outcomes[int(uniform * len(outcomes))][0]
+    cumulative = 0.0
+    for outcome, probability in outcomes:
+        cumulative += probability
+        if uniform < cumulative:
+            return outcome
+    # The sum of the probabilities may round to less than one.
+    return next(outcome for outcome, probability in reversed(outcomes) if probability > 0.0)

@@ -1,0 +1,1 @@
+"""PettingZoo environments, AEC and Parallel, as one batch."""

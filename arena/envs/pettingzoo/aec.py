@@ -1,0 +1,145 @@
+"""One PettingZoo environment in which agents take turns.
+
+An agent is on turn; its action may bring rewards to any agent and end any. Dead agents are stepped
+with None, as PettingZoo wants it, and never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from arena.envs.pettingzoo.episode import EpisodeRow
+from arena.envs.pettingzoo.strip_wrappers import holder_of_state
+from arena.errors import EnvironmentFault
+
+Actions = Mapping[str, list[Any]]
+"""By population in the environment's own form, [B]."""
+
+
+class AecStepper:
+    """Steps one environment from decision to decision and tells its row of the batch.
+
+    There are a thousand of these beside a thousand environments, and what a step reads of them is
+    in no cache any more: so a decision goes straight to where the whole batch gathers them.
+
+    Args:
+        env: A ``pettingzoo.AECEnv``.
+        row: Of the batch.
+        population_of: By agent, its population's name. Best the same object for the whole batch.
+    """
+
+    __slots__ = (
+        "_b",
+        "_env",
+        "_first_cell",
+        "_max_dead_steps",
+        "_on_turn",
+        "_places",
+        "_population_of",
+        "_row",
+        "_state",
+    )
+
+    def __init__(
+        self,
+        env: Any,  # noqa: ANN401
+        *,
+        row: EpisodeRow,
+        population_of: Mapping[str, str],
+    ) -> None:
+        self._env = env
+        self._state = holder_of_state(env)
+        self._row = row
+        self._b = row.b
+        self._first_cell = row.first_cell
+        self._places = row.places
+        self._population_of = population_of
+        self._on_turn = ""
+        # Dead agents leave after one step each. One that stays, or is replaced by another dead
+        # one for ever, must not hang the loop.
+        self._max_dead_steps = 2 * len(population_of) + 1
+
+    @property
+    def on_turn(self) -> str:
+        """Whose action is carried out, for messages."""
+        return f"agent {self._on_turn!r} on turn"
+
+    def start(self, seed: int) -> None:
+        """Reset, and ask the first agent.
+
+        Raises:
+            EnvironmentFault: If nobody is alive.
+        """
+        self._on_turn = ""
+        self._env.reset(seed=seed)
+        self._row.begin()
+        state = self._state
+        agent = state.agent_selection if state.agents else None
+        if agent is None or state.terminations[agent] or state.truncations[agent]:
+            raise EnvironmentFault(f"after reset an agent must be alive and on turn, got {agent!r}")
+        self._ask(agent)
+
+    def step(self, actions: Actions) -> bool:
+        """Carry out one decision, then ask whoever is next.
+
+        Args:
+            actions: Of the whole batch.
+
+        Returns:
+            Whether the episode is over; nobody is asked then.
+        """
+        self._env.step(actions[self._population_of[self._on_turn]][self._b])
+        state = self._state
+        if any(state.rewards.values()):
+            self._row.credit(state.rewards)
+        agent: str | None
+        if True in state.terminations.values() or True in state.truncations.values():
+            agent = self._bury()
+        else:
+            agent = state.agent_selection if state.agents else None
+        if agent is None:
+            self._row.finish(state.infos)
+            return True
+        self._ask(agent)
+        return False
+
+    def close(self) -> None:
+        """Release what the environment holds."""
+        self._env.close()
+
+    def _ask(self, agent: str) -> None:
+        self._on_turn = agent
+        place = self._places[agent]
+        asked = place.asked
+        info = self._state.infos.get(agent) if asked.reads_infos else None
+        asked.ask(self._first_cell + place.column, self._env.observe(agent), info)
+
+    def _bury(self) -> str | None:
+        """Note who died and step the dead, until someone alive is on turn."""
+        state = self._state
+        for _ in range(self._max_dead_steps):
+            self._note_deaths()
+            if not state.agents:
+                return None
+            agent: str = state.agent_selection
+            if not (state.terminations[agent] or state.truncations[agent]):
+                return agent
+            self._env.step(None)
+            self._row.credit(state.rewards)
+        if all(state.terminations[agent] or state.truncations[agent] for agent in state.agents):
+            return None
+        raise EnvironmentFault(
+            f"only dead agents are on turn, the last is {agent!r}, but some of {state.agents} live"
+        )
+
+    def _note_deaths(self) -> None:
+        row, state = self._row, self._state
+        infos = state.infos
+        for agent, terminated in tuple(state.terminations.items()):
+            if row.has_ended(agent):
+                continue
+            if terminated:
+                row.terminate(agent, infos.get(agent))
+            elif state.truncations[agent]:
+                row.truncate(agent, self._env.observe(agent), infos.get(agent))

@@ -1,0 +1,272 @@
+"""B PettingZoo environments as one, whichever way they take turns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from arena.envs.base import Turn
+from arena.envs.chance import episode_seed
+from arena.envs.pettingzoo.buffers import NO_DECISION, Buffers
+from arena.envs.pettingzoo.pending_decisions import DecisionFault
+from arena.errors import ArenaError, EnvironmentFault
+from arena.users_code import own_lines
+
+logger = logging.getLogger(__name__)
+
+MAX_SEED = 2**63
+
+FREE_FAULTS = 16
+EPISODES_PER_FAULT = 10
+"""Since a reset so many environments may break, and one more for so many episodes played."""
+
+
+class Stepper(Protocol):
+    """One environment that tells its row of the buffers what it says."""
+
+    @property
+    def on_turn(self) -> str:
+        """Whose action is carried out, for messages."""
+        ...
+
+    def start(self, seed: int) -> None:
+        """Reset, and ask whoever decides first."""
+        ...
+
+    def step(self, actions: Mapping[str, list[Any]]) -> bool:
+        """Carry out the decisions that were asked for; True if the episode is over.
+
+        Args:
+            actions: Of the whole batch by population, in the environment's own form, [B * S].
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the environment holds."""
+        ...
+
+
+class PettingZooBatch:
+    """Steps PettingZoo environments one by one; a `BatchedEnv`.
+
+    Args:
+        environment_id: For messages.
+        buffers: That the steppers write.
+        steppers: One per environment.
+        remake: Makes environment b anew.
+        on_fault: Told of each environment that broke: its episode is void (`Turn.void`), and it
+            goes on in a new environment, until too many have broken. None: the first fault is
+            raised.
+        on_step: Called before each environment's step: one may take long.
+    """
+
+    def __init__(
+        self,
+        environment_id: str,
+        *,
+        buffers: Buffers,
+        steppers: Sequence[Stepper],
+        remake: Callable[[int], Stepper],
+        on_fault: Callable[[EnvironmentFault], None] | None = None,
+        on_step: Callable[[], object] | None = None,
+    ) -> None:
+        self._id = environment_id
+        self._buffers = buffers
+        self._steppers = list(steppers)
+        self._remake = remake
+        self._on_fault = on_fault
+        self._on_step = on_step
+        self._num_faults = 0
+        self._seeds: tuple[int, ...] = ()
+        self._episodes = [0] * len(self._steppers)
+        self._halted = [False] * len(self._steppers)
+        self._resumed: list[int] = []
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        return len(self._steppers)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The A agents in the order of ``reward``'s columns."""
+        return self._buffers.agents
+
+    def reset(self, seeds: Sequence[int]) -> Turn:
+        """Start afresh: episode k of environment b is seeded by (seeds[b], k) and nothing else.
+
+        Raises:
+            ValueError: If there is not one seed in [0, 2**63) for each environment.
+            EnvironmentFault: If an environment breaks its contract.
+        """
+        check_seeds(seeds, num_envs=self.num_envs)
+        self._seeds = tuple(int(seed) for seed in seeds)
+        self._episodes = [0] * self.num_envs
+        self._halted = [False] * self.num_envs
+        self._resumed = []
+        self._num_faults = 0
+        self._buffers.clear()
+        for b in range(self.num_envs):
+            self._start(b)
+        turn = self._turn()
+        self._buffers.all_are_new()
+        return turn
+
+    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
+        """Carry out the decisions that the last turn asked for.
+
+        Raises:
+            ValueError: If an action is not legal.
+            EnvironmentFault: If an environment breaks its contract.
+        """
+        if not self._seeds:
+            raise RuntimeError("step needs a reset first")
+        buffers = self._buffers
+        chosen = {
+            name: population.check(name, actions[name])
+            for name, population in buffers.populations.items()
+        }
+        buffers.clear()
+        for b, stepper in enumerate(self._steppers):
+            if self._halted[b]:
+                continue
+            if self._on_step is not None:
+                self._on_step()
+            try:
+                over = stepper.step(chosen)
+            except Exception as error:
+                self._replace(b, self._blame(error, stepper, doing="step"))
+                continue
+            if over:
+                self._episodes[b] += 1
+                self._start(b)
+        for b in self._resumed:
+            self._halted[b] = False
+            self._start(b)
+        self._resumed = []
+        return self._turn()
+
+    def halt(self, environments: torch.Tensor) -> None:
+        """Stop stepping some environments until they are resumed; they ask for no decisions.
+
+        Args:
+            environments: bool [B].
+        """
+        for b in environments.nonzero().flatten().tolist():
+            self._halted[b] = True
+            for population in self._buffers.populations.values():
+                population.agent_index[b] = NO_DECISION
+
+    def resume(self, environments: torch.Tensor) -> None:
+        """Let halted environments begin their episode in the next call of ``step``.
+
+        Args:
+            environments: Halted ones. bool [B].
+        """
+        self._resumed += environments.nonzero().flatten().tolist()
+
+    def close(self) -> None:
+        """Release what the environments hold.
+
+        Raises:
+            EnvironmentFault: If one of them raises; all are closed before.
+        """
+        faults = []
+        for stepper in self._steppers:
+            try:
+                stepper.close()
+            except Exception as error:
+                faults.append(self._blame(error, stepper, doing="close"))
+        if faults:
+            raise faults[0]
+
+    def _turn(self) -> Turn:
+        """What all have said; who asks for what cannot be is replaced."""
+        while True:
+            try:
+                return self._buffers.turn()
+            except DecisionFault as fault:
+                self._replace(fault.environment, fault)
+
+    def _start(self, b: int) -> None:
+        """Begin an episode."""
+        fault = self._try_to_start(b)
+        if fault is not None:
+            self._replace(b, fault)
+
+    def _try_to_start(self, b: int) -> EnvironmentFault | None:
+        stepper = self._steppers[b]
+        seed = episode_seed(self._seeds[b], episode=self._episodes[b])
+        try:
+            stepper.start(seed)
+        except Exception as error:
+            return self._blame(error, stepper, doing="reset")
+        return None
+
+    def _replace(self, b: int, fault: EnvironmentFault | None) -> None:
+        """Void the episode of an environment that broke; begin the next one in a new environment.
+
+        Raises:
+            EnvironmentFault: If this is not wanted, or too many broke.
+        """
+        while fault is not None:
+            self._allow(fault)
+            self._buffers.void(b)
+            try:
+                self._steppers[b].close()
+            except Exception:
+                logger.warning("a broken environment does not close either", exc_info=True)
+            try:
+                self._steppers[b] = self._remake(b)
+            except Exception as error:
+                fault = self._blame(error, self._steppers[b], doing="making it anew")
+                raise fault from error
+            self._episodes[b] += 1
+            fault = self._try_to_start(b)
+
+    def _allow(self, fault: EnvironmentFault) -> None:
+        """Count a fault.
+
+        Raises:
+            EnvironmentFault: If it is one too many.
+        """
+        if self._on_fault is None:
+            raise fault
+        self._num_faults += 1
+        num_played = sum(self._episodes) - (self._num_faults - 1)
+        if self._num_faults > FREE_FAULTS + num_played // EPISODES_PER_FAULT:
+            raise EnvironmentFault(
+                f"{self._num_faults} episodes were void beside {num_played} that were played to "
+                f"their ends; the last: {fault}"
+            ) from fault
+        self._on_fault(fault)
+
+    def _blame(self, error: Exception, stepper: Stepper, *, doing: str) -> EnvironmentFault:
+        """Say whose fault it is: an environment is a user's code and may raise anything."""
+        if isinstance(error, ArenaError) and not isinstance(error, EnvironmentFault):
+            raise error
+        if isinstance(error, EnvironmentFault):
+            fault = EnvironmentFault(f"environment {self._id} in {doing}: {error}")
+        else:
+            fault = EnvironmentFault(
+                f"environment {self._id} raised {type(error).__name__} in {doing}, "
+                f"{stepper.on_turn}: {error}{own_lines(error)}"
+            )
+        fault.__cause__ = error
+        return fault
+
+
+def check_seeds(seeds: Sequence[int], *, num_envs: int) -> None:
+    """One seed in [0, 2**63) for each environment.
+
+    Raises:
+        ValueError: If not.
+    """
+    if len(seeds) != num_envs:
+        raise ValueError(f"{num_envs} environments need as many seeds, got {len(seeds)}")
+    for seed in seeds:
+        if not 0 <= seed < MAX_SEED:
+            raise ValueError(f"a seed must be in [0, 2**63), got {seed}")

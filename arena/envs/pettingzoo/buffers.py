@@ -1,0 +1,365 @@
+"""The tensors of the batched view, and where in them each agent's part is.
+
+Numpy and torch share the memory: environments write rows, the batch is read without a copy.
+Shapes: B environments, A agents (in the spec's order), S agents of a population that decide at
+once, P agents of a population, F features of a flattened observation, n actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from arena.envs.base import Group, Turn
+from arena.envs.episode_metrics import OwnFigures
+from arena.envs.pettingzoo.pending_decisions import Asked, DecisionFault
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spec import ContinuousActions, EnvironmentSpec, MaskPlace
+from arena.errors import ConfigError, EnvironmentFault
+
+NO_DECISION = -1
+"""Stands for an agent's index."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopulationBuffers:
+    """What one population is asked, and what its truncated agents saw last.
+
+    Attributes:
+        agents: The P agents.
+        layout: Of their observations.
+        actions: Layout of their actions.
+        mask: Where their masks are.
+        agent_index: int64 [B, S].
+        observation: float32 or uint8, as the layout says. [B, S, F].
+        action_mask: bool [B, S, n].
+        final_observation: As observation. [B, P, F].
+    """
+
+    agents: tuple[str, ...]
+    layout: ObservationLayout
+    actions: ActionLayout
+    mask: MaskPlace | None
+    agent_index: npt.NDArray[np.int64]
+    observation: npt.NDArray[Any]
+    action_mask: npt.NDArray[np.bool_]
+    final_observation: npt.NDArray[Any]
+
+    def check(self, name: str, actions: torch.Tensor) -> list[Any]:
+        """Check the decisions that were asked for.
+
+        Returns:
+            All, in the environment's own form, [B * S].
+
+        Raises:
+            ValueError: If the shape is wrong, or an action that was asked for is not legal.
+        """
+        if not self.actions.is_discrete:
+            return self._check_rows(name, actions)
+        chosen = actions.cpu().numpy()
+        if chosen.shape != self.agent_index.shape or chosen.dtype != np.int64:
+            raise ValueError(
+                f"actions of {name} must be int64 {self.agent_index.shape}, "
+                f"got {chosen.dtype} {chosen.shape}"
+            )
+        number = self.actions.num_logits
+        legal = (chosen >= 0) & (chosen < number)
+        if self.mask is not None:
+            masks = self.action_mask.reshape(-1, number)
+            index = np.where(legal, chosen, 0).reshape(-1)
+            legal &= masks[np.arange(len(masks)), index].reshape(legal.shape)
+        illegal = (self.agent_index >= 0) & ~legal
+        if illegal.any():
+            b, s = (int(index) for index in np.argwhere(illegal)[0])
+            raise ValueError(
+                f"actions of {name} must be legal and in [0, {number}), "
+                f"got {chosen[b, s]} in environment {b}"
+            )
+        return self.actions.actions(chosen.reshape(-1))
+
+    def _check_rows(self, name: str, actions: torch.Tensor) -> list[Any]:
+        chosen = actions.cpu().numpy()
+        shape = (*self.agent_index.shape, *self.actions.row_shape)
+        if chosen.shape != shape or chosen.dtype != np.float32:
+            raise ValueError(
+                f"actions of {name} must be float32 {shape}, got {chosen.dtype} {chosen.shape}"
+            )
+        asked = self.agent_index.reshape(-1) >= 0
+        rows = np.where(asked[:, None], chosen.reshape(len(asked), -1), np.float32(0.0))
+        masks = None
+        if self.mask is not None:
+            masks = self.action_mask.reshape(len(asked), -1)
+        illegal = asked & ~self.actions.are_legal(rows, masks)
+        if illegal.any():
+            at = int(illegal.argmax())
+            raise ValueError(
+                f"actions of {name} must be finite, and legal choices of "
+                f"{list(self.actions.branches)}, got {rows[at].tolist()} in environment "
+                f"{at // self.agent_index.shape[1]}"
+            )
+        return self.actions.actions(rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where an agent's part of the buffers is, in every environment alike.
+
+    Attributes:
+        column: The agent's index.
+        asked: Takes its decisions.
+        population: Its population's tensors.
+        position: Its index there.
+    """
+
+    column: int
+    asked: Asked
+    population: PopulationBuffers
+    position: int
+
+
+class Places(dict[str, Place]):
+    """By agent; one that is not there is the environment's fault."""
+
+    def __missing__(self, agent: str) -> Place:
+        """Say so."""
+        raise EnvironmentFault(
+            f"agent {agent!r} acts or ends but is not in possible_agents, which the environment or "
+            f"environment.possible_agents must list"
+        )
+
+
+class Buffers:
+    """All that B environments say, allocated once and shared with torch.
+
+    Where an agent's part of it is, ``places`` tells by agent. ``has_decided`` and ``has_ended``
+    (bool [B, A]): whether an agent has been asked in this episode before this call, and whether its
+    end is written down.
+
+    Args:
+        spec: The environment's facts.
+        populations: Agents by population; every agent is in one.
+        num_envs: B.
+        num_sides: Columns of the score.
+        device: Where turns go. On the CPU they are the buffers themselves, elsewhere copies.
+        continuous_actions: How numbers of actions are brought within their bounds.
+        components: The R parts of rewards that are told apart.
+
+    Raises:
+        ConfigError: If an agent is in no population or in two, or the spec knows it not.
+    """
+
+    def __init__(
+        self,
+        spec: EnvironmentSpec,
+        *,
+        populations: Mapping[str, tuple[str, ...]],
+        num_envs: int,
+        num_sides: int,
+        device: torch.device,
+        continuous_actions: ContinuousActions = "squashed",
+        components: tuple[str, ...] = (),
+    ) -> None:
+        check_partition(spec.agents, populations=populations)
+        num_agents = len(spec.agents)
+        self._environment_id = spec.id
+        self.agents = spec.agents
+        self.num_envs = num_envs
+        self.reward = np.zeros((num_envs, num_agents), dtype=np.float32)
+        self.component_names = components
+        shape = (num_envs, num_agents, len(components))
+        self.components = np.zeros(shape, dtype=np.float32) if components else None
+        self.terminated = np.zeros((num_envs, num_agents), dtype=np.bool_)
+        self.truncated = np.zeros((num_envs, num_agents), dtype=np.bool_)
+        self.episode_over = np.zeros(num_envs, dtype=np.bool_)
+        self.score = np.zeros((num_envs, num_sides), dtype=np.float32)
+        self._is_void = np.zeros(num_envs, dtype=np.bool_)
+        self.figures = OwnFigures()
+        self.populations = {
+            name: _population(spec, agents, num_envs=num_envs, continuous=continuous_actions)
+            for name, agents in populations.items()
+        }
+        self.has_decided = np.zeros((num_envs, num_agents), dtype=np.bool_)
+        self.has_ended = np.zeros((num_envs, num_agents), dtype=np.bool_)
+        asked = {
+            name: _asked(spec.agents, population) for name, population in self.populations.items()
+        }
+        self._asked = tuple(asked.values())
+        self.places = Places(
+            (
+                agent,
+                Place(
+                    column=spec.agents.index(agent),
+                    asked=asked[name],
+                    population=population,
+                    position=position,
+                ),
+            )
+            for name, population in self.populations.items()
+            for position, agent in enumerate(population.agents)
+        )
+        self._device = device
+        self._turn = _shared_turn(self)
+
+    def clear(self) -> None:
+        """Forget the last call: nothing received, nobody ended, nothing asked."""
+        self.reward.fill(0.0)
+        if self.components is not None:
+            self.components.fill(0.0)
+        self.terminated.fill(False)
+        self.truncated.fill(False)
+        self.episode_over.fill(False)
+        self.score.fill(np.nan)
+        self.figures.clear()
+        self._is_void.fill(False)
+        self._turn.void = None
+        for asked in self._asked:
+            asked.clear()
+
+    def void(self, b: int) -> None:
+        """Environment b broke: its episode is over and void, and it asks for nothing.
+
+        An episode that was over already keeps what it brought: what broke is the next one.
+        """
+        for asked in self._asked:
+            asked.forget(b)
+        if self.episode_over[b]:
+            return
+        self.reward[b] = 0.0
+        if self.components is not None:
+            self.components[b] = 0.0
+        self.terminated[b] = self.truncated[b] = False
+        self.score[b] = np.nan
+        self.figures.void(b)
+        self.episode_over[b] = self._is_void[b] = True
+        self._turn.void = torch.from_numpy(self._is_void)
+
+    def all_are_new(self) -> None:
+        """No episode is over: this was a reset, and what broke in it is forgotten."""
+        self.episode_over.fill(False)
+        self._turn.void = None
+
+    def turn(self) -> Turn:
+        """What the environments have said since ``clear``.
+
+        Raises:
+            DecisionFault: If an observation or a mask is not what it must be. Once that
+                environment is void, it can be called again.
+        """
+        for asked in self._asked:
+            try:
+                cells = asked.write()
+            except DecisionFault as fault:
+                text = f"environment {self._environment_id} {fault}"
+                raise DecisionFault(text, environment=fault.environment) from fault
+            self.has_decided.reshape(-1)[cells] = True
+            self.has_ended.reshape(-1)[cells] = False
+        return self._turn if self._device.type == "cpu" else _moved(self._turn, self._device)
+
+
+def _population(
+    spec: EnvironmentSpec,
+    agents: tuple[str, ...],
+    *,
+    num_envs: int,
+    continuous: ContinuousActions,
+) -> PopulationBuffers:
+    facts = spec.agent_specs[agents[0]]
+    layout = ObservationLayout.from_json(facts.observation)
+    actions = ActionLayout.from_json(facts.action, continuous=continuous)
+    slots = 1 if spec.api == "aec" else len(agents)
+    return PopulationBuffers(
+        agents=agents,
+        layout=layout,
+        actions=actions,
+        mask=facts.mask,
+        agent_index=np.full((num_envs, slots), NO_DECISION, dtype=np.int64),
+        observation=np.zeros((num_envs, slots, layout.size), dtype=layout.dtype),
+        action_mask=np.ones((num_envs, slots, actions.num_logits), dtype=np.bool_),
+        final_observation=np.zeros((num_envs, len(agents), layout.size), dtype=layout.dtype),
+    )
+
+
+def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> Asked:
+    """Takes the decisions of a population's agents."""
+    num_envs, slots = population.agent_index.shape
+    row_of_cell = np.full((num_envs, len(agents)), -1, dtype=np.int64)
+    for position, agent in enumerate(population.agents):
+        slot = 0 if slots == 1 else position
+        row_of_cell[:, agents.index(agent)] = np.arange(num_envs) * slots + slot
+    return Asked(
+        agents,
+        layout=population.layout,
+        actions=population.actions,
+        mask=population.mask,
+        row_of_cell=row_of_cell.reshape(-1),
+        agent_index=population.agent_index.reshape(-1),
+        observation=population.observation.reshape(num_envs * slots, population.layout.size),
+        action_mask=population.action_mask.reshape(num_envs * slots, population.actions.num_logits),
+    )
+
+
+def check_partition(agents: tuple[str, ...], *, populations: Mapping[str, tuple[str, ...]]) -> None:
+    """Every agent is in exactly one population.
+
+    Raises:
+        ConfigError: If not.
+    """
+    members = [agent for population in populations.values() for agent in population]
+    if sorted(members) != sorted(agents):
+        raise ConfigError(f"populations must have every agent of {agents} once, got {members}")
+
+
+def _shared_turn(buffers: Buffers) -> Turn:
+    populations = buffers.populations.items()
+    return Turn(
+        groups={
+            name: Group(
+                agent_index=torch.from_numpy(population.agent_index),
+                observation=torch.from_numpy(population.observation),
+                action_mask=torch.from_numpy(population.action_mask) if population.mask else None,
+                action_shape=population.actions.row_shape,
+            )
+            for name, population in populations
+        },
+        reward=torch.from_numpy(buffers.reward),
+        terminated=torch.from_numpy(buffers.terminated),
+        truncated=torch.from_numpy(buffers.truncated),
+        final_observation={
+            name: torch.from_numpy(population.final_observation) for name, population in populations
+        },
+        episode_over=torch.from_numpy(buffers.episode_over),
+        score=torch.from_numpy(buffers.score),
+        components=None if buffers.components is None else torch.from_numpy(buffers.components),
+        figures=buffers.figures.reports,
+    )
+
+
+def _moved(turn: Turn, device: torch.device) -> Turn:
+    return Turn(
+        groups={
+            name: Group(
+                agent_index=group.agent_index.to(device),
+                observation=group.observation.to(device),
+                action_mask=None if group.action_mask is None else group.action_mask.to(device),
+                action_shape=group.action_shape,
+            )
+            for name, group in turn.groups.items()
+        },
+        reward=turn.reward.to(device),
+        terminated=turn.terminated.to(device),
+        truncated=turn.truncated.to(device),
+        final_observation={
+            name: observation.to(device) for name, observation in turn.final_observation.items()
+        },
+        episode_over=turn.episode_over.to(device),
+        score=turn.score.to(device),
+        components=None if turn.components is None else turn.components.to(device),
+        figures=turn.figures,
+        void=None if turn.void is None else turn.void.to(device),
+    )

@@ -1,0 +1,144 @@
+"""What one environment of the batch says in its episode, checked and written down.
+
+Shapes: A agents (in the spec's order).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from arena.envs.episode_metrics import KEY
+from arena.envs.outcome import Score
+from arena.envs.pettingzoo.buffers import Buffers, Place
+from arena.envs.pettingzoo.reward_components import ComponentRow
+from arena.envs.spaces.observations import is_finite
+from arena.errors import EnvironmentFault
+
+
+class EpisodeRow:
+    """One environment's part of the buffers, and what its episode has brought so far.
+
+    The steppers tell it what their environment says; it checks that and writes it down.
+
+    Args:
+        buffers: Of the batch.
+        b: Which environment.
+        score: Scores an episode that has ended.
+        keeps_infos: Whether ``score`` looks at infos.
+
+    Attributes:
+        components: Credited beside the rewards by those who step; None: none are told apart.
+    """
+
+    def __init__(self, buffers: Buffers, *, b: int, score: Score, keeps_infos: bool) -> None:
+        self._buffers = buffers
+        self.b = b
+        self.places = buffers.places
+        self.first_cell = b * len(buffers.agents)
+        self._score = score
+        self._keeps_infos = keeps_infos
+        self.components = None
+        if buffers.components is not None:
+            self.components = ComponentRow(
+                buffers.component_names, agents=buffers.agents, received=buffers.components[b]
+            )
+        self._returns = [0.0] * len(buffers.agents)
+        self._infos: dict[str, Mapping[str, object]] = {}
+
+    def begin(self) -> None:
+        """A new episode."""
+        self._returns = [0.0] * len(self._returns)
+        self._infos = {}
+        self._buffers.has_decided[self.b] = False
+        self._buffers.has_ended[self.b] = False
+
+    def ask(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
+        """Ask an agent for a decision."""
+        place = self.places[agent]
+        place.asked.ask(self.first_cell + place.column, observation, info)
+
+    def credit(self, rewards: Mapping[str, float]) -> None:
+        """Add what agents received.
+
+        Raises:
+            EnvironmentFault: If a reward is not a finite number, or an unknown agent's.
+        """
+        for agent, reward in rewards.items():
+            if reward == 0:
+                continue
+            place = self.places.get(agent)
+            if place is None:
+                raise EnvironmentFault(f"agent {agent!r} has a reward but is no possible agent")
+            if not is_finite(reward):
+                raise EnvironmentFault(
+                    f"agent {agent!r}: a reward must be finite in float32, got {reward!r}"
+                )
+            self._buffers.reward[self.b, place.column] += reward
+            self._returns[place.column] += float(reward)
+
+    def has_ended(self, agent: str) -> bool:
+        """Whether the agent's end in this episode is written down."""
+        return bool(self._buffers.has_ended[self.b, self.places[agent].column])
+
+    def terminate(self, agent: str, info: Mapping[str, Any] | None) -> None:
+        """An agent's episode ended for good."""
+        place = self.places[agent]
+        self._buffers.terminated[self.b, place.column] = True
+        self._end(agent, place, info)
+
+    def truncate(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
+        """An agent's episode was cut off; ``observation`` is the last one.
+
+        Raises:
+            EnvironmentFault: If the observation is not the space's.
+        """
+        place = self.places[agent]
+        self._keep_final(agent, place, observation)
+        self._buffers.truncated[self.b, place.column] = True
+        self._end(agent, place, info)
+
+    def finish(self, infos: Mapping[str, Any]) -> None:
+        """The episode is over: score it.
+
+        Agents that have decided and whose end the environment never told (it emptied ``agents``)
+        have terminated: there is nothing to bootstrap from.
+
+        Raises:
+            EnvironmentFault: If an agent has never reported a component that is told apart.
+        """
+        buffers, b = self._buffers, self.b
+        decided = [a for a, place in self.places.items() if buffers.has_decided[b, place.column]]
+        for agent in decided:
+            if not self.has_ended(agent):
+                self.terminate(agent, infos.get(agent))
+        if self.components is not None:
+            self.components.check(decided)
+        if self._keeps_infos:
+            for agent, info in infos.items():
+                if agent in self.places:
+                    self._infos[agent] = info
+        returns = dict(zip(buffers.agents, self._returns, strict=True))
+        buffers.episode_over[b] = True
+        buffers.score[b] = self._score(returns, self._infos)
+
+    def _keep_final(self, agent: str, place: Place, observation: Any) -> None:  # noqa: ANN401
+        if observation is None:
+            raise EnvironmentFault(
+                f"agent {agent!r} was truncated and must have a last observation, got None"
+            )
+        population = place.population
+        if population.mask == "observation":
+            observation = observation["observation"]
+        row = population.final_observation[self.b, place.position]
+        try:
+            population.layout.flatten_into(row, observation)
+        except EnvironmentFault as fault:
+            raise EnvironmentFault(f"agent {agent!r}: {fault}") from None
+
+    def _end(self, agent: str, place: Place, info: Mapping[str, Any] | None) -> None:
+        self._buffers.has_ended[self.b, place.column] = True
+        if info and (reported := info.get(KEY)) is not None:
+            self._buffers.figures.take(self.b, place.column, reported)
+        if self._keeps_infos and info is not None:
+            self._infos[agent] = info

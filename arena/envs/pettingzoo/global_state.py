@@ -1,0 +1,84 @@
+"""What environments say of themselves as a whole: PettingZoo's ``state()``, for value networks.
+
+Torch-free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from pettingzoo.utils.conversions import aec_to_parallel_wrapper
+
+from arena.envs.pettingzoo.strip_wrappers import holder_of_state
+from arena.envs.spaces.observations import NUMERIC_KINDS, UINT8, ObservationLayout, describe
+from arena.errors import ConfigError, EnvironmentFault
+from arena.users_code import raised
+
+
+def no_state(environment_id: str, *, why: str) -> ConfigError:
+    """What is said where a value network is to read a state that is not there."""
+    return ConfigError(
+        f"network.critic state needs an environment with state(): {environment_id} has none, "
+        f"{why}. network.critic joint reads what all agents of a side see"
+    )
+
+
+def describe_state(env: Any, *, environment_id: str) -> dict[str, object]:  # noqa: ANN401
+    """The space of a state as plain data: ``state_space`` where it has that, else by one state.
+
+    Args:
+        env: A PettingZoo environment that has been reset.
+        environment_id: For messages.
+
+    Raises:
+        ConfigError: If there is no state, or it is nothing that a network can read.
+    """
+    try:
+        state = state_reader(env)()
+    except (AttributeError, NotImplementedError) as error:
+        raise no_state(environment_id, why=f"it raised {type(error).__name__}") from error
+    except Exception as error:
+        # The environment is a user's code and may raise anything.
+        raise no_state(environment_id, why=raised("it", error)) from error
+    declared = getattr(env, "state_space", None)
+    if isinstance(declared, spaces.Space) and _holds(declared, state):
+        space: spaces.Space[Any] = declared
+    else:
+        space = _space_around(state, environment_id=environment_id)
+    return describe(space)
+
+
+def _holds(space: spaces.Space[Any], state: object) -> bool:
+    """Whether rows of the declared space can hold it; bounds are not looked at."""
+    try:
+        layout = ObservationLayout.from_json(describe(space))
+        layout.flatten_into(np.zeros(layout.size, dtype=layout.dtype), state)
+    except (ConfigError, EnvironmentFault, LookupError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _space_around(state: object, *, environment_id: str) -> spaces.Space[Any]:
+    try:
+        values = np.asarray(state)
+    except ValueError as error:
+        raise no_state(environment_id, why=f"what it gives is no array: {error}") from None
+    if values.dtype.kind not in NUMERIC_KINDS or not values.size:
+        raise no_state(
+            environment_id,
+            why=f"it must be an array of numbers, got {values.dtype} {values.shape}",
+        )
+    if values.dtype == UINT8:
+        return spaces.Box(0, 255, values.shape, np.uint8)
+    return spaces.Box(-np.inf, np.inf, values.shape, np.float32)
+
+
+def state_reader(env: Any) -> Callable[[], Any]:  # noqa: ANN401
+    """The environment's ``state``, past wrappers that would count our resets or check them."""
+    if type(env) is aec_to_parallel_wrapper:
+        env = env.aec_env
+    read: Callable[[], Any] = holder_of_state(env).state
+    return read

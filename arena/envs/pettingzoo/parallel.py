@@ -1,0 +1,128 @@
+"""One PettingZoo environment in which all live agents decide at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from arena.envs.pettingzoo.cycle_to_parallel import Cycle
+from arena.envs.pettingzoo.episode import EpisodeRow
+from arena.errors import EnvironmentFault
+
+Actions = Mapping[str, list[Any]]
+"""By population in the environment's own form, [B * P]."""
+
+
+class ParallelStepper:
+    """Steps one environment and tells its row of the batch.
+
+    Args:
+        env: A ``pettingzoo.ParallelEnv``.
+        row: Of the batch.
+        actions_of: By agent, its population's name, its position there and how many agents are
+            there.
+    """
+
+    def __init__(
+        self,
+        env: Any,  # noqa: ANN401
+        *,
+        row: EpisodeRow,
+        actions_of: Mapping[str, tuple[str, int, int]],
+    ) -> None:
+        self._env = env
+        self._row = row
+        self._b = row.b
+        self._actions_of = actions_of
+        self._deciding: list[str] = []
+        # A cycle of turns leaves zeros out.
+        self._rewards_all = not isinstance(env, Cycle)
+
+    @property
+    def on_turn(self) -> str:
+        """Whose actions are carried out, for messages."""
+        return f"agents {self._deciding} on turn"
+
+    def start(self, seed: int) -> None:
+        """Reset, and ask every agent that is there.
+
+        Raises:
+            EnvironmentFault: If nobody is there.
+        """
+        self._deciding = []
+        result = self._env.reset(seed=seed)
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise EnvironmentFault(f"reset must return (observations, infos), got {type(result)}")
+        observations, infos = result
+        self._row.begin()
+        self._ask(observations, infos, terminations={}, truncations={})
+        if not self._deciding:
+            raise EnvironmentFault("after reset an agent must be alive and have an observation")
+
+    def step(self, actions: Actions) -> bool:
+        """Carry out one decision of each agent that was asked, then ask those that live.
+
+        Args:
+            actions: Of the whole batch.
+
+        Returns:
+            Whether the episode is over; nobody is asked then.
+        """
+        chosen, b = {}, self._b
+        for agent in self._deciding:
+            population, position, num_agents = self._actions_of[agent]
+            chosen[agent] = actions[population][b * num_agents + position]
+        observations, rewards, terminations, truncations, infos = self._env.step(chosen)
+        if self._rewards_all and len(rewards) < len(chosen):
+            self._check_rewards(rewards)
+        self._row.credit(rewards)
+        if True in terminations.values() or True in truncations.values():
+            self._note_deaths(observations, terminations, truncations, infos)
+        self._ask(observations, infos, terminations=terminations, truncations=truncations)
+        if self._deciding:
+            return False
+        self._row.finish(infos)
+        return True
+
+    def close(self) -> None:
+        """Release what the environment holds."""
+        self._env.close()
+
+    def _check_rewards(self, rewards: Mapping[str, float]) -> None:
+        missing = [agent for agent in self._deciding if agent not in rewards]
+        alive = [agent for agent in missing if agent in self._env.agents]
+        if alive:
+            raise EnvironmentFault(f"agents {alive} decided and must have a reward, got none")
+
+    def _ask(
+        self,
+        observations: Mapping[str, Any],
+        infos: Mapping[str, Any],
+        *,
+        terminations: Mapping[str, bool],
+        truncations: Mapping[str, bool],
+    ) -> None:
+        """Ask the live agents. Who has no observation is not asked: PettingZoo's word for dead."""
+        deciding = []
+        for agent in self._env.agents:
+            if terminations.get(agent) or truncations.get(agent) or agent not in observations:
+                continue
+            self._row.ask(agent, observations[agent], infos.get(agent))
+            deciding.append(agent)
+        self._deciding = deciding
+
+    def _note_deaths(
+        self,
+        observations: Mapping[str, Any],
+        terminations: Mapping[str, bool],
+        truncations: Mapping[str, bool],
+        infos: Mapping[str, Any],
+    ) -> None:
+        row = self._row
+        for agent in row.places:
+            if row.has_ended(agent):
+                continue
+            if terminations.get(agent):
+                row.terminate(agent, infos.get(agent))
+            elif truncations.get(agent):
+                row.truncate(agent, observations.get(agent), infos.get(agent))

@@ -1,0 +1,281 @@
+"""Plays one environment at random to find its pace. Runs in the child of `arena.envs.inspect`.
+
+It is played through PettingZoo's or OpenSpiel's own interface: whether it breaks a contract is the
+matter of `arena envs check` and of learners, and here the end of measuring. Torch-free but for a
+user's own batched game: importing torch takes longer than most environments are played.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import time
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+import psutil
+
+from arena.envs import chance
+from arena.envs.batched.find import find_game, names_code
+from arena.envs.openspiel.game import is_openspiel, load_game
+from arena.envs.openspiel.stepper import chance_outcome
+from arena.envs.probe.pace import Pace
+from arena.envs.probe.stakes import Stakes
+from arena.envs.random_actions import RandomActing
+from arena.envs.registry import make_environment
+from arena.envs.spec import EnvironmentSpec
+from arena.envs.twins import TWINS
+from arena.errors import EnvironmentFault
+from arena.machine_memory import machine_bytes
+
+SEED = 7
+
+MAX_S = 3.0
+ENOUGH_S = 1.5
+FEW_S, MANY_EPISODES = 0.3, 8
+"""Play ends after `MAX_S`, or with the episode that ends after `ENOUGH_S`, or after `FEW_S` if it
+is at least the 8th. Short episodes cost a launch nothing, and of long ones whole ones count."""
+
+MAX_STEPS = 2000
+ENOUGH_STEPS = 1000
+"""The same in a deterministic run, where no clock may decide: everything but the seconds of a step
+is the same on every machine. 2,000 steps of 5 ms are 10 s; longer episodes than that need no other
+number of environments than these."""
+
+MAX_OBJECTS = 8
+MAX_OBJECTS_S = 1.0
+MAX_OBJECTS_BYTES = 512 << 20
+"""Environments made beside the first to see how much memory grows, and when there are enough."""
+
+
+def find_pace(
+    spec: EnvironmentSpec,
+    *,
+    launch_directory: str,
+    backend: str,
+    reads_state: bool,
+    deterministic: bool,
+) -> Pace:
+    """Measure an environment by random play.
+
+    Args:
+        spec: Its facts.
+        launch_directory: First on ``sys.path``.
+        backend: ``environment.backend``.
+        reads_state: Whether a value network reads ``state()``.
+        deterministic: Whether the number of steps bounds the play, not the clock.
+
+    Raises:
+        EnvironmentFault: If it breaks before an episode has ended.
+    """
+    is_own_game = names_code(spec.id) and (
+        find_game(spec.id, launch_directory=launch_directory) is not None
+    )
+    has_game = is_own_game or spec.id in TWINS
+    stakes, known_margin = Stakes(spec.agents), 0.0
+    env_bytes, steps = 0, _steps_of_game(spec, stakes, launch_directory=launch_directory)
+    if is_openspiel(spec.id):
+        steps = _steps_of_openspiel(spec, stakes)
+        game = load_game(spec.id, spec.kwargs).game
+        known_margin = (game.max_utility() - game.min_utility()) / 2.0
+    elif not is_own_game:
+        env_bytes = _bytes_of_one(
+            spec, launch_directory=launch_directory, deterministic=deterministic
+        )
+        steps = _steps_of_pettingzoo(spec, stakes, launch_directory=launch_directory)
+    length, is_lower_bound, step_s = _played(steps, stakes, deterministic=deterministic)
+    is_margin_known = 0.0 < known_margin < math.inf
+    return Pace(
+        episode_length=length,
+        is_lower_bound=is_lower_bound,
+        step_s=step_s,
+        env_bytes=env_bytes,
+        is_batched=has_game and backend != "pettingzoo" and not reads_state,
+        machine_bytes=machine_bytes(),
+        largest_margin=known_margin if is_margin_known else stakes.largest_margin,
+        is_margin_known=is_margin_known,
+        has_stakes=not stakes.is_plain,
+    )
+
+
+def _played(
+    steps: Iterator[bool], stakes: Stakes, *, deterministic: bool
+) -> tuple[float, bool, float]:
+    """Steps of an episode, whether these are a lower bound, and seconds of a step."""
+    num_steps = num_episodes = 0
+    began, spent_s = time.perf_counter(), 0.0
+    try:
+        for is_over in steps:
+            spent_s = time.perf_counter() - began
+            num_steps += 1
+            if is_over:
+                num_episodes += 1
+                stakes.end_episode()
+            if deterministic:
+                enough = num_steps >= (ENOUGH_STEPS if is_over else MAX_STEPS)
+            elif is_over:
+                enough = spent_s >= (FEW_S if num_episodes >= MANY_EPISODES else ENOUGH_S)
+            else:
+                enough = spent_s >= MAX_S
+            if enough:
+                break
+    except Exception as error:
+        # A user's code may raise anything; episodes that were played until then still count.
+        if not num_episodes:
+            raise EnvironmentFault(
+                f"step {num_steps + 1} of random play raised {type(error).__name__}: {error}"
+            ) from error
+    return num_steps / max(num_episodes, 1), not num_episodes, spent_s / num_steps
+
+
+def _steps_of_pettingzoo(
+    spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
+) -> Iterator[bool]:
+    """Play for ever; after each step, whether its episode is over."""
+    env = make_environment(
+        spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
+    )
+    episode_of = _parallel_episode if spec.api == "parallel" else _episode_in_turns
+    acting = RandomActing(spec, seed=SEED)
+    for episode in count():
+        seed = chance.episode_seed(SEED, episode=episode)
+        yield from _at_least_a_step(episode_of(env, stakes, acting=acting, seed=seed))
+
+
+def _at_least_a_step(episode: Iterator[bool]) -> Iterator[bool]:
+    num_steps = 0
+    for num_steps, is_over in enumerate(episode, start=1):  # noqa: B007
+        yield is_over
+    if not num_steps:
+        raise EnvironmentFault("after reset an agent must be alive")
+
+
+def _parallel_episode(
+    env: Any,  # noqa: ANN401
+    stakes: Stakes,
+    *,
+    acting: RandomActing,
+    seed: int,
+) -> Iterator[bool]:
+    observations, infos = env.reset(seed=seed)
+    asked = [agent for agent in env.agents if agent in observations]
+    while asked:
+        actions = {
+            agent: acting.act(agent, observations[agent], infos.get(agent)) for agent in asked
+        }
+        observations, rewards, terminations, truncations, infos = env.step(actions)
+        stakes.credit(rewards)
+        asked = [
+            agent
+            for agent in env.agents
+            if agent in observations and not (terminations.get(agent) or truncations.get(agent))
+        ]
+        yield not asked
+
+
+def _episode_in_turns(
+    env: Any,  # noqa: ANN401
+    stakes: Stakes,
+    *,
+    acting: RandomActing,
+    seed: int,
+) -> Iterator[bool]:
+    env.reset(seed=seed)
+    patience, num_dead = 2 * len(acting.agents) + 1, 0
+    while any(not _is_dead(env, agent) for agent in env.agents):
+        agent = env.agent_selection
+        if _is_dead(env, agent):
+            num_dead += 1
+            if num_dead > patience:
+                raise EnvironmentFault(f"only dead agents are on turn, the last is {agent!r}")
+            env.step(None)
+            stakes.credit(env.rewards)
+            continue
+        num_dead = 0
+        observation, *_, info = env.last()
+        env.step(acting.act(agent, observation, info))
+        stakes.credit(env.rewards)
+        yield all(_is_dead(env, agent) for agent in env.agents)
+
+
+def _is_dead(env: Any, agent: str) -> bool:  # noqa: ANN401
+    return bool(env.terminations[agent] or env.truncations[agent])
+
+
+def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]:
+    """Play for ever; after each step, whether its game is over."""
+    loaded = load_game(spec.id, spec.kwargs)
+    rng = np.random.default_rng(SEED)
+    while True:
+        state, num_steps = loaded.game.new_initial_state(), 0
+        while not state.is_terminal():
+            if state.is_chance_node():
+                outcomes = state.chance_outcomes()
+                state.apply_action(chance_outcome(outcomes, uniform=float(rng.random())))
+                continue
+            deciding = loaded.deciding(state)
+            actions = {p: int(rng.choice(state.legal_actions(p))) for p in deciding}
+            loaded.apply(state, actions)
+            if deciding:
+                num_steps += 1
+                if state.is_terminal():
+                    stakes.credit(dict(zip(spec.agents, state.returns(), strict=True)))
+                yield state.is_terminal()
+
+
+def _steps_of_game(
+    spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
+) -> Iterator[bool]:
+    """Play a user's own batched game for ever; after each step, whether its episode is over."""
+    # Its facts needed torch already.
+    import torch
+
+    from arena.config import EnvironmentConfig
+    from arena.envs.make import make_batched_env
+    from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
+
+    populations = populations_of(spec)
+    env = make_batched_env(
+        EnvironmentConfig(id=spec.id, kwargs=dict(spec.kwargs)),
+        spec=spec,
+        sides={agent: (agent,) for agent in spec.agents},
+        populations=populations,
+        num_envs=1,
+        launch_directory=launch_directory,
+    )
+    actions = action_layouts(spec, populations=populations)
+    generator = torch.Generator().manual_seed(SEED)
+    turn = env.reset([SEED])
+    while True:
+        turn = env.step(random_legal_actions(turn, actions=actions, generator=generator))
+        stakes.credit(dict(zip(env.agents, turn.reward[0].tolist(), strict=True)))
+        yield bool(turn.episode_over[0])
+
+
+def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic: bool) -> int:
+    """By how much the process grows with another environment; 0: not to be seen."""
+    process = psutil.Process()
+    kept: list[Any] = []
+    gc.collect()
+    before = process.memory_info().rss
+    grown, began = [0], time.perf_counter()
+    for seed in range(1 + MAX_OBJECTS):
+        env = make_environment(
+            spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
+        )
+        env.reset(seed=seed)
+        kept.append(env)
+        grown.append(process.memory_info().rss - before)
+        is_late = not deterministic and time.perf_counter() - began > MAX_OBJECTS_S
+        if is_late or grown[-1] > MAX_OBJECTS_BYTES:
+            break
+    for env in kept:
+        # Closing is not what is measured.
+        with contextlib.suppress(Exception):
+            env.close()
+    # The first one brings what all share, if there are more.
+    first = min(1, len(kept) - 1)
+    return max(0, (grown[-1] - grown[first]) // (len(kept) - first))

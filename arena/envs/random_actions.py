@@ -1,0 +1,89 @@
+"""Random legal actions in an environment's own form, without torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.errors import EnvironmentFault
+
+
+class RandomActing:
+    """Draws actions for agents of one environment, each legal choice equally often.
+
+    Args:
+        spec: The environment's facts.
+        seed: Decides all that is drawn.
+    """
+
+    def __init__(self, spec: EnvironmentSpec, *, seed: int) -> None:
+        self._specs = spec.agent_specs
+        self._layouts = {
+            agent: ActionLayout.from_json(facts.action, continuous="clipped")
+            for agent, facts in spec.agent_specs.items()
+        }
+        self._rng = np.random.default_rng(seed)
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Agents that may act."""
+        return tuple(self._specs)
+
+    def act(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
+        """Draw one action.
+
+        Raises:
+            EnvironmentFault: If its mask allows none.
+            ValueError: If its mask is none.
+        """
+        layout = self._layouts[agent]
+        mask = _mask(self._specs[agent], observation, info)
+        legal = None if mask is None else layout.flatten_mask(mask)
+        if legal is not None and not layout.allows(legal[None])[0]:
+            raise EnvironmentFault(f"agent {agent!r}: an action mask must allow an action")
+        return self.draw(agent, legal)
+
+    def draw(self, agent: str, legal: npt.NDArray[np.bool_] | None) -> Any:  # noqa: ANN401
+        """Draw one of the actions that are legal (bool [n]; None: all are)."""
+        layout = self._layouts[agent]
+        choices = self._choices(layout, legal)
+        if layout.is_discrete:
+            return layout.actions(np.array(choices, dtype=np.int64))[0]
+        row = np.concatenate([choices, self._numbers(layout)]).astype(np.float32)
+        return layout.actions(row[None])[0]
+
+    def _choices(self, layout: ActionLayout, legal: npt.NDArray[np.bool_] | None) -> list[int]:
+        chosen, first = [], 0
+        for number in layout.branches:
+            if legal is None:
+                chosen.append(int(self._rng.integers(number)))
+            else:
+                chosen.append(int(self._rng.choice(np.flatnonzero(legal[first : first + number]))))
+            first += number
+        return chosen
+
+    def _numbers(self, layout: ActionLayout) -> npt.NDArray[np.float64]:
+        """Numbers uniform within two bounds, normal beside one, standard normal without any."""
+        low, high = np.array(layout.low), np.array(layout.high)
+        share, normal = self._rng.random(len(low)), self._rng.standard_normal(len(low))
+        bounded_low, bounded_high = np.isfinite(low), np.isfinite(high)
+        numbers = np.where(bounded_low, np.where(bounded_low, low, 0.0) + np.abs(normal), normal)
+        only_high = bounded_high & ~bounded_low
+        numbers[only_high] = high[only_high] - np.abs(normal[only_high])
+        both = bounded_low & bounded_high
+        # Not by the difference: the bounds may be more than a float apart.
+        numbers[both] = (1.0 - share[both]) * low[both] + share[both] * high[both]
+        return numbers
+
+
+def _mask(spec: AgentSpec, observation: Any, info: Mapping[str, Any] | None) -> object:  # noqa: ANN401
+    if spec.mask is None:
+        return None
+    holder = (info or {}) if spec.mask == "info" else observation
+    mask: object = holder.get("action_mask")
+    return mask

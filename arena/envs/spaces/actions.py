@@ -1,0 +1,349 @@
+"""Actions as flat rows: first the choices, then the numbers.
+
+A row holds what a policy draws. A choice is its index, from 0. A number u of a Box with bounds l
+and h becomes, ``squashed``, (l + h) / 2 + (h - l) / 2 * tanh(u); ``clipped``, or where a side has
+no bound, u brought into [l, h]. So the probability of a row is that of what was drawn. Torch-free.
+Shapes: N rows, K numbers in a row, n numbers of an action mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.envs.spaces.leaves import Leaf, Nest, bounds, leaf_spaces, make_leaf, nest_of, nested
+from arena.envs.spec import ContinuousActions, SpaceJson
+from arena.errors import ConfigError
+
+MAX_TANH = 1.0 - 1e-6
+"""How near the bounds tanh is undone."""
+
+MASK_KINDS = "bui"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionLayout:
+    """How actions of one space become rows, and rows actions.
+
+    Attributes:
+        branches: Number of choices of each category: a Discrete has one category, a MultiDiscrete
+            and a MultiBinary as many as elements; of a Dict or Tuple those of its leaves.
+        low: Lower bounds of the numbers, which are those of all Boxes.
+        high: Upper bounds.
+        continuous: How numbers are brought within their bounds.
+        leaves: The parts; their offsets are columns of a row.
+        nest: How the leaves nest in an action.
+    """
+
+    branches: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    continuous: ContinuousActions
+    leaves: tuple[Leaf, ...]
+    nest: Nest = field(hash=False)
+
+    @classmethod
+    def from_json(cls, space: SpaceJson, *, continuous: ContinuousActions) -> ActionLayout:
+        """Read what `arena.envs.spaces.observations.describe` wrote.
+
+        Raises:
+            ConfigError: If nothing can be chosen in it, or a Box has no usable bounds.
+        """
+        spaces = list(leaf_spaces(space))
+        leaves = [make_leaf(keys, member, offset=0, one_hot=False) for keys, member in spaces]
+        branches = tuple(number for leaf in leaves for number in leaf.choices)
+        column = {"choices": 0, "numbers": len(branches)}
+        placed = []
+        low: list[float] = []
+        high: list[float] = []
+        for leaf, (keys, member) in zip(leaves, spaces, strict=True):
+            part = "numbers" if leaf.is_box else "choices"
+            placed.append(make_leaf(keys, member, offset=column[part], one_hot=False))
+            column[part] += leaf.size
+            if leaf.is_box:
+                lowest, highest = _usable_bounds(member)
+                low += lowest
+                high += highest
+        if not branches and not low:
+            raise ConfigError(f"action space {dict(space)} must have an action, it has none")
+        return cls(
+            branches=branches,
+            low=tuple(low),
+            high=tuple(high),
+            continuous=continuous,
+            leaves=tuple(placed),
+            nest=nest_of(space, count()),
+        )
+
+    @property
+    def num_continuous(self) -> int:
+        """How many numbers, which follow the choices in a row."""
+        return len(self.low)
+
+    @property
+    def num_logits(self) -> int:
+        """The n numbers of an action mask: one for each choice of each category."""
+        return sum(self.branches)
+
+    @property
+    def is_discrete(self) -> bool:
+        """Whether the space is Discrete, not nested."""
+        return self.nest == 0 and self.leaves[0].kind == "Discrete"
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """() where the space is Discrete: rows are int64 [N]. Else (K,): float32 [N, K]."""
+        return () if self.is_discrete else (len(self.branches) + self.num_continuous,)
+
+    @property
+    def row_dtype(self) -> np.dtype[Any]:
+        """Of rows."""
+        return np.dtype(np.int64 if self.is_discrete else np.float32)
+
+    @property
+    def squashed(self) -> npt.NDArray[np.bool_]:
+        """Which numbers are squashed into their bounds. bool [num_continuous]."""
+        if self.continuous == "clipped":
+            return np.zeros(self.num_continuous, dtype=np.bool_)
+        squashed: npt.NDArray[np.bool_] = np.isfinite(self.low) & np.isfinite(self.high)
+        return squashed
+
+    def are_legal(
+        self, rows: npt.NDArray[Any], action_mask: npt.NDArray[np.bool_] | None
+    ) -> npt.NDArray[np.bool_]:
+        """Which rows are actions: their choices exist and are legal, their numbers are finite.
+
+        Args:
+            rows: [N] or [N, K].
+            action_mask: True for what is legal. bool [N, n].
+
+        Returns:
+            bool [N].
+        """
+        columns = rows.reshape(len(rows), -1)
+        legal: npt.NDArray[np.bool_] = np.isfinite(columns).all(axis=1)
+        first = 0
+        for branch, number in enumerate(self.branches):
+            choice = columns[:, branch]
+            exists = (choice >= 0) & (choice < number) & (choice == np.floor(choice))
+            legal &= exists
+            if action_mask is not None:
+                index = first + np.where(exists, choice, 0).astype(np.int64)
+                legal &= action_mask[np.arange(len(rows)), index]
+            first += number
+        return legal
+
+    def to_environment(self, rows: npt.NDArray[Any]) -> Any:  # noqa: ANN401
+        """The environment's own actions, each leaf with a leading axis of N.
+
+        Args:
+            rows: int64 [N] or float32 [N, K].
+
+        Returns:
+            An array, or arrays nested in dictionaries and tuples.
+        """
+        if self.is_discrete:
+            start = self.leaves[0].starts[0]
+            return rows + start if start else rows
+        numbers = self._within_bounds(rows[:, len(self.branches) :].astype(np.float64))
+        return nested(self.nest, [self._given(leaf, rows, numbers) for leaf in self.leaves])
+
+    def actions(self, rows: npt.NDArray[Any]) -> list[Any]:
+        """The environment's own actions, one by one.
+
+        Args:
+            rows: int64 [N] or float32 [N, K].
+        """
+        if self.is_discrete:
+            listed: list[Any] = self.to_environment(rows).tolist()
+            return listed
+        numbers = self._within_bounds(rows[:, len(self.branches) :].astype(np.float64))
+        parts = [_one_by_one(leaf, self._given(leaf, rows, numbers)) for leaf in self.leaves]
+        return [nested(self.nest, [part[at] for part in parts]) for at in range(len(rows))]
+
+    def _given(
+        self, leaf: Leaf, rows: npt.NDArray[Any], numbers: npt.NDArray[np.float64]
+    ) -> npt.NDArray[Any]:
+        """Actions of one leaf. Shape [N, ...]."""
+        if leaf.is_box:
+            first = leaf.offset - len(self.branches)
+            values: npt.NDArray[Any] = numbers[:, first : first + leaf.size]
+            values = np.rint(values) if leaf.dtype.kind in "iub" else values
+        else:
+            values = rows[:, leaf.place].astype(np.int64) + np.array(leaf.starts, dtype=np.int64)
+        return values.reshape(len(rows), *leaf.shape).astype(leaf.dtype)
+
+    def _within_bounds(self, drawn: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """What drawn numbers become. float64 [N, num_continuous]."""
+        low, high, squashed = np.array(self.low), np.array(self.high), self.squashed
+        if squashed.any():
+            at, to = low[squashed], high[squashed]
+            # Halved first: the bounds' sum and difference may be more than a float holds.
+            drawn[:, squashed] = at / 2 + to / 2 + (to / 2 - at / 2) * np.tanh(drawn[:, squashed])
+        return np.clip(drawn, low, high)
+
+    def from_environment(self, actions: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+        """The rows of the environment's own actions: the inverse of `to_environment`.
+
+        Args:
+            actions: As `to_environment` returns them.
+
+        Returns:
+            int64 [N] or float32 [N, K].
+
+        Raises:
+            ValueError: If a part is not there, has another shape, or holds no numbers.
+        """
+        parts = [_flat_part(leaf, actions) for leaf in self.leaves]
+        if len({len(part) for part in parts}) > 1:
+            raise ValueError(f"all parts need as many rows, got {[len(part) for part in parts]}")
+        if self.is_discrete:
+            discrete: npt.NDArray[Any] = (parts[0][:, 0] - self.leaves[0].starts[0]).astype(
+                np.int64
+            )
+            return discrete
+        rows = np.zeros((len(parts[0]), *self.row_shape), dtype=np.float64)
+        for leaf, part in zip(self.leaves, parts, strict=True):
+            rows[:, leaf.place] = part - (0 if leaf.is_box else np.array(leaf.starts))
+        self._undo_bounds(rows[:, len(self.branches) :])
+        return rows.astype(np.float32)
+
+    def _undo_bounds(self, numbers: npt.NDArray[np.float64]) -> None:
+        squashed = self.squashed
+        if not squashed.any():
+            return
+        low, high = np.array(self.low)[squashed], np.array(self.high)[squashed]
+        half = high / 2 - low / 2
+        share = (numbers[:, squashed] - (low / 2 + high / 2)) / np.where(half > 0, half, 1.0)
+        numbers[:, squashed] = np.arctanh(np.clip(share, -MAX_TANH, MAX_TANH))
+
+    def flatten_mask(self, mask: object) -> npt.NDArray[np.bool_]:
+        """One flat mask: of all categories side by side.
+
+        Args:
+            mask: Flat already, or one mask per category in sequences and dictionaries that nest as
+                the space does; None: everything is legal in that part.
+
+        Returns:
+            bool [n].
+
+        Raises:
+            ValueError: If it is neither.
+        """
+        flat = _as_array(mask)
+        if flat is not None and flat.shape == (self.num_logits,):
+            return flat.astype(np.bool_)
+        parts = [_leaf_mask(leaf, _found(mask, leaf)) for leaf in self.leaves if not leaf.is_box]
+        return np.concatenate(parts) if parts else np.ones(0, dtype=np.bool_)
+
+    def allows(self, masks: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which masks allow a choice in every category.
+
+        Args:
+            masks: bool [N, n].
+
+        Returns:
+            bool [N].
+        """
+        allowed: npt.NDArray[np.bool_]
+        if len(self.branches) == 1:
+            allowed = np.logical_or.reduce(masks, axis=1)
+        else:
+            first = np.concatenate([[0], np.cumsum(self.branches)[:-1]]).astype(np.int64)
+            by_branch = np.logical_or.reduceat(masks, first, axis=1)
+            allowed = np.logical_and.reduce(by_branch, axis=1)
+        return allowed
+
+
+def _one_by_one(leaf: Leaf, values: npt.NDArray[Any]) -> Sequence[Any]:
+    if leaf.kind == "Discrete":
+        listed: list[Any] = values.tolist()
+        return listed
+    # What numpy takes out of one axis is no array any more.
+    return list(values) if leaf.shape else [np.asarray(value) for value in values]
+
+
+def _usable_bounds(space: SpaceJson) -> tuple[list[float], list[float]]:
+    low, high = bounds(space)
+    usable = (low <= high) & (low < np.inf) & (high > -np.inf)
+    if not usable.all():
+        at = int(usable.argmin())
+        raise ConfigError(
+            f"a Box of actions must have lower bounds that are at most the upper ones, "
+            f"got {low[at]} and {high[at]} at position {at}"
+        )
+    return low.tolist(), high.tolist()
+
+
+def _flat_part(leaf: Leaf, actions: Any) -> npt.NDArray[Any]:  # noqa: ANN401
+    """A leaf's part of actions. Shape [N, size]."""
+    where = "".join(f"[{key!r}]" for key in leaf.keys)
+    try:
+        part = np.asarray(leaf.of(actions))
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise ValueError(f"actions{where} must be there: {type(error).__name__}") from error
+    kinds = "biuf" if leaf.is_box else "biu"
+    if part.ndim != 1 + len(leaf.shape) or part.shape[1:] != leaf.shape:
+        shape = ", ".join(str(length) for length in leaf.shape)
+        raise ValueError(
+            f"actions{where} must have shape (N,{shape and ' ' + shape}), got {part.shape}"
+        )
+    if part.dtype.kind not in kinds:
+        what = "numbers" if leaf.is_box else "integers"
+        raise ValueError(f"actions{where} must be {what}, got {part.dtype}")
+    return part.reshape(len(part), leaf.size)
+
+
+def _found(mask: Any, leaf: Leaf) -> object:  # noqa: ANN401
+    """A leaf's part of nested masks; None where a part above it is None."""
+    for key in leaf.keys:
+        if mask is None:
+            return None
+        try:
+            mask = mask[key]
+        except (KeyError, IndexError, TypeError) as error:
+            raise ValueError(f"an action mask must have a part {key!r}, it has none") from error
+    found: object = mask
+    return found
+
+
+def _leaf_mask(leaf: Leaf, mask: object) -> npt.NDArray[np.bool_]:
+    width = sum(leaf.choices)
+    if mask is None:
+        return np.ones(width, dtype=np.bool_)
+    parts = list(_flat_masks(mask))
+    flat = np.concatenate(parts) if parts else np.zeros(0, dtype=np.bool_)
+    if len(flat) != width:
+        raise ValueError(
+            f"an action mask must have {width} entries, for choices {list(leaf.choices)}, "
+            f"got {len(flat)}"
+        )
+    return flat
+
+
+def _flat_masks(mask: Any) -> Any:  # noqa: ANN401
+    """The arrays in nested sequences, each flattened."""
+    array = _as_array(mask)
+    if array is not None:
+        yield array.astype(np.bool_).reshape(-1)
+        return
+    if isinstance(mask, Mapping) or not hasattr(mask, "__iter__") or isinstance(mask, str):
+        raise ValueError(f"an action mask must be integers or bool, got {mask!r}")
+    for part in mask:
+        yield from _flat_masks(part)
+
+
+def _as_array(mask: object) -> npt.NDArray[Any] | None:
+    """A mask as an array; None where it is none, or nests arrays of different lengths."""
+    if mask is None or isinstance(mask, Mapping):
+        return None
+    try:
+        array = np.asarray(mask)
+    except ValueError:
+        return None
+    return array if array.dtype.kind in MASK_KINDS else None

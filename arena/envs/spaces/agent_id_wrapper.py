@@ -1,0 +1,109 @@
+"""Tells a population's network which of its agents decides: a one-hot beside the observation.
+
+Policies that are shared by agents with different tasks need it where observations look alike:
+Gupta, Egorov and Kochenderfer, "Cooperative multi-agent control using deep reinforcement learning"
+(2017). Shapes: B environments, A agents, S decisions at once, P agents of a population, F numbers
+of a flattened observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import torch
+
+from arena.config import NetworkConfig
+from arena.envs.base import BatchedEnv, Turn
+from arena.envs.spaces.agent_id import with_agent_id
+from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spec import AgentSpec
+
+
+def observation_layout(
+    facts: AgentSpec, *, agents: Sequence[str], network: NetworkConfig
+) -> ObservationLayout:
+    """What the rows that a population's network sees are.
+
+    Args:
+        facts: Of any of the population's agents.
+        agents: The population's.
+        network: Its ``agent_id`` says whether rows end with who decides.
+    """
+    layout = ObservationLayout.from_json(facts.observation)
+    if not network.agent_id:
+        return layout
+    return with_agent_id(layout, num_agents=len(agents))
+
+
+class AgentIds:
+    """A `BatchedEnv` whose observations end with a one-hot of the agent in its population.
+
+    Args:
+        env: What is played.
+        populations: Agents of those that want it, by name.
+        device: Where turns are.
+    """
+
+    def __init__(
+        self,
+        env: BatchedEnv,
+        *,
+        populations: Mapping[str, tuple[str, ...]],
+        device: torch.device,
+    ) -> None:
+        self._env = env
+        self._ids = {
+            name: one_hots(env.agents, agents).to(device) for name, agents in populations.items()
+        }
+        self._own = {
+            name: torch.eye(len(agents)).to(device) for name, agents in populations.items()
+        }
+
+    @property
+    def num_envs(self) -> int:
+        """B."""
+        return self._env.num_envs
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """The A agents in the order of ``reward``'s columns."""
+        return self._env.agents
+
+    def reset(self, seeds: Sequence[int]) -> Turn:
+        """As `BatchedEnv.reset`."""
+        return self._told(self._env.reset(seeds))
+
+    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
+        """As `BatchedEnv.step`."""
+        return self._told(self._env.step(actions))
+
+    def halt(self, environments: torch.Tensor) -> None:
+        """As `BatchedEnv.halt`."""
+        self._env.halt(environments)
+
+    def resume(self, environments: torch.Tensor) -> None:
+        """As `BatchedEnv.resume`."""
+        self._env.resume(environments)
+
+    def close(self) -> None:
+        """As `BatchedEnv.close`."""
+        self._env.close()
+
+    def _told(self, turn: Turn) -> Turn:
+        groups, finals = dict(turn.groups), dict(turn.final_observation)
+        for name, ids in self._ids.items():
+            group, final = groups[name], finals[name]
+            who = ids[group.agent_index.clamp(min=0)].to(group.observation.dtype)
+            groups[name] = replace(group, observation=torch.cat([group.observation, who], dim=-1))
+            own = self._own[name].to(final.dtype).expand(len(final), -1, -1)
+            finals[name] = torch.cat([final, own], dim=-1)
+        return replace(turn, groups=groups, final_observation=finals)
+
+
+def one_hots(agents: Sequence[str], population: Sequence[str]) -> torch.Tensor:
+    """Of each agent's place in a population, zeros for those of others. float32 [A, P]."""
+    ids = torch.zeros(len(agents), len(population))
+    for place, agent in enumerate(population):
+        ids[agents.index(agent), place] = 1.0
+    return ids

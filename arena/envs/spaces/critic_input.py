@@ -1,0 +1,128 @@
+"""What a value network reads that sees more than its policy: a centralized critic. Torch-free.
+
+Yu et al., "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games" (NeurIPS 2022),
+https://arxiv.org/abs/2103.01955. Policies act on what they see themselves; only training needs
+values, and it sees all. Shapes: P agents of a population, G numbers of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from arena.config import NetworkConfig
+from arena.envs.spaces.agent_id import with_agent_id
+from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticInput:
+    """The rows that a population's value network reads.
+
+    Attributes:
+        layout: Of one row. With several agents in the population it ends with who decides.
+        agents: The population's P.
+        teams: By agent, whose observations are side by side in its rows; empty: a row is the
+            environment's state.
+        seen: Of each agent in a team, its population and the numbers of its own observation.
+        in_turn: Whether one agent decides at a time, so that what the others see is what they saw
+            last.
+    """
+
+    layout: ObservationLayout
+    agents: tuple[str, ...]
+    teams: Mapping[str, tuple[str, ...]]
+    seen: Mapping[str, tuple[str, int]]
+    in_turn: bool
+
+
+def critic_input(
+    network: NetworkConfig,
+    *,
+    population: str,
+    populations: Mapping[str, tuple[str, ...]],
+    sides: Mapping[str, tuple[str, ...]],
+    spec: EnvironmentSpec,
+) -> CriticInput | None:
+    """What a population's value network reads beside its policy's observation; None: nothing.
+
+    Args:
+        network: Its ``critic`` says what.
+        population: Whose.
+        populations: Agents of all populations.
+        sides: Agents by side.
+        spec: The environment's facts.
+
+    Raises:
+        ConfigError: If there is nothing more to be read, or not the same for all of its agents.
+    """
+    if network.critic == "own":
+        return None
+    agents = populations[population]
+    teams: dict[str, tuple[str, ...]] = {}
+    if network.critic == "joint":
+        teams = _teams(agents, sides=sides, agents_in_order=spec.agents)
+        layout = _joint_layout(population, teams=teams, spec=spec)
+    elif spec.state is None:
+        raise ConfigError(
+            f"populations.{population}.network.critic state needs what state() of {spec.id} gives, "
+            f"which was not looked at when the environment was inspected"
+        )
+    else:
+        layout = ObservationLayout.from_json(spec.state)
+    of = {agent: name for name, members in populations.items() for agent in members}
+    return CriticInput(
+        layout=with_agent_id(layout, num_agents=len(agents)) if len(agents) > 1 else layout,
+        agents=agents,
+        teams=teams,
+        seen={
+            agent: (of[agent], _layout(spec, agent).size)
+            for team in teams.values()
+            for agent in team
+        },
+        in_turn=spec.api == "aec",
+    )
+
+
+def _teams(
+    agents: Sequence[str],
+    *,
+    sides: Mapping[str, tuple[str, ...]],
+    agents_in_order: tuple[str, ...],
+) -> dict[str, tuple[str, ...]]:
+    """By agent, those of its side in the environment's order."""
+    return {
+        agent: tuple(other for other in agents_in_order if other in side)
+        for agent in agents
+        for side in sides.values()
+        if agent in side
+    }
+
+
+def _joint_layout(
+    population: str, *, teams: Mapping[str, tuple[str, ...]], spec: EnvironmentSpec
+) -> ObservationLayout:
+    key = f"populations.{population}.network.critic joint"
+    if all(len(team) == 1 for team in teams.values()):
+        raise ConfigError(
+            f"{key} needs a side with several agents, each of {list(teams)} is a side of its own: "
+            f"name teams in environment.sides, such as {{team: [{', '.join(teams)}]}}"
+        )
+    seen = {
+        agent: [spec.agent_specs[other].observation for other in team]
+        for agent, team in teams.items()
+    }
+    first, *others = teams
+    for agent in others:
+        if seen[agent] != seen[first]:
+            raise ConfigError(
+                f"{key} needs sides whose agents see the same, one after the other: the side of "
+                f"{first!r} is {teams[first]}, that of {agent!r} {teams[agent]}"
+            )
+    return ObservationLayout.from_json({"kind": "Tuple", "spaces": seen[first]})
+
+
+def _layout(spec: EnvironmentSpec, agent: str) -> ObservationLayout:
+    return ObservationLayout.from_json(spec.agent_specs[agent].observation)

@@ -1,0 +1,299 @@
+"""Spaces as plain data, and observations as flat rows.
+
+Torch-free. Shapes: N rows, F numbers of a flattened observation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.envs.spaces.leaves import SUPPORTED, Leaf, Nest, leaf_spaces, make_leaf, nest_of, nested
+from arena.envs.spec import SpaceJson
+from arena.errors import ConfigError, EnvironmentFault
+
+if TYPE_CHECKING:
+    import torch
+
+NUMERIC_KINDS = "biuf"
+
+ACCEPTED_KINDS: Mapping[str, str] = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
+"""Which kinds of dtype may arrive where a space has declared one: none that lose a fraction."""
+
+UINT8 = np.dtype(np.uint8)
+FLOAT32 = np.dtype(np.float32)
+
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+Rows = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
+
+
+def describe(space: object) -> dict[str, object]:
+    """Write a space as JSON: ``kind``, and what determines it.
+
+    Bounds of a Box are one number where all are equal, else nested lists; infinite ones are the
+    strings ``inf`` and ``-inf``, which JSON has no numbers for.
+
+    Raises:
+        ConfigError: If it is no space that Arena can train on.
+    """
+    from gymnasium import spaces
+
+    match space:
+        case spaces.Discrete():
+            return {"kind": "Discrete", "n": int(space.n), "start": int(space.start)}
+        case spaces.Box():
+            return _box(space)
+        case spaces.MultiDiscrete():
+            return {
+                "kind": "MultiDiscrete",
+                "nvec": space.nvec.tolist(),
+                "start": space.start.tolist(),
+                "dtype": np.dtype(space.dtype).name,
+            }
+        case spaces.MultiBinary():
+            return {"kind": "MultiBinary", "shape": [int(length) for length in space.shape]}
+        case spaces.Dict():
+            return {"kind": "Dict", "spaces": _members(space.spaces)}
+        case spaces.Tuple():
+            return {"kind": "Tuple", "spaces": [describe(member) for member in space.spaces]}
+    raise ConfigError(f"{_shown(space)} is not supported: {SUPPORTED}")
+
+
+def _box(space: Any) -> dict[str, object]:  # noqa: ANN401
+    dtype = np.dtype(space.dtype)
+    if dtype.kind not in NUMERIC_KINDS:
+        raise ConfigError(f"{_shown(space)} is not supported: a Box must hold numbers")
+    return {
+        "kind": "Box",
+        "shape": [int(length) for length in space.shape],
+        "dtype": dtype.name,
+        "low": _bound(space.low),
+        "high": _bound(space.high),
+    }
+
+
+def _members(spaces: Mapping[Any, object]) -> dict[str, object]:
+    unnamed = [key for key in spaces if not isinstance(key, str)]
+    if unnamed:
+        raise ConfigError(f"the keys of a Dict must be strings, got {unnamed[0]!r}")
+    return {key: describe(member) for key, member in spaces.items()}
+
+
+def _shown(space: object) -> str:
+    text = " ".join(str(space).split())
+    name = type(space).__name__
+    text = text if name in text else f"{name} {text}"
+    return text if len(text) <= 200 else f"{text[:197]}..."
+
+
+def _bound(values: npt.NDArray[Any]) -> object:
+    if values.size and (values == values.flat[0]).all():
+        return _plain(values.flat[0].item())
+    return _plain(values.tolist())
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def num_actions(space: SpaceJson) -> int:
+    """Number of actions of a described action space.
+
+    Raises:
+        ConfigError: If it is not Discrete.
+    """
+    _require_discrete(space)
+    return cast(int, space["n"])
+
+
+def first_action(space: SpaceJson) -> int:
+    """What a described action space calls action 0.
+
+    Raises:
+        ConfigError: If it is not Discrete.
+    """
+    _require_discrete(space)
+    return cast(int, space["start"])
+
+
+def _require_discrete(space: SpaceJson) -> None:
+    if space["kind"] != "Discrete":
+        raise ConfigError(f"action space {dict(space)} is not supported here: Discrete is")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationLayout:
+    """How observations of one space become rows of F numbers, and rows observations.
+
+    Leaf after leaf: Box flattened, Discrete one-hot, MultiDiscrete one-hots side by side,
+    MultiBinary as zeros and ones.
+
+    Attributes:
+        leaves: The parts, in the order in which they are in a row.
+        size: F.
+        dtype: Of rows: uint8 where every leaf is a Box of uint8, else float32.
+        nest: How the leaves nest in an observation.
+    """
+
+    leaves: tuple[Leaf, ...]
+    size: int
+    dtype: np.dtype[Any]
+    nest: Nest = field(hash=False)
+
+    @classmethod
+    def from_json(cls, space: SpaceJson) -> ObservationLayout:
+        """Read what `describe` wrote.
+
+        Raises:
+            ConfigError: If it is of another kind.
+        """
+        leaves: list[Leaf] = []
+        for keys, member in leaf_spaces(space):
+            end = leaves[-1].offset + leaves[-1].size if leaves else 0
+            leaves.append(make_leaf(keys, member, offset=end, one_hot=True))
+        bytes_only = bool(leaves) and all(leaf.is_box and leaf.dtype == UINT8 for leaf in leaves)
+        return cls(
+            leaves=tuple(leaves),
+            size=sum(leaf.size for leaf in leaves),
+            dtype=UINT8 if bytes_only else FLOAT32,
+            nest=nest_of(space, count()),
+        )
+
+    def flatten_into(self, row: npt.NDArray[Any], observation: object) -> None:
+        """Copy an observation into a row.
+
+        Args:
+            row: Written. ``dtype`` [F].
+            observation: As the environment gives it.
+
+        Raises:
+            EnvironmentFault: If its shape, kind of dtype or values are not the space's.
+        """
+        for leaf in self.leaves:
+            flatten_leaf(leaf, row[leaf.place], part_of(leaf, observation))
+
+    def to_environment(self, flat: torch.Tensor | npt.NDArray[Any]) -> Any:  # noqa: ANN401
+        """Undo the flattening: the environment's own form, each leaf with a leading axis of N.
+
+        Args:
+            flat: On the CPU. ``dtype`` [N, F].
+
+        Returns:
+            An array, or arrays nested in dictionaries and tuples.
+        """
+        rows = np.asarray(flat)
+        return nested(self.nest, [unflattened(leaf, rows[:, leaf.place]) for leaf in self.leaves])
+
+
+def is_finite(number: object) -> bool:
+    """Whether something is a number, and one that float32 can hold."""
+    try:
+        # Not a number compares as False.
+        return bool(-FLOAT32_MAX <= cast(float, number) <= FLOAT32_MAX)
+    except (TypeError, ValueError):
+        return False
+
+
+def named(leaf: Leaf) -> str:
+    """A leaf of an observation in messages."""
+    if not leaf.keys:
+        return "an observation"
+    return f"an observation's {''.join(f'[{key!r}]' for key in leaf.keys)}"
+
+
+def part_of(leaf: Leaf, observation: object) -> object:
+    """One part of a nested observation.
+
+    Raises:
+        EnvironmentFault: If it is not there.
+    """
+    try:
+        part: object = leaf.of(observation)
+    except (KeyError, IndexError, TypeError):
+        raise EnvironmentFault(f"{named(leaf)} must be there, it is not") from None
+    return part
+
+
+def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
+    """Copy one part of an observation into its part of a row.
+
+    Raises:
+        EnvironmentFault: If its shape, kind of dtype or values are not the space's.
+    """
+    values = value if isinstance(value, np.ndarray) else np.asarray(value)
+    kind = values.dtype.kind
+    if values.shape != leaf.shape:
+        raise EnvironmentFault(f"{named(leaf)} must have shape {leaf.shape}, got {values.shape}")
+    if kind not in ACCEPTED_KINDS[leaf.dtype.kind]:
+        raise EnvironmentFault(
+            f"{named(leaf)} must have dtype {leaf.dtype.name}, got {values.dtype}"
+        )
+    flat = values.reshape(-1)
+    if leaf.kind in ("Discrete", "MultiDiscrete"):
+        _set_one_hots(leaf, row, flat.tolist())
+        return
+    if not fits(flat, row.dtype):
+        at = int(((flat < 0) | (flat > 255)).argmax())
+        raise EnvironmentFault(f"{named(leaf)} must be in [0, 255], got {flat[at]}")
+    if kind != "f":
+        row[:] = flat
+        return
+    # What float32 cannot hold becomes infinite here, and is refused as such.
+    with np.errstate(over="ignore"):
+        row[:] = flat
+    if not np.isfinite(row).all():
+        at = int(np.isfinite(row).argmin())
+        raise EnvironmentFault(
+            f"{named(leaf)} must be finite in float32, got {flat[at]} at position {at} "
+            f"of {leaf.size}"
+        )
+
+
+def fits(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether integers can be written as bytes where rows are bytes; else they are floats."""
+    if dtype != UINT8 or values.dtype == UINT8 or values.size == 0:
+        return True
+    return bool(values.min() >= 0 and values.max() <= 255)
+
+
+def _set_one_hots(leaf: Leaf, row: npt.NDArray[Any], chosen: list[int]) -> None:
+    row[:] = 0.0
+    first = 0
+    for value, start, number in zip(chosen, leaf.starts, leaf.choices, strict=True):
+        if not start <= value < start + number:
+            raise EnvironmentFault(
+                f"{named(leaf)} must be in [{start}, {start + number}), got {value}"
+            )
+        row[first + int(value) - start] = 1.0
+        first += number
+
+
+def unflattened(leaf: Leaf, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """One part of observations as the environment gives it: the inverse of `flatten_leaf`.
+
+    Args:
+        leaf: Which part.
+        rows: Its part of rows. [N, size].
+
+    Returns:
+        Shape [N, ...].
+    """
+    if leaf.kind in ("Discrete", "MultiDiscrete"):
+        ends = np.cumsum(leaf.choices)[:-1]
+        parts = np.split(rows, ends, axis=1)
+        chosen = [part.argmax(axis=1) for part in parts]
+        values = np.stack(chosen, axis=1) + np.array(leaf.starts) if chosen else rows
+    else:
+        values = np.rint(rows) if leaf.dtype.kind in "iu" else rows
+    return values.reshape(len(rows), *leaf.shape).astype(leaf.dtype)

@@ -1,0 +1,233 @@
+"""What an environment may give, one value at a time: each rule that it breaks is told, none is
+raised, and what can be made of the value is returned, so that play goes on.
+
+The rules are those of the batch, in its words. Shapes: n numbers of an action mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.envs.findings import MENDS
+from arena.envs.spaces.actions import MASK_KINDS, ActionLayout
+from arena.envs.spaces.observations import ObservationLayout, flatten_leaf, is_finite, part_of
+from arena.envs.spec import MaskPlace
+from arena.errors import EnvironmentFault
+from arena.users_code import named
+
+STEP = ("observations", "rewards", "terminations", "truncations", "infos")
+"""What a step of a ParallelEnv returns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broken:
+    """A rule that a value breaks.
+
+    Attributes:
+        rule: Which one; two values that break the same one have the same mistake.
+        text: What is said.
+        agent: Whose value it is.
+        in_doubt: Whether what follows in the episode may be its consequence.
+    """
+
+    rule: str
+    text: str
+    agent: str | None = None
+    in_doubt: bool = False
+
+
+def seen_part(observation: object, *, place: MaskPlace | None) -> object:
+    """An observation without its mask.
+
+    Raises:
+        EnvironmentFault: If it is not there.
+    """
+    if place != "observation":
+        return observation
+    try:
+        part: object = observation["observation"]  # type: ignore[index]
+    except Exception as error:
+        # A user's object: it may be no dictionary.
+        raise EnvironmentFault(
+            "an observation['observation'] must be there, it is not, in "
+            f"{type(observation).__name__}"
+        ) from error
+    return part
+
+
+def observation_faults(
+    agent: str, observation: object, *, layout: ObservationLayout, place: MaskPlace | None
+) -> Iterator[Broken]:
+    """The rules that an observation breaks, for each part of it.
+
+    Args:
+        agent: Whose.
+        observation: As the environment gives it.
+        layout: Of what is seen, without the mask.
+        place: Where the mask is.
+    """
+    try:
+        seen = seen_part(observation, place=place)
+    except EnvironmentFault as fault:
+        yield _broken(agent, "observation", str(fault))
+        return
+    row = np.zeros(layout.size, dtype=layout.dtype)
+    for leaf in layout.leaves:
+        try:
+            flatten_leaf(leaf, row[leaf.place], part_of(leaf, seen))
+        except EnvironmentFault as fault:
+            yield _broken(agent, f"observation{leaf.keys}", str(fault))
+        except Exception as error:
+            yield _broken(agent, f"observation{leaf.keys}", f"an observation raised {named(error)}")
+
+
+def read_mask(
+    agent: str, mask: object, *, layout: ActionLayout
+) -> tuple[npt.NDArray[np.bool_] | None, Broken | None]:
+    """What a mask allows, and the rule that it breaks.
+
+    Returns:
+        bool [n], or None where nobody knows what is legal.
+    """
+    legal, text = _legal(mask, layout=layout)
+    if legal is not None and not layout.allows(legal[None]).all():
+        legal, text = None, text or "an action mask must allow an action, got none"
+    if not text:
+        return legal, None
+    return legal, Broken(
+        rule=f"mask {_kind(text)}",
+        text=f"agent {agent!r}: {text}",
+        agent=agent,
+        in_doubt=legal is None,
+    )
+
+
+def _legal(mask: object, *, layout: ActionLayout) -> tuple[npt.NDArray[np.bool_] | None, str]:
+    if not layout.is_discrete:
+        try:
+            return layout.flatten_mask(mask), ""
+        except Exception as error:
+            return None, f"an action mask raised {named(error)}"
+    try:
+        values = np.asarray(mask)
+    except Exception as error:
+        return None, f"an action mask raised {named(error)}"
+    if values.shape == (layout.num_logits,) and values.dtype.kind in MASK_KINDS:
+        return values.astype(np.bool_), ""
+    text = (
+        f"an action mask must be integers or bool of shape ({layout.num_logits},), got "
+        f"{values.dtype} {values.shape}"
+    )
+    readable = values.size == layout.num_logits and values.dtype.kind in f"{MASK_KINDS}f"
+    return (values.reshape(-1).astype(np.bool_) if readable else None), text
+
+
+def reward_faults(rewards: Mapping[Any, object], *, known: Collection[str]) -> Iterator[Broken]:
+    """The rules that rewards break."""
+    for agent, reward in rewards.items():
+        if agent not in known:
+            yield _stranger(agent, "a reward")
+        elif not is_finite(reward):
+            text = f"a reward must be finite in float32, got {reward!r}"
+            yield _broken(agent, "reward", text)
+
+
+def flag_faults(name: str, flags: Mapping[Any, object]) -> Iterator[Broken]:
+    """The rules that terminations or truncations break."""
+    for agent, flag in flags.items():
+        if not isinstance(flag, Real | np.bool_):
+            yield _broken(str(agent), name, f"{name} must be True or False, got {flag!r}")
+
+
+def stranger_faults(
+    agents: Collection[Any], *, has: str, known: Collection[str]
+) -> Iterator[Broken]:
+    """Agents that there should not be."""
+    return (_stranger(agent, has) for agent in agents if agent not in known)
+
+
+def reset_told(result: object) -> tuple[Mapping[str, Any], Mapping[str, Any], list[Broken]]:
+    """Observations and infos of what reset of a ParallelEnv returned, and the rules it breaks.
+
+    Raises:
+        EnvironmentFault: If there are no observations in it.
+    """
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Mapping):
+        if isinstance(result[1], Mapping):
+            return result[0], result[1], []
+        text = f"reset: infos must be a dictionary by agent, got {type(result[1]).__name__}"
+        return result[0], {}, [Broken(rule="reset infos", text=text)]
+    text = f"reset must return (observations, infos), got {described(result)}"
+    if isinstance(result, Mapping):
+        return result, {}, [Broken(rule="reset", text=text)]
+    raise EnvironmentFault(text)
+
+
+def step_told(
+    result: object, *, acted: Collection[str]
+) -> tuple[tuple[Mapping[str, Any], ...], list[Broken]]:
+    """The five dictionaries of what step of a ParallelEnv returned, and the rules it breaks.
+
+    Args:
+        result: What was returned.
+        acted: The agents that must hear what came of it.
+
+    Raises:
+        EnvironmentFault: If they are not in it.
+    """
+    broken = []
+    parts = list(result) if isinstance(result, tuple) else []
+    if len(parts) != len(STEP):
+        text = f"step must return ({', '.join(STEP)}), got {described(result)}"
+        if len(parts) != len(STEP) - 1:
+            raise EnvironmentFault(text)
+        # As it was before truncations were told apart.
+        parts.insert(STEP.index("truncations"), dict.fromkeys(acted, False))
+        broken.append(Broken(rule="step", text=text))
+    for at, (name, part) in enumerate(zip(STEP, parts, strict=True)):
+        if not isinstance(part, Mapping):
+            text = f"step: {name} must be a dictionary by agent, got {type(part).__name__}"
+            if name == "observations":
+                raise EnvironmentFault(text)
+            broken.append(Broken(rule=f"step {name}", text=text))
+            parts[at] = dict.fromkeys(acted, False) if name != "infos" else {}
+    for name, part in list(zip(STEP, parts, strict=True))[1:4]:
+        broken += [
+            Broken(
+                rule=f"no {name}",
+                text=f"step returned no {name} of agent {agent!r}, who had acted; it has those of "
+                f"{', '.join(map(repr, part)) or 'nobody'}",
+                agent=agent,
+            )
+            for agent in acted
+            if agent not in part
+        ]
+    return tuple(parts), broken
+
+
+def described(value: object) -> str:
+    """What something is, in a few words."""
+    if isinstance(value, tuple):
+        return f"a tuple of {len(value)}: {', '.join(type(part).__name__ for part in value)}"
+    return "nothing" if value is None else f"one {type(value).__name__}"
+
+
+def _broken(agent: str, what: str, text: str) -> Broken:
+    return Broken(rule=f"{what} {_kind(text)}", text=f"agent {agent!r}: {text}", agent=agent)
+
+
+def _stranger(agent: object, has: str) -> Broken:
+    return Broken(
+        rule=f"stranger {agent!r}", text=f"agent {agent!r} has {has} but is no possible agent"
+    )
+
+
+def _kind(text: str) -> str:
+    """Which mistake a message is about: by how it is mended."""
+    return next((fragment for fragment, _ in MENDS if fragment in text), text)

@@ -1,0 +1,92 @@
+"""For how many agent steps an assignment trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from populations.controller.evolution.schedules import to_next_entry
+from populations.controller.evolution.snapshots import steps_to_next
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.pbt.scheduler import next_mark
+from populations.types import PolicyRow
+
+FIXED_AGENT_STEPS = 16384
+UNBOUNDED_AGENT_STEPS = 2**48
+MAX_DOUBLINGS = 12
+"""A learner's day for an assignment of some seconds: longer episodes than that are not awaited."""
+
+
+def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> int:
+    """For those who learn together: the most by which none of them passes its own budget.
+
+    Agents of all populations are taken to decide equally often.
+    """
+    agents = [len(state.setup.populations[row.population].agents) for row in team]
+    return min(
+        max(budget(state, tx, row) * sum(agents) // own, 1)
+        for row, own in zip(team, agents, strict=True)
+    )
+
+
+def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
+    """The smallest of what the target time allows and the steps to the policy's next mark.
+
+    It doubles with each assignment in which no episode ended, up to the end of the run, so that
+    episodes end however long they are; and it stays so while they begin anew each time. Never past
+    the next mark of a schedule. The learner does whole rollouts, so it may do a little more.
+
+    In deterministic mode, where measured speed must decide nothing, episodes are counted instead.
+    """
+    ends_at = to_next_entry(state, policy)
+    if state.config.deterministic:
+        wanted = state.config.assignment.agent_steps or FIXED_AGENT_STEPS
+        if state.config.assignment.episodes is not None:
+            wanted = UNBOUNDED_AGENT_STEPS
+        return wanted if ends_at is None else min(wanted, ends_at)
+    doublings = min(state.doublings[policy.policy], MAX_DOUBLINGS)
+    stop = state.config.stop
+    target = _target(state, policy)
+    # Whole episodes are worth more than marks that are met to the step.
+    wanted = target << doublings if doublings else min([target, *_marks(state, policy)])
+    speed = _speed(state, policy)
+    if stop.duration_s is not None and speed > 0.0:
+        left_s = max(stop.duration_s - state.elapsed_s(tx.now), 0.0)
+        wanted = min(wanted, int(speed * left_s))
+    if stop.agent_steps_per_policy is not None and stop.agent_steps_per_policy > policy.agent_steps:
+        wanted = min(wanted, stop.agent_steps_per_policy - policy.agent_steps)
+    if stop.agent_steps is not None:
+        wanted = min(wanted, stop.agent_steps - state.tables.run.agent_steps)
+    # A schedule is followed to the step, however few matches that leaves.
+    return max(wanted if ends_at is None else min(wanted, ends_at), 1)
+
+
+def _target(state: ControllerState, policy: PolicyRow) -> int:
+    """Agent steps in the time that an assignment should take."""
+    fixed = state.config.assignment.agent_steps
+    if fixed is not None:
+        return fixed
+    return int(_speed(state, policy) * state.config.assignment.target_s)
+
+
+def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
+    """Agent steps to the policy's next ghost and to its next decision of PBT."""
+    pbt = state.pbt(policy.population)
+    mark = next_mark(
+        policy,
+        ready_agent_steps=pbt.ready_agent_steps,
+        warm_up_agent_steps=pbt.warm_up_agent_steps,
+    )
+    return [ahead for ahead in (steps_to_next(state, policy), mark) if ahead > 0]
+
+
+def _speed(state: ControllerState, policy: PolicyRow) -> float:
+    """Agent steps per second: the policy's own, else its population's mean, else one rollout's."""
+    if policy.speed > 0.0:
+        return policy.speed
+    speeds = [
+        row.speed
+        for row in state.tables.policies.values()
+        if row.population == policy.population and row.speed > 0.0
+    ]
+    return sum(speeds) / len(speeds) if speeds else 0.0

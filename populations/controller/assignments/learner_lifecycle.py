@@ -1,0 +1,276 @@
+"""Learners come, go, fall silent and are replaced."""
+
+from __future__ import annotations
+
+import signal
+
+import numpy as np
+
+from arena.types import LearnerId
+from arena.wire.messages import Refuse, Stop, Welcome
+from populations.controller.assignments import carried_episodes, failures
+from populations.controller.assignments.learner_faults import is_at_fault, place_of
+from populations.controller.indexes.raised_alerts import Finding
+from populations.controller.monitoring import alerts
+from populations.controller.state.commands import KillLearner, SendMessage, StartLearner
+from populations.controller.state.events import HeartbeatReceived, LearnerJoined
+from populations.controller.state.leases import Fault, Learner, forgive, overdue
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+
+MAX_GONE = 4096
+REFUSED_EVERY_S = 1.0
+"""At most: whoever says Hello a thousand times a second must not make as many commits of it."""
+
+
+def staff(state: ControllerState, tx: Transaction) -> None:
+    """Start the processes that are due."""
+    if state.phase not in ("training", "evaluating"):
+        return
+    for index, slot in enumerate(state.slots):
+        if slot.started_s is None and tx.now.monotonic_s >= slot.start_at_s:
+            slot.started_s = tx.now.monotonic_s
+            tx.commands.append(StartLearner(slot=index, populations=slot.populations))
+
+
+def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
+    """Take a learner in, or say why not."""
+    now_s = tx.now.monotonic_s
+    if event.learner in state.gone:
+        fence(tx, event.learner)
+        return
+    known = state.learners.get(event.learner)
+    if known is None:
+        refusal = _refusal(state, event, now_s=now_s)
+        if refusal is not None:
+            if now_s - state.refused_at_s >= REFUSED_EVERY_S:
+                state.refused_at_s = now_s
+                tx.add_event("learner_refused", event.learner, reason=refusal)
+            tx.commands.append(SendMessage(learner=event.learner, message=Refuse(reason=refusal)))
+            return
+        state.learners[event.learner] = Learner(
+            hello=event.hello,
+            slot=event.slot,
+            place=place_of(event.learner, event.hello, slot=event.slot),
+            last_heard_s=now_s,
+        )
+        state.failed_starts = 0
+        if event.slot is not None:
+            state.slots[event.slot].learner = event.learner
+        tx.add_event(
+            "learner_joined",
+            event.learner,
+            pid=event.hello.pid,
+            host=event.hello.host,
+            device=event.hello.device,
+            populations=list(event.hello.populations),
+        )
+    else:
+        known.last_heard_s = now_s
+    message = Welcome(heartbeat_s=state.patience.heartbeat_among_s(len(state.learners)))
+    tx.commands.append(SendMessage(learner=event.learner, message=message))
+    if state.phase == "stopping":
+        stop = Stop(grace_s=state.patience.grace_s)
+        tx.commands.append(SendMessage(learner=event.learner, message=stop))
+
+
+def fence(tx: Transaction, learner_id: LearnerId) -> None:
+    """Tell a learner of the past to go: what it holds has been given to somebody else."""
+    message = Refuse(reason="fenced: this learner was given up, or is of another epoch")
+    tx.commands.append(SendMessage(learner=learner_id, message=message))
+
+
+def hear(state: ControllerState, tx: Transaction, event: HeartbeatReceived) -> None:
+    """Note that a learner is alive, and what it does."""
+    learner = state.learners.get(event.learner)
+    if learner is None:
+        return
+    learner.hear(event.heartbeat, now_s=tx.now.monotonic_s)
+    if state.phase == "stopping":
+        # It may not have heard the first one, and nobody is waited for longer than need be.
+        stop = Stop(grace_s=state.patience.grace_s)
+        tx.commands.append(SendMessage(learner=event.learner, message=stop))
+
+
+def _refusal(state: ControllerState, event: LearnerJoined, *, now_s: float) -> str | None:
+    fault = state.faults.get(place_of(event.learner, event.hello, slot=event.slot))
+    if fault is not None and event.slot is None and now_s < fault.until_s:
+        return fault.reason
+    if event.hello.environment_digest != state.setup.spec.digest:
+        return (
+            f"environment differs: the run's has digest {state.setup.spec.digest[:8]}, "
+            f"the learner's {event.hello.environment_digest[:8]}"
+        )
+    if event.hello.config_digest != state.setup.digest:
+        return (
+            f"configuration differs: the run's has digest {state.setup.digest[:8]}, "
+            f"the learner's {event.hello.config_digest[:8]}"
+        )
+    if state.store is not None and event.hello.store != state.store:
+        return (
+            "this learner does not see the run's checkpoints: mount the directory "
+            f"{state.setup.root} of the controller's machine on this one, and give arena learner "
+            "the run.yaml in it, not a copy"
+        )
+    unknown = set(event.hello.populations) - set(state.setup.populations)
+    if unknown:
+        return (
+            f"unknown populations {sorted(unknown)}: the run has {sorted(state.setup.populations)}"
+        )
+    return None
+
+
+def lose(
+    state: ControllerState,
+    tx: Transaction,
+    learner_id: LearnerId,
+    *,
+    reason: str,
+    crash: bool = False,
+    dump_stacks: bool = False,
+) -> None:
+    """Give a learner up: what it holds is given out again with the next attempt number.
+
+    Args:
+        state: Of the controller.
+        tx: Takes what changes.
+        learner_id: Who.
+        reason: Why.
+        crash: Whether it did not leave by itself: then it is killed.
+        dump_stacks: Whether it is to write where it is stuck, before.
+    """
+    learner = state.learners.pop(learner_id, None)
+    if learner is None:
+        return
+    for held in learner.held:
+        del state.holders[held.assignment_id]
+    carried_episodes.forget_learner(state, tuple(learner.episodes))
+    state.gone[learner_id] = None
+    if len(state.gone) > MAX_GONE:
+        del state.gone[next(iter(state.gone))]
+    tx.add_event(
+        "learner_lost" if crash else "learner_left",
+        learner_id,
+        reason=reason,
+        assignments=[held.assignment_id for held in learner.held],
+    )
+    if crash and learner.held:
+        assignment = state.tables.assignments.get(learner.held[0].assignment_id)
+        if assignment is not None:
+            lost = f"its learner was lost: {reason}"
+            failures.lose_row(state, tx, learner, assignment, reason=lost)
+    if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
+        if crash:
+            tx.commands.append(KillLearner(slot=learner.slot, dump_stacks=dump_stacks))
+        _plan_restart(state, tx, learner.slot)
+
+
+def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
+    """Send a learner away that fails what cannot all be to blame.
+
+    A process of the launcher is started again after growing pauses; one from elsewhere is told why,
+    and refused for a while.
+    """
+    learner = state.learners[learner_id]
+    if not is_at_fault(state, learner):
+        return
+    place, charges = learner.place, learner.charges
+    now_s, times = tx.now.monotonic_s, 1
+    if place in state.faults:
+        times += state.faults[place].times
+    reason = (
+        f"{len(charges)} assignments in a row failed on this learner and not on others; the last: "
+        f"{charges[-1].reason}"
+    )
+    if learner.slot is None:
+        reason += f". Mend that and join again in {state.patience.refused_s:.0f} s or later"
+    state.faults[place] = Fault(
+        times=times, reason=reason, until_s=now_s + state.patience.refused_s
+    )
+    tx.add_event(
+        "learner_dismissed",
+        learner_id,
+        place=place,
+        times=times,
+        reason=reason,
+        failures=[charge.kind for charge in charges],
+        assignments=[charge.assignment_id for charge in charges],
+    )
+    what = f"{learner_id} ({place}) was sent away {times} times: {reason}"
+    alerts.note(state, tx, Finding("learner_failing", "", place, what))
+    if learner.slot is None:
+        tx.commands.append(SendMessage(learner=learner_id, message=Refuse(reason=reason)))
+    else:
+        tx.commands.append(KillLearner(slot=learner.slot))
+    lose(state, tx, learner_id, reason="sent away, for it was at fault")
+
+
+def exit_slot(state: ControllerState, tx: Transaction, *, slot_index: int, code: int) -> None:
+    """Note that the process in a slot has ended."""
+    slot = state.slots[slot_index]
+    if slot.learner is not None:
+        how = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
+        learner = state.learners.get(slot.learner)
+        growth = learner.memory_growth() if learner is not None else None
+        if code == -signal.SIGKILL and growth is not None:
+            how += f", probably out of memory: {growth}"
+        lose(state, tx, slot.learner, reason=how, crash=True)
+    elif slot.started_s is not None:
+        _count_failed_start(
+            state, tx, slot_index, reason=f"ended with code {code} before its Hello"
+        )
+
+
+def forgive_gap(state: ControllerState, tx: Transaction) -> None:
+    """Extend everybody's time by a long gap in the controller's own loop, before any judgement."""
+    gap_s = tx.now.monotonic_s - state.last_event_s
+    state.last_event_s = tx.now.monotonic_s
+    if gap_s > state.patience.liveness_s / 2:
+        forgive(state.learners.values(), state.slots, gap_s=gap_s)
+        state.stopping_s += gap_s
+
+
+def check(state: ControllerState, tx: Transaction, *, deaf_s: float) -> None:
+    """Judge by the clock who is lost, stuck, or never came, and who did not get its work.
+
+    As of when learners could last be heard, not of now.
+    """
+    now_s = tx.now.monotonic_s - deaf_s
+    for learner_id, learner in list(state.learners.items()):
+        reason = overdue(learner, now_s=now_s, patience=state.patience)
+        if reason is not None:
+            if learner.slot is not None:
+                reason += "; its stacks are in the run's logs directory"
+            lose(state, tx, learner_id, reason=reason, crash=True, dump_stacks=True)
+        elif learner.is_to_be_told_again(now_s=now_s, patience=state.patience):
+            row = state.tables.assignments.get(learner.held[0].assignment_id)
+            if row is not None:
+                tx.commands.append(SendMessage(learner=learner_id, message=row.message))
+    for index, slot in enumerate(state.slots):
+        waits = slot.learner is None and slot.started_s is not None
+        if waits and now_s - (slot.started_s or 0.0) > state.patience.start_s:
+            tx.commands.append(KillLearner(slot=index))
+            reason = f"no Hello within {state.patience.start_s:.0f} s"
+            _count_failed_start(state, tx, index, reason=reason)
+
+
+def _count_failed_start(
+    state: ControllerState, tx: Transaction, slot_index: int, *, reason: str
+) -> None:
+    state.failed_starts += 1
+    tx.add_event("learner_start_failed", f"slot-{slot_index}", reason=reason)
+    _plan_restart(state, tx, slot_index)
+    if state.failed_starts >= state.patience.max_failed_starts:
+        state.fail(
+            tx,
+            reason=f"{state.failed_starts} learner processes in a row ended before they could "
+            f"work; the last one {reason}. Their output is in the run's logs directory.",
+        )
+
+
+def _plan_restart(state: ControllerState, tx: Transaction, slot_index: int) -> None:
+    # The jitter only spreads restarts in time; it decides nothing, so it takes no decision number.
+    seed = np.random.SeedSequence([state.config.seed, 2, state.tables.num_events, slot_index])
+    jitter = float(np.random.default_rng(seed).random())
+    slot = state.slots[slot_index]
+    slot.backoff(now_s=tx.now.monotonic_s, patience=state.patience, jitter=jitter)

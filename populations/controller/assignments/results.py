@@ -1,0 +1,295 @@
+"""What follows from the end of an assignment, all of it in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from arena.checkpoints.manifest import Manifest
+from arena.matches.seating import num_episodes
+from arena.types import AssignmentId, Digest, LearnerId, Tally
+from arena.wire.messages import Acknowledge, Evaluate, Failed, Train, Trainee
+from populations.controller.assignments import carried_episodes, learner_lifecycle
+from populations.controller.assignments.failures import clear_environment, fail_row
+from populations.controller.assignments.validation import (
+    Asked,
+    problem,
+    published_by,
+    trained_steps,
+)
+from populations.controller.evaluation import share
+from populations.controller.evaluation.pairings import validated_policy
+from populations.controller.evolution import pbt
+from populations.controller.evolution.snapshots import snapshot
+from populations.controller.indexes.raised_alerts import Finding
+from populations.controller.monitoring import alerts
+from populations.controller.monitoring.trainee_metrics import own_metrics
+from populations.controller.opponents.seatings import lower_qualities
+from populations.controller.state import storage_pause
+from populations.controller.state.commands import RemoveCheckpoints, SendMessage
+from populations.controller.state.events import AssignmentFailed, AssignmentFinished
+from populations.controller.state.leases import Held
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import leaders_of, team_of
+from populations.controller.state.transaction import Transaction
+from populations.folded import PairKey, PairRow, RecordKey, RecordRow
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    PolicyRow,
+    TallyRow,
+)
+
+SMOOTHING = 0.5
+MAX_REASON = 1000
+"""Characters that are kept of what is wrong with a result."""
+
+
+def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -> None:
+    """Commit what a learner did, and the decisions that follow from it."""
+    finished = event.finished
+    opened = _open_row(state, tx, event.learner, finished.assignment_id, finished.attempt)
+    if opened is None:
+        return
+    row, held = opened
+    asked = Asked(
+        message=row.message,
+        setup=state.setup,
+        waited_s=tx.now.monotonic_s - held.sent_s,
+        up_s=tx.now.monotonic_s - state.started_s,
+    )
+    fault = problem(asked, finished, manifests=event.manifests)
+    if fault is not None:
+        failed = Failed(
+            assignment_id=finished.assignment_id,
+            attempt=finished.attempt,
+            kind="error",
+            reason=f"what the learner sent does not fit its assignment: {fault[:MAX_REASON]}",
+        )
+        _fail(state, tx, event.learner, row, failed)
+        return
+    state.settle(event.learner, now_s=tx.now.monotonic_s)
+    place = state.learners[event.learner].place
+    alerts.note(state, tx, Finding("learner_failing", "", place, ""))
+    clear_environment(state, row)
+    trained = trained_steps(row.message, finished, event.manifests)
+    matches = sum(tally.matches for tally in finished.tallies)
+    _take_tallies(state, tx, row, finished.tallies)
+    if isinstance(row.message, Train):
+        lower_qualities(state, tx, row.message, finished.tallies)
+    tx.put_assignment(
+        replace(
+            row,
+            status="finished",
+            learner=event.learner,
+            agent_steps=trained,
+            matches=matches,
+            duration_s=finished.duration_s,
+            metrics=finished.metrics,
+        )
+    )
+    tx.count(agent_steps=trained, matches=matches, assignments_finished=1)
+    carried_episodes.forget_dropped(state, tx, event.learner, finished=finished)
+    if isinstance(row.message, Train):
+        if trained:
+            carried_episodes.note(state, event.learner, message=row.message, finished=finished)
+            tx.count(training_s=finished.duration_s, training_assignments=1)
+        for trainee, published in published_by(row.message, finished):
+            manifest = event.manifests[published.checkpoint.key]
+            metrics = own_metrics(finished.metrics, row.message.trainees, of=trainee.policy)
+            _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
+        storage_pause.accept(state, tx)
+        _follow_up(state, tx, row.message.trainees)
+    elif isinstance(row.message, Evaluate):
+        state.failed_evaluations = 0
+        share.note(state, matches=matches, duration_s=finished.duration_s)
+        _validate(state, tx, row.message)
+        _learn_lengths(state, tx, finished.tallies)
+        tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
+        state.refit(tx)
+    doom(state, tx)
+
+
+def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> None:
+    """Note whose weights have played themselves.
+
+    Weights of the policy's present generation count: where there are as many learners as policies
+    it has always trained on since.
+    """
+    for pairing in message.pairings:
+        policy_id = validated_policy(state, pairing)
+        if policy_id is None:
+            continue
+        del state.failed_validations[policy_id]
+        policy = state.tables.policies[policy_id]
+        played = {p.weights.digest for p in pairing.seating.players if p.weights is not None}
+        team = team_of(state, policy)
+        if len(played) == len(team) and all(
+            any(_is_of_generation(state, mate, digest) for digest in played) for mate in team
+        ):
+            tx.put(replace(policy, validated_generation=policy.generation))
+
+
+def _learn_lengths(state: ControllerState, tx: Transaction, tallies: Sequence[Tally]) -> None:
+    """Take the length of matches for policies that have not ended an episode in training yet."""
+    for tally in tallies:
+        for entrant in dict.fromkeys(tally.entrants):
+            made = state.league.checkpoints.get(Digest(entrant))
+            policy = None if made is None else state.tables.policies[made.policy]
+            if policy is not None and policy.episode_length == 0.0:
+                length = tally.length_sum / num_episodes(tally, seats=state.setup.seats)
+                tx.put(replace(policy, episode_length=length))
+
+
+def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
+    """Whether weights are what a policy goes on from, or were made in its present generation."""
+    current = state.tables.checkpoints.get(policy.checkpoint or "")
+    if current is not None and current.weights_digest == digest:
+        return True
+    made = state.league.checkpoints.get(digest)
+    return made is not None and (made.policy, made.generation) == (
+        policy.policy,
+        policy.generation,
+    )
+
+
+def _take_tallies(
+    state: ControllerState, tx: Transaction, row: AssignmentRow, tallies: Sequence[Tally]
+) -> None:
+    """Commit tallies, and once each row that they are folded into."""
+    changed: dict[RecordKey | PairKey, RecordRow | PairRow] = {}
+    for tally in tallies:
+        sequence = state.tables.num_tallies + 1
+        tally_row = TallyRow(
+            sequence=sequence, assignment_id=row.assignment_id, kind=row.kind, tally=tally
+        )
+        tx.add_tally(tally_row)
+        changed.update((folded.key, folded) for folded in state.league.add_tally(tally_row))
+    for folded in changed.values():
+        tx.put(folded)
+
+
+def _open_row(
+    state: ControllerState,
+    tx: Transaction,
+    learner: LearnerId,
+    assignment_id: AssignmentId,
+    attempt: int,
+) -> tuple[AssignmentRow, Held] | None:
+    """The open assignment that a learner ends; None for a duplicate or an older attempt.
+
+    Acknowledged either way: the command goes out after the commit.
+    """
+    answer = Acknowledge(assignment_id=assignment_id, attempt=attempt)
+    tx.commands.append(SendMessage(learner=learner, message=answer))
+    known = state.learners.get(learner)
+    if known is None:
+        return None
+    held = known.release(assignment_id, attempt=attempt, now_s=tx.now.monotonic_s)
+    if held is not None:
+        del state.holders[assignment_id]
+    row = state.tables.assignments.get(assignment_id)
+    if row is None or held is None or row.attempt != attempt:
+        return None
+    return row, held
+
+
+def _advance_policy(
+    state: ControllerState,
+    tx: Transaction,
+    row: AssignmentRow,
+    metrics: Mapping[str, float],
+    trainee: Trainee,
+    key: str,
+    manifest: Manifest,
+) -> None:
+    """Record a trainee's checkpoint."""
+    parent = (
+        state.tables.checkpoints[trainee.checkpoint.key].weights_digest
+        if trainee.checkpoint is not None
+        else None
+    )
+    checkpoint = CheckpointRow(
+        key=key,
+        digest=manifest.digest,
+        weights_digest=manifest.weights_digest,
+        policy=trainee.policy,
+        generation=trainee.generation,
+        agent_steps=manifest.agent_steps,
+        learner_updates=manifest.learner_updates,
+        parent=parent,
+        assignment_id=row.assignment_id,
+    )
+    tx.put(checkpoint)
+    state.league.add_checkpoint(checkpoint)
+    policy = state.tables.policies[trainee.policy]
+    speed = metrics.get("throughput/agent_steps_per_s", 0.0)
+    length = metrics.get("episode/length_mean", 0.0)
+    is_trained = manifest.agent_steps > trainee.agent_steps
+    if metrics.get("episode/count", 1.0) == 0.0:
+        state.doublings[policy.policy] += is_trained
+    elif isinstance(row.message, Train) and row.message.carried:
+        # Of episodes that begin anew each time, as where learners cannot hold all of them, it takes
+        # as much as this once more.
+        state.doublings.pop(policy.policy, None)
+    policy = replace(
+        policy,
+        agent_steps=manifest.agent_steps,
+        learner_updates=manifest.learner_updates,
+        checkpoint=key,
+        failures=0,
+        speed=_smooth(policy.speed, speed),
+        episode_length=_smooth(policy.episode_length, length),
+    )
+    tx.put(policy)
+
+
+def _follow_up(state: ControllerState, tx: Transaction, trainees: Sequence[Trainee]) -> None:
+    """Take the decisions that new checkpoints make due, team by team."""
+    learned = {trainee.policy for trainee in trainees}
+    for leader in leaders_of(state, trainees):
+        team = [row for row in team_of(state, leader) if row.policy in learned]
+        if all(row.state == "active" for row in team):
+            snapshot(state, tx, team)
+            pbt.evolve(state, tx, leader)
+
+
+def _smooth(old: float, new: float) -> float:
+    return new if old == 0.0 else old + SMOOTHING * (new - old) if new > 0.0 else old
+
+
+def doom(state: ControllerState, tx: Transaction) -> None:
+    """Decide which checkpoints nobody needs any more; their directories go after the commit."""
+    tables = state.tables
+
+    def standing(policy: PolicyRow) -> str | None:
+        digest = state.league.standing_weights(policy, tables)
+        return None if digest is None else state.league.checkpoints[digest].key
+
+    state.retention.take(tx.rows)
+    keys = state.retention.unneeded(tables, standing=standing)
+    for key in keys:
+        tx.put(replace(tables.checkpoints[key], state="doomed"))
+    if keys:
+        tx.commands.append(RemoveCheckpoints(keys=tuple(keys)))
+
+
+def fail(state: ControllerState, tx: Transaction, event: AssignmentFailed) -> None:
+    """Take in that an assignment failed."""
+    failed = event.failed
+    opened = _open_row(state, tx, event.learner, failed.assignment_id, failed.attempt)
+    if opened is not None:
+        _fail(state, tx, event.learner, opened[0], failed, damage=event.damage)
+
+
+def _fail(
+    state: ControllerState,
+    tx: Transaction,
+    learner_id: LearnerId,
+    row: AssignmentRow,
+    failed: Failed,
+    *,
+    damage: str | None = None,
+) -> None:
+    fail_row(state, tx, state.learners[learner_id], row, failed, damage=damage)
+    learner_lifecycle.dismiss_if_at_fault(state, tx, learner_id)

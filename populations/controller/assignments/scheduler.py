@@ -1,0 +1,343 @@
+"""What the next free learner does: train whom, against whom, for how long; or evaluate whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+
+import numpy as np
+
+from arena.types import AssignmentId, LearnerId, WeightsRef
+from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.controller.assignments import carried_episodes
+from populations.controller.assignments.budgets import budget, team_budget
+from populations.controller.assignments.learner_faults import is_left_to_others, serves
+from populations.controller.evaluation import share
+from populations.controller.evaluation.finals import final_pairings
+from populations.controller.evaluation.pairings import draw_pairings, is_worth_it
+from populations.controller.opponents.seatings import draw_seatings, knowledge
+from populations.controller.state.commands import SendMessage
+from populations.controller.state.episode_lengths import expected_length
+from populations.controller.state.leases import Held, Learner
+from populations.controller.state.state import ControllerState
+from populations.controller.state.storage_pause import may_give
+from populations.controller.state.teams import held_up, team_of
+from populations.controller.state.transaction import Transaction
+from populations.message_sizes import fitted
+from populations.types import AssignmentRow, PolicyRow
+
+
+def fill(state: ControllerState, tx: Transaction) -> None:
+    """Give every learner with credit something to do, as long as there is something."""
+    if state.phase not in ("training", "evaluating"):
+        return
+    waits = state.fitting or state.ratings_are_stale() or state.is_evolving
+    if state.config.deterministic and waits:
+        return
+    free = {
+        learner_id: learner
+        for learner_id, learner in state.learners.items()
+        if len(learner.held) < learner.credit
+    }
+    if not free or (state.config.deterministic and state.holders):
+        return
+    unheld = sorted(state.tables.assignments.keys() - state.holders.keys())
+    # What there is to do depends on the populations that a learner serves, but for those learners
+    # that leave a policy to the one that holds its episodes.
+    idle: set[tuple[str, ...]] = set()
+    content: set[LearnerId] = set()
+    while may_give(state) and (learner_id := _next_learner(state, free, idle)) is not None:
+        learner = free[learner_id]
+        row = _redo(state, learner_id, unheld, content) or _decide(state, tx, learner_id, content)
+        if row is None and learner_id in content:
+            del free[learner_id]
+            continue
+        if row is None:
+            idle.add(learner.hello.populations)
+            continue
+        _give(state, tx, learner_id, row)
+        if len(learner.held) >= learner.credit:
+            del free[learner_id]
+        if state.config.deterministic:
+            # One assignment is open at a time, so that each decision knows all earlier results.
+            return
+
+
+def _next_learner(
+    state: ControllerState, free: Mapping[LearnerId, Learner], idle: Set[tuple[str, ...]]
+) -> LearnerId | None:
+    """The learner with the most credit, of those that have any.
+
+    Not one of those that serve populations for which there is nothing to do.
+
+    One that only evaluates comes before one that trains: with no more policies than learners, what
+    is queued where somebody trains would be missing where nobody does.
+    """
+    ranked = (
+        (_num_training(state, learner), len(learner.held), learner_id)
+        for learner_id, learner in free.items()
+        if learner.hello.populations not in idle
+    )
+    return min(ranked, default=(0, 0, None))[-1]
+
+
+def _num_training(state: ControllerState, learner: Learner) -> int:
+    """How many of the assignments that a learner has are training."""
+    held = [state.tables.assignments.get(held.assignment_id) for held in learner.held]
+    return sum(row is not None and isinstance(row.message, Train) for row in held)
+
+
+def _redo(
+    state: ControllerState,
+    learner_id: LearnerId,
+    unheld: list[AssignmentId],
+    content: set[LearnerId],
+) -> AssignmentRow | None:
+    """Take out the oldest open assignment that nobody has and a learner may do.
+
+    One that failed on the learner is left to others.
+    """
+    learner = state.learners[learner_id]
+    for assignment_id in unheld:
+        row = state.tables.assignments[assignment_id]
+        if not serves(learner.hello.populations, row):
+            continue
+        if is_left_to_others(state, learner, row):
+            content.add(learner_id)
+            continue
+        unheld.remove(assignment_id)
+        return row
+    return None
+
+
+def _is_start(message: Train) -> bool:
+    """Whether it only makes initial weights, which any learner may."""
+    return message.agent_steps == 0
+
+
+def _give(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, row: AssignmentRow
+) -> None:
+    attempt = row.attempt + 1
+    message = replace(row.message, attempt=attempt)
+    tx.put_assignment(replace(row, attempt=attempt, message=message))
+    held = Held(
+        assignment_id=row.assignment_id,
+        attempt=attempt,
+        given_s=tx.now.monotonic_s,
+        sent_s=tx.now.monotonic_s,
+    )
+    state.learners[learner_id].held.append(held)
+    state.holders[row.assignment_id] = learner_id
+    tx.commands.append(SendMessage(learner=learner_id, message=message))
+    _explain(state, tx, learner_id, message)
+
+
+def _explain(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, message: Train | Evaluate
+) -> None:
+    slot = state.learners[learner_id].slot
+    who = {"learner": learner_id, "slot": slot, "attempt": message.attempt}
+    if isinstance(message, Train):
+        tx.add_event(
+            "start_assigned" if _is_start(message) else "train_assigned",
+            str(message.assignment_id),
+            **who,
+            policies=[trainee.policy for trainee in message.trainees],
+            generation=[trainee.generation for trainee in message.trainees],
+            agent_steps=message.agent_steps,
+            episodes=message.episodes,
+            carried=len(message.carried),
+            opponents=[
+                [player.player for player in seating.players] for seating in message.opponents
+            ],
+            **knowledge(state, message),
+        )
+    else:
+        tx.add_event(
+            "evaluation_assigned",
+            str(message.assignment_id),
+            **who,
+            pairings=[
+                [player.player for player in pairing.seating.players]
+                for pairing in message.pairings
+            ],
+            matches=sum(pairing.num_matches for pairing in message.pairings),
+        )
+
+
+def _decide(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, content: set[LearnerId]
+) -> AssignmentRow | None:
+    """Make a new assignment for a learner, or None if there is nothing for it to do now.
+
+    Args:
+        state: State of the controller.
+        tx: Transaction that takes the rows.
+        learner_id: The learner.
+        content: Takes the learner in if what there is to do is left to others.
+    """
+    if state.phase == "evaluating":
+        final = final_pairings(state, tx)
+        return _evaluate(state, tx, final) if final else None
+    # A second evaluation of one learner comes after a policy: that would wait behind another one.
+    evaluates = _num_evaluations(state, learner_id) > 0
+    row = None if evaluates else _evaluate_if_due(state, tx)
+    if row is not None:
+        return row
+    policy = _due_policy(state, tx, learner_id, content)
+    if policy is not None:
+        return _train(state, tx, learner_id, policy)
+    return _evaluate_if_due(state, tx) if evaluates else None
+
+
+def _due_policy(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, content: set[LearnerId]
+) -> PolicyRow | None:
+    """Choose the policy that has trained least, of those free to train on this learner.
+
+    One whose episodes another learner holds is left to that one, unless it falls behind.
+
+    Every policy gets its initial checkpoint before any is trained, so that there is always a frozen
+    player for each population. Nobody waits for those who begin anew later. Whom PBT has decided
+    about is not trained before that is carried out. Nor is who has a mate that cannot be.
+    """
+    state.due.take(tx.rows, state.tables)
+    limit = state.config.stop.agent_steps_per_policy
+    learner = state.learners[learner_id]
+    blocked = held_up(state)
+
+    def may_train(population: str) -> bool:
+        # A team has a policy of every population.
+        return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
+
+    first = state.due.next(state.tables, held_up=blocked, limit=limit, may_train=may_train)
+    if first is None:
+        return None
+    rows = (state.tables.policies[leader] for leader in learner.episodes)
+    own = [row for row in rows if state.due.is_free(row, held_up=blocked, limit=limit)]
+    chosen = carried_episodes.choose(
+        state,
+        learner_id,
+        first,
+        own=own,
+        max_lead=carried_episodes.MAX_LEAD_ASSIGNMENTS * budget(state, tx, first),
+    )
+    if chosen is None:
+        content.add(learner_id)
+    return chosen
+
+
+def assignment_seed(state: ControllerState, assignment_id: int) -> int:
+    """Everything random in an assignment derives from the run's seed and its number."""
+    words = np.random.SeedSequence([state.config.seed, 1, assignment_id]).generate_state(2)
+    return int(words[0]) << 31 ^ int(words[1])
+
+
+def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate) -> AssignmentRow:
+    message = fitted(message)
+    run = state.tables.run
+    tx.put(replace(run, next_assignment=run.next_assignment + 1))
+    row = AssignmentRow(
+        assignment_id=message.assignment_id,
+        kind="train" if isinstance(message, Train) else "evaluate",
+        message=message,
+        metrics={},
+    )
+    tx.put_assignment(row)
+    return row
+
+
+def _train(
+    state: ControllerState, tx: Transaction, learner_id: LearnerId, policy: PolicyRow
+) -> AssignmentRow:
+    """Let a policy and its mates learn; if somebody has no checkpoint yet, let it be made first."""
+    team = team_of(state, policy)
+    starting = tuple(row for row in team if row.checkpoint is None)
+    assignment_id = AssignmentId(state.tables.run.next_assignment)
+    message = Train(
+        assignment_id=assignment_id,
+        attempt=0,
+        trainees=tuple(_trainee(state, row) for row in starting or team),
+        opponents=() if starting else draw_seatings(state, tx, policy),
+        carried=() if starting else carried_episodes.carried(state, learner_id, team),
+        agent_steps=0 if starting else team_budget(state, tx, team),
+        episodes=state.config.assignment.episodes if state.config.deterministic else None,
+        episode_length=expected_length(state, policy),
+        seed=assignment_seed(state, assignment_id),
+        may_stop_early=not state.config.deterministic,
+    )
+    return _new_row(state, tx, message)
+
+
+def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
+    tables = state.tables
+    checkpoint = tables.checkpoints[policy.checkpoint] if policy.checkpoint is not None else None
+    return Trainee(
+        policy=policy.policy,
+        generation=policy.generation,
+        agent_steps=policy.agent_steps,
+        learner_updates=policy.learner_updates,
+        checkpoint=checkpoint.ref if checkpoint is not None else None,
+        donor=(
+            checkpoint.policy
+            if checkpoint is not None and checkpoint.policy != policy.policy
+            else None
+        ),
+        initial_weights=_initial_weights(state, policy),
+        hyperparameters=dict(policy.hyperparameters),
+    )
+
+
+def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:
+    """What a policy without a checkpoint starts from; None: fresh random weights."""
+    if policy.checkpoint is not None or policy.initial_weights == "":
+        return None
+    if policy.initial_weights is None:
+        return state.initial_weights.get(policy.population)
+    return _immigrant(state, policy.initial_weights)
+
+
+def _immigrant(state: ControllerState, key: str) -> WeightsRef:
+    """Weights below a key: those of a ghost of this run, or imported ones."""
+    ghosts = state.tables.ghosts.values()
+    own = next((ghost.weights for ghost in ghosts if ghost.key == key), None)
+    return state.immigrants[key] if own is None else own
+
+
+def _num_evaluations(state: ControllerState, learner_id: LearnerId) -> int:
+    """How many of the assignments that a learner has are evaluations."""
+    learner = state.learners[learner_id]
+    return len(learner.held) - _num_training(state, learner)
+
+
+def _evaluate_if_due(state: ControllerState, tx: Transaction) -> AssignmentRow | None:
+    """Make an evaluation if there is less than its share; None: it has that, or nothing to play.
+
+    What its share has not earned yet, not even with the time of a training assignment ahead, waits.
+    While evaluations fail there is one at a time, so that it is known whose fault it is.
+    """
+    if state.config.evaluation.share <= 0.0:
+        return None
+    state.unfitted.take(tx.rows, num_tallies=state.tables.num_tallies, belief=state.belief)
+    short = share.short_of(state)
+    if short <= 0.0 or (state.failed_evaluations and state.unfitted.num_open):
+        return None
+    num_matches = share.earned_matches(state, short)
+    if not is_worth_it(state, num_matches=num_matches):
+        return None
+    pairings = draw_pairings(state, tx, num_matches=num_matches)
+    return _evaluate(state, tx, pairings) if pairings else None
+
+
+def _evaluate(
+    state: ControllerState, tx: Transaction, pairings: tuple[Pairing, ...]
+) -> AssignmentRow:
+    assignment_id = AssignmentId(state.tables.run.next_assignment)
+    message = Evaluate(
+        assignment_id=assignment_id,
+        attempt=0,
+        pairings=pairings,
+        seed=assignment_seed(state, assignment_id),
+    )
+    return _new_row(state, tx, message)

@@ -1,0 +1,277 @@
+"""Whether what a learner says it has done can be what it was asked to do.
+
+A learner is trusted to play honestly, not to be free of faults: nothing that it sends may bring the
+controller down, or count for somebody who did not play. Each number is bounded by what was asked,
+or by the time that has passed since.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from arena.checkpoints.manifest import Manifest, checkpoint_key
+from arena.config import LearnerSetup
+from arena.matches.pair_scores import adds_up
+from arena.matches.seating import num_episodes, rival_seats
+from arena.rollout.calls import rollout_calls
+from arena.types import (
+    Entrant,
+    Player,
+    PolicyId,
+    Seating,
+    Tally,
+    is_bot,
+    population_of,
+    trainee_entrant,
+)
+from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
+from populations.controller.monitoring.trainee_metrics import own_metrics
+
+SLACK_S = 60.0
+"""Seconds by which a learner's stopwatch may be ahead of the controller's clock."""
+
+MAX_PER_S = 1e9
+"""Calls of ``step``, or decisions, in a second of one learner: more than any learner does."""
+
+MAX_MATCHES_PER_DECISION = 1000
+"""Learners fail an assignment in which trainees decide more rarely (`arena.learners.silence`)."""
+
+MAX_UPDATES = 2**40
+"""Optimizer steps in an assignment."""
+
+MAX_RETURN = 1e40
+"""Mean return of a match: sums of such returns, and of their squares, are finite."""
+
+MAX_ROLLOUT_LENGTH = 65536
+"""Longest ``rollout_length``, for algorithms that may have one of their own."""
+
+SPEED, LENGTH = "throughput/agent_steps_per_s", "episode/length_mean"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a learner was asked to do, and what it had for it.
+
+    Attributes:
+        message: The assignment.
+        setup: What learners were set up with.
+        waited_s: Seconds since the assignment was sent.
+        up_s: Seconds since this controller started; episodes in flight are no older.
+    """
+
+    message: Train | Evaluate
+    setup: LearnerSetup
+    waited_s: float
+    up_s: float
+
+    @property
+    def max_agent_steps(self) -> int:
+        """Agent steps of all trainees together: the budget is passed by one rollout at most."""
+        message, setup = self.message, self.setup
+        if not isinstance(message, Train) or message.agent_steps == 0:
+            return 0
+        num_agents = len(setup.spec.agents)
+        lengths = [
+            int(trainee.hyperparameters.get("rollout_length", MAX_ROLLOUT_LENGTH))
+            if setup.populations[population_of(trainee.policy)].algorithm == "ppo"
+            else MAX_ROLLOUT_LENGTH
+            for trainee in message.trainees
+        ]
+        rollout = rollout_calls(max(lengths), agents_in_turn=num_agents) * setup.num_envs
+        return message.agent_steps + rollout * num_agents
+
+    @property
+    def max_calls(self) -> float:
+        """Calls of ``step`` of the environments, those of episodes in flight too."""
+        return MAX_PER_S * (max(self.up_s, self.waited_s) + SLACK_S)
+
+
+def problem(asked: Asked, finished: Finished, *, manifests: Mapping[str, Manifest]) -> str | None:
+    """Why a result does not fit its assignment; None if it does.
+
+    Args:
+        asked: The assignment.
+        finished: What the learner says.
+        manifests: Of the checkpoints that it names, by key; verified.
+    """
+    return next(_problems(asked, finished, manifests), None)
+
+
+def _problems(asked: Asked, finished: Finished, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+    yield from _problems_of_checkpoints(asked, finished, manifests)
+    yield from _problems_of_tallies(asked, finished)
+    yield from _problems_of_figures(asked, finished)
+    yield from _problems_of_episodes_in_flight(asked, finished)
+
+
+def _problems_of_checkpoints(
+    asked: Asked, finished: Finished, manifests: Mapping[str, Manifest]
+) -> Iterator[str]:
+    message = asked.message
+    trainees = message.trainees if isinstance(message, Train) else ()
+    expected = sorted(trainee.policy for trainee in trainees)
+    named = sorted(published.policy for published in finished.checkpoints)
+    if named != expected:
+        yield f"it has checkpoints of {named}, not of {expected}"
+        return
+    for trainee, published in published_by(message, finished):
+        fault = _checkpoint_problem(trainee, published, manifests[published.checkpoint.key])
+        if fault is not None:
+            yield fault
+    steps = trained_steps(message, finished, manifests)
+    if steps > asked.max_agent_steps:
+        yield (
+            f"it trained {steps} agent steps, but was asked for {_budget(message)}, so "
+            f"{asked.max_agent_steps} at most"
+        )
+
+
+def _budget(message: Train | Evaluate) -> int:
+    return message.agent_steps if isinstance(message, Train) else 0
+
+
+def trained_steps(
+    message: Train | Evaluate, finished: Finished, manifests: Mapping[str, Manifest]
+) -> int:
+    """Return the agent steps that trainees did, by the manifests of their checkpoints."""
+    return sum(
+        manifests[published.checkpoint.key].agent_steps - trainee.agent_steps
+        for trainee, published in published_by(message, finished)
+    )
+
+
+def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
+    message, seats = asked.message, asked.setup.seats
+    entrants = entrants_of(message)
+    counts = Counter(tally.entrants for tally in finished.tallies)
+    is_cooperation = len(asked.setup.sides) == 1
+    pairs = rival_seats(seats)
+    may_be_alone = is_cooperation and isinstance(message, Train)
+    for tally in finished.tallies:
+        if tally.entrants not in entrants:
+            yield f"a tally names {tally.entrants}, who did not play"
+        elif counts[tally.entrants] > 1:
+            yield f"it has {counts[tally.entrants]} tallies of {tally.entrants}"
+        compared = tuple((pair.first, pair.second) for pair in tally.pairs)
+        if compared != pairs and not (may_be_alone and compared == ()):
+            yield f"the tally of {tally.entrants} does not add up: it is about other pairs of seats"
+        elif not _adds_up(tally, num_seats=len(seats)):
+            yield f"the tally of {tally.entrants} does not add up"
+        elif tally.length_sum < num_episodes(tally, seats=seats):
+            yield f"the matches of {tally.entrants} have {tally.length_sum} steps"
+    if isinstance(message, Evaluate):
+        yield from _problems_of_matches(message, finished)
+    else:
+        most = MAX_MATCHES_PER_DECISION * (asked.max_agent_steps + asked.setup.num_envs)
+        played = sum(tally.matches for tally in finished.tallies)
+        if played > (most if message.agent_steps else 0):
+            yield f"{played} matches were played for {message.agent_steps} agent steps"
+    calls = sum(tally.length_sum for tally in finished.tallies)
+    if calls > asked.max_calls:
+        yield f"its matches have {calls} steps, more than can have been played since"
+
+
+def _problems_of_matches(message: Evaluate, finished: Finished) -> Iterator[str]:
+    """An evaluation plays exactly the matches that it is asked for."""
+    asked_for: Counter[tuple[Entrant, ...]] = Counter()
+    for pairing in message.pairings:
+        names = tuple(_entrant(player, {}) for player in pairing.seating.players)
+        asked_for[names] += pairing.num_matches
+    played = {tally.entrants: tally.matches for tally in finished.tallies}
+    for names, number in asked_for.items():
+        if played.get(names, 0) != number:
+            yield f"{played.get(names, 0)} matches of {names} were played instead of {number}"
+
+
+def _problems_of_figures(asked: Asked, finished: Finished) -> Iterator[str]:
+    if finished.duration_s > asked.waited_s + SLACK_S:
+        yield f"it took {finished.duration_s:g} s, but it was sent {asked.waited_s:.0f} s ago"
+    for name, value in finished.metrics.items():
+        # A whole number may be larger than any float.
+        if not math.isfinite(value) or abs(value) > MAX_RETURN:
+            yield f"the metric {name!r} is out of bounds"
+            return
+    trainees = asked.message.trainees if isinstance(asked.message, Train) else ()
+    for trainee in trainees:
+        own = own_metrics(finished.metrics, trainees, of=trainee.policy)
+        for name, most in ((SPEED, MAX_PER_S), (LENGTH, asked.max_calls)):
+            if not 0.0 <= own.get(name, 0.0) <= most:
+                yield f"{name} is {own[name]:g}, but can be {most:g} at most"
+
+
+def _problems_of_episodes_in_flight(asked: Asked, finished: Finished) -> Iterator[str]:
+    entrants = entrants_of(asked.message)
+    for held in finished.in_flight:
+        if held.entrants not in entrants or held.num_envs < 1:
+            yield f"{held.num_envs} episodes in flight are of {held.entrants}, who do not play"
+    if len({held.entrants for held in finished.in_flight}) < len(finished.in_flight):
+        yield "it names the same episodes in flight twice"
+    number = sum(held.num_envs for held in finished.in_flight)
+    if number > asked.setup.num_envs:
+        yield f"{number} episodes are in flight in {asked.setup.num_envs} environments"
+
+
+def published_by(message: Train | Evaluate, finished: Finished) -> list[tuple[Trainee, Published]]:
+    """Each trainee with the checkpoint that it has published."""
+    if not isinstance(message, Train):
+        return []
+    by_policy = {published.policy: published for published in finished.checkpoints}
+    return [(trainee, by_policy[trainee.policy]) for trainee in message.trainees]
+
+
+def _checkpoint_problem(trainee: Trainee, published: Published, manifest: Manifest) -> str | None:
+    key = published.checkpoint.key
+    facts = (manifest.policy, manifest.generation)
+    if facts != (trainee.policy, trainee.generation):
+        return f"the checkpoint {key} says it is {facts}"
+    steps, updates = manifest.agent_steps, manifest.learner_updates
+    if steps < trainee.agent_steps or updates < trainee.learner_updates:
+        return f"the counters of {key} fell"
+    if updates - trainee.learner_updates > MAX_UPDATES:
+        return f"{key} has {updates} optimizer steps"
+    if key != checkpoint_key(manifest.policy, agent_steps=steps, digest=manifest.digest):
+        return f"the checkpoint {key} is not where it belongs"
+    return None
+
+
+def entrants_of(message: Train | Evaluate) -> dict[tuple[Entrant, ...], Seating]:
+    """Return the entrants that the tallies of an assignment may name, each with its seating."""
+    if isinstance(message, Evaluate):
+        seatings = [pairing.seating for pairing in message.pairings]
+        generations: dict[str, int] = {}
+    else:
+        seatings = [*message.opponents, *message.carried]
+        generations = {trainee.policy: trainee.generation for trainee in message.trainees}
+    return {
+        tuple(_entrant(player, generations) for player in seating.players): seating
+        for seating in seatings
+    }
+
+
+def _entrant(player: Player, generations: Mapping[str, int]) -> Entrant:
+    if player.weights is not None:
+        return Entrant(player.weights.digest)
+    if is_bot(player.player):
+        return Entrant(player.player)
+    policy = PolicyId(player.player)
+    return trainee_entrant(policy, generation=generations.get(policy, 0))
+
+
+def _adds_up(tally: Tally, *, num_seats: int) -> bool:
+    """Whether a tally has a return for every seat, and each pair's results are its matches."""
+    returns, squares, matches = tally.return_sum, tally.return_sum_of_squares, tally.matches
+    per_seat = (len(tally.entrants), len(returns), len(squares))
+    return (
+        matches > 0
+        and (tally.distinct is None or 1 <= tally.distinct <= matches)
+        and per_seat == (num_seats, num_seats, num_seats)
+        and all(
+            0 <= pair.first < pair.second < num_seats and adds_up(pair, matches=matches)
+            for pair in tally.pairs
+        )
+        and all(abs(value) <= MAX_RETURN * matches for value in returns)
+        and all(0.0 <= value <= MAX_RETURN**2 * matches for value in squares)
+    )

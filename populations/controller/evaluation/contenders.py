@@ -1,0 +1,113 @@
+"""The players that evaluation matches are about, as arrays that decisions are made on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.types import Entrant, Player, PlayerId
+from populations.controller.indexes.player_strengths import Known, known_player
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import frozen_team, ghost_team, ghosts_by_origin, is_whole
+from populations.league.scheduling import Field
+from populations.league.standings import Ratings
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownField:
+    """Players with the arrays that decisions are made on, in one order."""
+
+    players: tuple[Known, ...]
+    field: Field
+
+    def deviations(self) -> FloatArray:
+        """Of each rating from the mean of its population's policies, in Elo. float64 [N].
+
+        How far all of them are from the anchor makes no order.
+        """
+        spread = self.field.centred_spread()
+        return np.asarray(np.sqrt((spread**2).sum(axis=1) + self.field.own_variance))
+
+
+def known_field(state: ControllerState, rng: np.random.Generator | None) -> KnownField:
+    """Active policies at their current checkpoints, ghosts worth a look, and the bots.
+
+    Args:
+        state: The controller.
+        rng: Draws some of many ghosts; None: only the best of them are looked at.
+    """
+    tables, league = state.tables, state.league
+    origins = ghosts_by_origin(state)
+    found: list[Known] = []
+    for population in state.ranked_populations:
+        ratings = state.ratings(population)
+        found += state.known.policies(
+            population,
+            ratings=ratings,
+            tables=tables,
+            league=league,
+            team_of=lambda row: frozen_team(state, row) if is_whole(state, row) else None,
+        )
+        found += state.known.ghosts(
+            population,
+            ratings=ratings,
+            tables=tables,
+            league=league,
+            team_of=lambda ghost: ghost_team(state, ghost, origins),
+            rng=rng,
+        )
+        found += _bots(state, ratings, population)
+    # Equal weights are one player, whoever holds them: a donor's are also those of who copied it.
+    first = {(known.population, known.entrant): known for known in reversed(found)}
+    players = [known for known in found if first[known.population, known.entrant] is known]
+    names = list(state.ranked_populations)
+    return KnownField(
+        players=tuple(players),
+        field=Field(
+            ratings=np.array([known.rating for known in players]),
+            spread=_spread(state, players),
+            own_variance=np.array([known.own_variance for known in players]),
+            is_eligible=np.array([known.kind != "bot" for known in players], dtype=bool),
+            is_ranked=np.array([known.kind == "policy" for known in players], dtype=bool),
+            population=np.array([names.index(known.population) for known in players]),
+            remaining=state.unfitted.remaining(players),
+        ),
+    )
+
+
+def _spread(state: ControllerState, players: list[Known]) -> FloatArray:
+    """Rows of the populations' factors, which share their columns: one fit made them all."""
+    spreads = {name: state.ratings(name).spread for name in state.ranked_populations}
+    width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
+    rows = np.zeros((len(players), width))
+    for name, spread in spreads.items():
+        if spread is None or spread.shape[1] != width:
+            continue
+        placed = [
+            (index, known.position)
+            for index, known in enumerate(players)
+            if known.population == name and known.position is not None
+        ]
+        if placed:
+            indices, positions = zip(*placed, strict=True)
+            rows[list(indices)] = spread[list(positions)]
+    return rows
+
+
+def _bots(state: ControllerState, ratings: Ratings, population: str) -> Iterator[Known]:
+    for bot in state.config.evaluation.bots:
+        player = Player(player=PlayerId(bot))
+        yield known_player(
+            ratings,
+            player,
+            team=dict.fromkeys(state.setup.populations, player),
+            entrant=Entrant(bot),
+            population=population,
+            kind="bot",
+            position=ratings.index(bot),
+        )

@@ -1,0 +1,187 @@
+"""What is played after training: until everybody is known well enough, then for the championship.
+
+Each policy's last checkpoint plays until its rating is as sure as ``FINAL_DEVIATION``, or it has
+played enough. Then those who may be the best play each other: the champion is confirmed by matches
+against its rivals, not by what others lost to it. Where matches take long, all this ends when it
+has taken its share of the training's time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import combinations
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.types import Seating
+from arena.wire.messages import Pairing
+from populations.controller.evaluation.contenders import KnownField, known_field
+from populations.controller.evaluation.pairings import (
+    MIN_MATCHES_PER_SEATING,
+    open_evaluations,
+    pairings_about,
+    seatings_of,
+    validation_pairings,
+)
+from populations.controller.evaluation.share import at_most, full_size
+from populations.controller.indexes.player_strengths import Known
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.league.standings import Ratings
+from populations.ratings.bradley_terry import probability_positive
+
+FINAL_DEVIATION = 32.0
+"""Elo: from the mean of the population."""
+
+FINAL_MATCHES = 384
+"""With so many nobody plays on, however unsure its rating is."""
+
+MAX_CONTENDERS = 4
+CONTENDER_PROBABILITY = 0.05
+"""Of being better than the best: less is no contender."""
+
+TOURNAMENT_MATCHES = 128
+"""Of each pair of contenders."""
+
+FINAL_SHARE = 0.5
+FINAL_S = 60.0
+"""Learner seconds for finals, beside evaluation's own share: this part of those that training took,
+or so many if that is more."""
+
+Pair = tuple[Known, Known]
+BoolArray = npt.NDArray[np.bool_]
+
+
+def is_decided(state: ControllerState) -> bool:
+    """Whether there is nothing left to be played after training, or no time."""
+    if seconds_left(state) <= 0.0:
+        return True
+    known = known_field(state, None)
+    return not _unsettled(state, known).any() and not _missing(state, known)
+
+
+def seconds_left(state: ControllerState) -> float:
+    """Learner seconds that may still be spent on finals.
+
+    Infinity in deterministic mode, where seconds decide nothing.
+    """
+    if state.config.deterministic:
+        return math.inf
+    run, share = state.tables.run, state.config.evaluation.share
+    during_training_s = run.training_s * share / (1.0 - share)
+    return during_training_s + max(FINAL_SHARE * run.training_s, FINAL_S) - run.evaluation_s
+
+
+def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ...]:
+    """What the next evaluation after training plays; empty if all is played, or being played."""
+    if seconds_left(state) <= 0.0:
+        return ()
+    newcomers = validation_pairings(state, num_matches=at_most(state, full_size(state)))
+    if newcomers:
+        return newcomers
+    if state.fitting or state.ratings_are_stale():
+        return ()
+    known = known_field(state, None)
+    unsettled = _unsettled(state, known)
+    if unsettled.any():
+        return pairings_about(
+            state,
+            known,
+            weights=unsettled.astype(np.float64),
+            num_matches=at_most(state, full_size(state)),
+        )
+    missing = _missing(state, known)
+    if not missing or any(open_evaluations(state)):
+        return ()
+    tx.add_event(
+        "tournament_assigned",
+        contenders=list(dict.fromkeys(p.player.player for pair, _ in missing for p in pair)),
+        matches=sum(num_matches for _, num_matches in missing),
+        matches_per_pair=TOURNAMENT_MATCHES,
+    )
+    pairings: list[Pairing] = []
+    left = at_most(state, sum(num_matches for _, num_matches in missing))
+    for (first, second), to_play in missing:
+        if left > 0:
+            shared = _shared(state, first, second, min(to_play, left))
+            pairings += [Pairing(seating=seating, num_matches=num) for seating, num in shared]
+            left -= to_play
+    return tuple(pairings)
+
+
+def _shared(
+    state: ControllerState, first: Known, second: Known, to_play: int
+) -> list[tuple[Seating, int]]:
+    seatings = seatings_of(state, first, second)
+    return [
+        (seating, max(to_play // len(seatings), MIN_MATCHES_PER_SEATING)) for seating in seatings
+    ]
+
+
+def _unsettled(state: ControllerState, known: KnownField) -> BoolArray:
+    """Whose rating is not sure enough, of the policies. bool [N]."""
+    deviations = known.deviations()
+    return np.array(
+        [
+            player.kind == "policy"
+            and deviation > FINAL_DEVIATION
+            and state.league.record(player.population, player.entrant).matches < FINAL_MATCHES
+            for player, deviation in zip(known.players, deviations, strict=True)
+        ],
+        dtype=bool,
+    )
+
+
+def _missing(state: ControllerState, known: KnownField) -> list[tuple[Pair, int]]:
+    """Pairs of contenders that have not met often enough, with the matches that are missing."""
+    contenders = {
+        name: _contenders(state.ratings(name), [p for p in known.players if p.population == name])
+        for name in state.ranked_populations
+    }
+    everybody = [player for found in contenders.values() for player in found]
+    is_alone = len(contenders) == 1
+    missing = []
+    for first, second in combinations(everybody, 2):
+        if not is_alone and first.population == second.population:
+            continue
+        met = _num_met(state, first, second)
+        if met < TOURNAMENT_MATCHES:
+            missing.append(((first, second), TOURNAMENT_MATCHES - met))
+    return missing
+
+
+def _contenders(ratings: Ratings, players: Sequence[Known]) -> list[Known]:
+    """The rated players that may be the best, the best lower bound first."""
+    rated = [
+        (interval[1], index)
+        for index, player in enumerate(players)
+        if player.kind != "bot" and (interval := ratings.interval(player.entrant)) is not None
+    ]
+    ranked = [players[index] for _, index in sorted(rated, key=lambda entry: (-entry[0], entry[1]))]
+    found = []
+    for player in ranked:
+        difference = ratings.difference(player.entrant, ranked[0].entrant)
+        assert difference is not None, "both are rated"
+        if player is ranked[0] or probability_positive(*difference) >= CONTENDER_PROBABILITY:
+            found.append(player)
+    return found[:MAX_CONTENDERS]
+
+
+def _num_met(state: ControllerState, first: Known, second: Known) -> int:
+    """Evaluation matches between two players, in all seats; a part of one counts in parts."""
+    one, two = (first.population, first.entrant), (second.population, second.entrant)
+    seats = range(len(state.setup.seats))
+    return round(
+        sum(
+            counts.matches
+            for key in (
+                (home, away, (a, b))
+                for home, away in ((one, two), (two, one))
+                for a in seats
+                for b in seats
+            )
+            if (counts := state.league.results.get(key)) is not None
+        )
+    )

@@ -1,0 +1,320 @@
+"""Who plays in an evaluation: newcomers themselves first, then the pairs that tell most.
+
+Frozen weights only. `populations.league.scheduling` says which pairs; here they are seated, each
+player in every seat equally often.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from arena.matches.seating import pair_seatings, team_seating
+from arena.types import RANDOM_BOT, Digest, Entrant, Player, PlayerId, PolicyId, Seating
+from arena.wire.messages import Evaluate, Pairing
+from populations.controller.evaluation.contenders import KnownField, known_field
+from populations.controller.evaluation.share import at_most
+from populations.controller.indexes.player_strengths import Known
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
+from populations.controller.state.transaction import Transaction
+from populations.league.scheduling import choose_pairs, importance
+from populations.pbt.scheduler import next_mark
+from populations.types import PolicyRow
+
+FloatArray = npt.NDArray[np.float64]
+
+MATCHES_PER_SEATING = 8
+MIN_MATCHES_PER_SEATING = 4
+MAX_PAIRS = 32
+
+AWAITED_IMPORTANCE = 2.0
+"""Of a policy that PBT cannot decide about without more matches, beside what else it matters: as
+much as one about which all is open."""
+
+VALIDATION_MATCHES = 4
+MAX_NEWCOMERS = 32
+"""Of one assignment."""
+
+ANCHOR_MATCHES = 384
+"""Between the zeros of all scales, until it is known what the game gives each side."""
+
+
+def draw_pairings(
+    state: ControllerState, tx: Transaction, *, num_matches: int
+) -> tuple[Pairing, ...]:
+    """What an evaluation during training plays; empty if there is nothing to be played.
+
+    Matches go first to policies that PBT cannot decide about without them.
+
+    Args:
+        state: The controller.
+        tx: Counts the draw.
+        num_matches: About as many as are played, or fewer.
+    """
+    newcomers = validation_pairings(state, num_matches=num_matches)
+    if newcomers:
+        return newcomers
+    rng = state.draw(tx)
+    known = known_field(state, rng)
+    weights = importance(known.field, fraction=state.config.pbt.fraction)
+    missing = missing_matches(state, known)
+    weights[list(missing)] += AWAITED_IMPORTANCE
+    return pairings_about(state, known, weights=weights, missing=missing, num_matches=num_matches)
+
+
+def missing_matches(state: ControllerState, known: KnownField) -> dict[int, int]:
+    """Matches that policies lack for their next decision of PBT, by their places among the players.
+
+    Matches that are being played count. The policy whose decision is due first comes first.
+    """
+    asked: Counter[tuple[str, int]] = Counter()
+    for (_, entrant), num_matches in state.unfitted.open_matches().items():
+        made = state.league.checkpoints.get(Digest(entrant))
+        if made is not None:
+            asked[made.policy, made.generation] += num_matches
+    found = []
+    for index, player in enumerate(known.players):
+        if player.kind != "policy":
+            continue
+        row = state.tables.policies[PolicyId(player.player.player)]
+        pbt = state.pbt(row.population)
+        has = state.league.matches_in_generation(row) + asked[row.policy, row.generation]
+        if pbt.exploit != "none" and has < pbt.min_matches:
+            mark = next_mark(
+                row,
+                ready_agent_steps=pbt.ready_agent_steps,
+                warm_up_agent_steps=pbt.warm_up_agent_steps,
+            )
+            found.append((mark, index, pbt.min_matches - has))
+    return {index: missing for _, index, missing in sorted(found)}
+
+
+def is_worth_it(state: ControllerState, *, num_matches: int) -> bool:
+    """Whether so many matches make an evaluation: of a pair and one with a bot, or a newcomer's.
+
+    What takes longer than any evaluation may is worth the longest time that one may take.
+    """
+
+    def is_enough_for(smallest: int) -> bool:
+        return num_matches >= at_most(state, smallest)
+
+    smallest = 2 * _num_seatings(state) * MIN_MATCHES_PER_SEATING
+    return is_enough_for(smallest) or (is_enough_for(VALIDATION_MATCHES) and bool(newcomers(state)))
+
+
+def pairings_about(
+    state: ControllerState,
+    known: KnownField,
+    *,
+    weights: FloatArray,
+    num_matches: int,
+    missing: Mapping[int, int] | None = None,
+) -> tuple[Pairing, ...]:
+    """Seat the pairs that shrink the weighted variances most, and a bot with a player near to it.
+
+    Args:
+        state: The controller.
+        known: The players.
+        weights: How much each rating matters. float64 [N].
+        num_matches: About as many as are played.
+        missing: Matches that players are to have before all others, the first of them first.
+    """
+    is_bot = np.array([player.kind == "bot" for player in known.players], dtype=bool)
+    may_play = np.array([_is_validated(state, player) for player in known.players], dtype=bool)
+    if not (may_play & ~is_bot).any():
+        return ()
+    weights = np.where(is_bot, 0.0, weights)
+    seats_per_pair = _num_seatings(state)
+    num_pairs = min(max(num_matches // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
+    chosen = choose_pairs(
+        known.field,
+        weights=weights,
+        may_play=may_play,
+        num_pairs=num_pairs,
+        matches_per_pair=MATCHES_PER_SEATING * seats_per_pair,
+        first=[
+            index
+            for index, lacking in (missing or {}).items()
+            if may_play[index]
+            for _ in range(-(-lacking * num_pairs // num_matches))
+        ],
+    )
+    # A pair that was chosen more than once plays more.
+    shares = Counter(
+        seating
+        for first, second in (*chosen, *_anchoring(state, known, chosen, may_play=may_play))
+        for seating in seatings_of(state, known.players[first], known.players[second])
+    )
+    shares.update(_anchors(state))
+    if not shares:
+        return ()
+    per_share = max(num_matches // shares.total(), MIN_MATCHES_PER_SEATING)
+    return tuple(
+        Pairing(seating=seating, num_matches=per_share * share) for seating, share in shares.items()
+    )
+
+
+def _is_validated(state: ControllerState, player: Known) -> bool:
+    """Whether weights of the player's generation have played themselves; bots need not.
+
+    An evaluation in which a newcomer breaks would be lost for all others.
+    """
+    if player.kind == "bot":
+        return True
+    name = player.player.player
+    ghost = state.tables.ghosts.get(name)
+    row = state.tables.policies[PolicyId(name) if ghost is None else ghost.policy]
+    generation = row.generation if ghost is None else ghost.generation
+    return leader_of(state, row.policy).validated_generation >= generation
+
+
+def _num_seatings(state: ControllerState) -> int:
+    """Seatings in which two players of a pair have every seat equally often."""
+    if len(state.setup.populations) > 1:
+        return 1
+    home, away = Player(player=PlayerId("bot:home")), Player(player=PlayerId("bot:away"))
+    return len(pair_seatings(home, away, seats=state.setup.seats))
+
+
+def seatings_of(state: ControllerState, first: Known, second: Known) -> tuple[Seating, ...]:
+    """Two players in every seat equally often; of other populations, random play fills the rest."""
+    seats = state.setup.seats
+    if state.is_cooperation:
+        return (team_seating(first.team, second.team, seats=seats),)
+    if len(state.setup.populations) == 1:
+        return pair_seatings(first.player, second.player, seats=seats)
+    players = {first.population: first.player, second.population: second.player}
+    rest = Player(player=RANDOM_BOT)
+    return (Seating(players=tuple(players.get(seat.population, rest) for seat in seats)),)
+
+
+def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
+    """Evaluations that were decided and are not finished."""
+    for row in state.tables.assignments.values():
+        if isinstance(row.message, Evaluate):
+            yield row.message
+
+
+def _anchoring(
+    state: ControllerState,
+    known: KnownField,
+    chosen: Sequence[tuple[int, int]],
+    *,
+    may_play: npt.NDArray[np.bool_],
+) -> Iterator[tuple[int, int]]:
+    """One pair for each bot, so that the scale keeps its zero.
+
+    By turns the bot meets the player whose strength is nearest to its own, who tells most about the
+    distance, and the one whom this evaluation is about most, so that everybody meets it at times.
+    """
+    ratings, population = known.field.ratings, known.field.population
+    is_alone = len(state.ranked_populations) == 1
+    for index, player in enumerate(known.players):
+        if player.kind != "bot":
+            continue
+        rivals = [
+            other
+            for other, rival in enumerate(known.players)
+            if may_play[other]
+            and rival.kind != "bot"
+            and (is_alone or population[other] != population[index])
+        ]
+        if not rivals:
+            continue
+        first = chosen[0][0] if chosen else rivals[0]
+        if state.tables.run.next_assignment % 2 == 0 or first not in rivals:
+            first = min(rivals, key=lambda rival: abs(ratings[rival] - ratings[index]))
+        yield first, index
+
+
+def _anchors(state: ControllerState) -> list[Seating]:
+    """The zeros of all scales among themselves, until it is known what the game gives each side.
+
+    Without such matches the advantage of a side could not be told from the strength of those who
+    play for it.
+    """
+    if len(state.ranked_populations) == 1:
+        return []
+    # Results have the lower seat first.
+    bots = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
+    keys = (
+        (bots[low], bots[high], (low, high))
+        for low, high in combinations(range(len(bots)), 2)
+        if (bots[low], bots[high]) in set(pairwise(bots))
+    )
+    played = sum(
+        counts.matches for key in keys if (counts := state.league.results.get(key)) is not None
+    )
+    if played >= ANCHOR_MATCHES:
+        return []
+    return [Seating(players=tuple(Player(player=RANDOM_BOT) for _ in state.setup.seats))]
+
+
+def newcomers(state: ControllerState) -> list[PolicyRow]:
+    """Active policies of whose generation no checkpoint has played itself yet; who lead teams."""
+    validating = set(validated_by(state, open_evaluations(state)))
+    return [
+        row
+        for row in state.tables.policies.values()
+        if row.validated_generation != row.generation
+        and row.population in state.ranked_populations
+        and row.policy not in validating
+        and is_whole(state, row)
+    ]
+
+
+def validation_pairings(state: ControllerState, *, num_matches: int) -> tuple[Pairing, ...]:
+    """Newcomers against themselves: what breaks here is their own fault.
+
+    After a failed evaluation one at a time, so that it is known whose.
+
+    Args:
+        state: The controller.
+        num_matches: About as many as are played; one newcomer plays in any case.
+    """
+    limit = MAX_NEWCOMERS if state.failed_evaluations == 0 else 1
+    limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
+    return tuple(
+        Pairing(seating=_alone(state, row), num_matches=VALIDATION_MATCHES)
+        for row in newcomers(state)[:limit]
+    )
+
+
+def _alone(state: ControllerState, row: PolicyRow) -> Seating:
+    """A policy and its mates in all seats of their populations, random play in the others."""
+    team, rest = frozen_team(state, row), Player(player=RANDOM_BOT)
+    return Seating(players=tuple(team.get(seat.population, rest) for seat in state.setup.seats))
+
+
+def validated_by(state: ControllerState, messages: Iterator[Evaluate]) -> Iterator[PolicyId]:
+    """Policies that play against themselves in some evaluations."""
+    for message in messages:
+        for pairing in message.pairings:
+            policy = validated_policy(state, pairing)
+            if policy is not None:
+                yield policy
+
+
+def validated_policy(state: ControllerState, pairing: Pairing) -> PolicyId | None:
+    """The policy that a pairing validates, of a team the leader.
+
+    It and its mates are alone, but for random play in other populations.
+    """
+    players = pairing.seating.players
+    named = next((player.player for player in players if player.weights is not None), None)
+    row = state.tables.policies.get(PolicyId(named or ""))
+    if row is None:
+        return None
+    team: dict[str, str] = {mate.population: mate.policy for mate in team_of(state, row)}
+    is_alone = all(
+        player.player == team[seat.population]
+        if seat.population in team
+        else player.weights is None
+        for seat, player in zip(state.setup.seats, players, strict=True)
+    )
+    return team_of(state, row)[0].policy if is_alone else None

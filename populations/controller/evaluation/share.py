@@ -1,0 +1,134 @@
+"""How much evaluation is due: its share of learner seconds, what is open counted as spent.
+
+Several evaluations may be open at once, as many as make up what evaluation is short of. Each takes
+about as long as a training assignment, or as long as evaluation is short of if that is more, so
+that training never stands still for matches that no share has been earned for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from populations.controller.state.episode_lengths import expected_length
+from populations.controller.state.state import ControllerState
+from populations.types import Json
+
+MIN_MATCHES = 128
+"""Of an assignment; more where a learner has more environments, which then play one match each."""
+
+MAX_EVALUATION_S = 60.0
+"""Learner seconds of an assignment: fewer matches where they take long."""
+
+KEPT = 0.5
+"""Weight of what earlier evaluations took, for each one that ends: speeds change with policies."""
+
+
+def note(state: ControllerState, *, matches: int, duration_s: float) -> None:
+    """Take in how long an evaluation took."""
+    state.recent_matches = KEPT * state.recent_matches + matches
+    state.recent_evaluation_s = KEPT * state.recent_evaluation_s + duration_s
+
+
+def match_s(state: ControllerState) -> float | None:
+    """Learner seconds that an evaluation match takes; None: not known, or not to be minded.
+
+    Of the last evaluations; before the first, what training shows, which is rather too much: a
+    trainee's decisions are all of an episode's or fewer, and learning takes time as well.
+    """
+    if state.config.deterministic:
+        return None
+    if state.recent_matches > 0.0:
+        return max(state.recent_evaluation_s / state.recent_matches, 1e-9)
+    # In cooperation home and away play an episode each.
+    episodes = 2 if state.is_cooperation else 1
+    return episodes * max(_episode_s(state), default=0.0) or None
+
+
+def _episode_s(state: ControllerState) -> Iterator[float]:
+    """Seconds of an episode by each population's trainees."""
+    in_turns = state.setup.spec.api == "aec"
+    for name, population in state.setup.populations.items():
+        trained = [
+            row
+            for row in state.tables.policies.values()
+            if row.population == name and row.speed > 0.0
+        ]
+        if trained:
+            decisions = expected_length(state, trained[0]) * (
+                1 if in_turns else len(population.agents)
+            )
+            yield decisions * len(trained) / sum(row.speed for row in trained)
+
+
+def reached(state: ControllerState) -> float | None:
+    """Share of learner seconds that evaluation has had in this epoch's training; None: no seconds.
+
+    In deterministic mode of the run's assignments.
+    """
+    training, evaluation = _spent(state)
+    return evaluation / (training + evaluation) if training + evaluation > 0.0 else None
+
+
+def document(state: ControllerState) -> dict[str, Json]:
+    """Return what ``status --json`` has about evaluation: shares of learner seconds in training."""
+    share = reached(state) if state.share_reached is None else state.share_reached
+    return {"share_asked": state.config.evaluation.share, "share_reached": share}
+
+
+def _spent(state: ControllerState) -> tuple[float, float]:
+    """What training and evaluation have had.
+
+    Seconds count from the start of the epoch: a run that goes on after its finals has no debt.
+    """
+    run = state.tables.run
+    if state.config.deterministic:
+        return float(run.training_assignments), float(run.evaluation_assignments)
+    before_training_s, before_evaluation_s = state.spent_before_s
+    return run.training_s - before_training_s, run.evaluation_s - before_evaluation_s
+
+
+def short_of(state: ControllerState) -> float:
+    """Learner seconds that evaluation is short of its share; of assignments in deterministic mode.
+
+    Where nobody knows how long matches take, an open evaluation makes up for everything. Rows that
+    were put must have been taken in by ``state.unfitted``.
+    """
+    share = state.config.evaluation.share
+    training, evaluation = _spent(state)
+    if training <= 0.0:
+        return 0.0
+    num_open = state.unfitted.num_open
+    if num_open:
+        one_s = match_s(state)
+        if one_s is None:
+            return 0.0
+        evaluation += num_open * one_s
+    return share * (training + evaluation) - evaluation
+
+
+def earned_matches(state: ControllerState, short_s: float) -> int:
+    """Count the matches of the next evaluation; 1 at least.
+
+    As many as there are environments, or as evaluation is short of if that is more, but no more
+    than it is short of and a training assignment takes.
+
+    Args:
+        state: The controller.
+        short_s: Seconds that evaluation is short of.
+    """
+    one_s, full = match_s(state), full_size(state)
+    if one_s is None:
+        return full
+    seconds = min(short_s + state.config.assignment.target_s, MAX_EVALUATION_S)
+    return max(min(max(full, int(short_s / one_s)), int(seconds / one_s)), 1)
+
+
+def full_size(state: ControllerState) -> int:
+    """Matches of an evaluation where they take no time."""
+    return max(MIN_MATCHES, state.setup.num_envs)
+
+
+def at_most(state: ControllerState, num_matches: int) -> int:
+    """As many matches of some as the longest evaluation has time for; 1 at least."""
+    one_s = match_s(state)
+    return num_matches if one_s is None else max(min(num_matches, int(MAX_EVALUATION_S / one_s)), 1)

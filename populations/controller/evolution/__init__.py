@@ -1,0 +1,1 @@
+"""PBT: which policy copies which, new hyperparameters, generations, ghosts, resets."""

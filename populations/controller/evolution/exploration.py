@@ -1,0 +1,134 @@
+"""Exploring, off the controller's thread: the question, its answer, and what if the rule fails.
+
+Rules may be slow (they fit models) and may be users' own. So a decision of PBT waits in
+``PolicyRow.pending`` until the worker thread has answered; after a crash the question is asked
+again, and has the same answer, because all that it depends on is in the journal.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from arena.users_code import named, own_lines
+from populations.controller.evolution.generations import history
+from populations.controller.state.commands import ExploreHyperparameters
+from populations.controller.state.events import HyperparametersExplored
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.core import Exploration, SearchSpace
+from populations.pbt.explore import Perturb
+from populations.pbt.search_space import Choices, parse_search_space
+from populations.types import Json
+
+logger = logging.getLogger(__name__)
+
+TOLERANCE = 1e-9
+"""Relative: bounds are compared after arithmetic in floating point."""
+
+
+def ask(state: ControllerState, tx: Transaction) -> None:
+    """Send the questions that wait; in deterministic mode one after the other's answer.
+
+    After a resume they wait for the ratings to be fitted again: how sure gains are is not durable.
+    """
+    if state.fitting and not state.spreads:
+        return
+    while state.waiting and not (state.config.deterministic and state.exploring):
+        policy = state.tables.policies[state.waiting.pop(0)]
+        pending = policy.pending
+        if not pending:  # given up meanwhile
+            continue
+        state.exploring.add(policy.policy)
+        tx.commands.append(
+            ExploreHyperparameters(
+                policy=policy.policy,
+                rule=state.explore[policy.population],
+                hyperparameters=numbers(pending["hyperparameters"]),
+                search_space=state.config.populations[policy.population].search_space,
+                history=history(state, policy),
+                agent_steps=policy.agent_steps,
+                seed=tuple(int(word) for word in _words(pending["seed"])),
+            )
+        )
+
+
+def numbers(value: Json) -> dict[str, float]:
+    """Hyperparameters, from plain data."""
+    assert isinstance(value, Mapping), f"hyperparameters are a mapping, got {value!r}"
+    return {name: number for name, number in value.items() if isinstance(number, int | float)}
+
+
+def _words(value: Json) -> list[int]:
+    assert isinstance(value, list | tuple), f"a seed is a list of integers, got {value!r}"
+    return [word for word in value if isinstance(word, int)]
+
+
+def answer(command: ExploreHyperparameters) -> HyperparametersExplored:
+    """Explore, as a function of the command alone; never raises.
+
+    Where the rule fails, or gives what must not be used, values are perturbed instead.
+    """
+    try:
+        exploration = command.rule.explore(
+            command.hyperparameters,
+            command.search_space,
+            history=command.history,
+            agent_steps=command.agent_steps,
+            rng=_rng(command.seed),
+        )
+        if not isinstance(exploration, Exploration):
+            raise TypeError(f"explore must return an Exploration, got {exploration!r}")
+        problem = problem_of(
+            exploration.new, hyperparameters=command.hyperparameters, space=command.search_space
+        )
+    except Exception as error:  # a rule may be a user's own, or a library's
+        logger.exception("exploring for %s failed", command.policy)
+        problem = f"{named(error)}{own_lines(error)}"
+    if problem is None:
+        return HyperparametersExplored(policy=command.policy, exploration=exploration)
+    perturbed = Perturb().explore(
+        command.hyperparameters, command.search_space, rng=_rng(command.seed)
+    )
+    return HyperparametersExplored(policy=command.policy, exploration=perturbed, problem=problem)
+
+
+def _rng(seed: tuple[int, ...]) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(list(seed)))
+
+
+def problem_of(
+    new: Mapping[str, float], *, hyperparameters: Mapping[str, float], space: SearchSpace
+) -> str | None:
+    """Why explored values must not be used, in words; None if they may.
+
+    Args:
+        new: Every hyperparameter.
+        hyperparameters: Before.
+        space: What may change, within which bounds.
+    """
+    known = set(hyperparameters) | set(space)
+    if not set(hyperparameters) <= set(new) <= known:
+        return f"it must give {sorted(known)}, got {sorted(new)}"
+    dimensions = parse_search_space(space, start=hyperparameters)
+    for name, value in new.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not math.isfinite(value):
+            return f"{name} must be a finite number, got {value!r}"
+        dimension = dimensions.get(name)
+        if dimension is None or value == hyperparameters.get(name):
+            if dimension is None and value != hyperparameters[name]:
+                return f"{name} is not in the search space, but changed to {value!r}"
+        elif isinstance(dimension, Choices):
+            if value not in dimension.choices:
+                return f"{name} must be one of {dimension.choices}, got {value!r}"
+        else:
+            slack = TOLERANCE * max(abs(dimension.low), abs(dimension.high))
+            if not dimension.low - slack <= value <= dimension.high + slack:
+                return f"{name} must be in [{dimension.low}, {dimension.high}], got {value!r}"
+            if dimension.integral and value != int(value):
+                return f"{name} must be an integer, got {value!r}"
+    return None

@@ -1,0 +1,157 @@
+"""Generations of policies: rows that say what began each one, from whom, and how it went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+from typing import Literal
+
+from arena.types import Digest, Entrant, PolicyId, trainee_entrant
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.league.standings import Ratings
+from populations.types import CheckpointRow, GenerationRow, PolicyRow
+
+Cause = Literal["start", "exploit", "explore", "quarantine", "reset", "immigrate", "replay"]
+
+
+def first_generations(policies: Iterable[PolicyRow]) -> list[GenerationRow]:
+    """The rows with which a run begins."""
+    return [_row(policy, cause="start", parent=None) for policy in policies]
+
+
+def begin_generation(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    *,
+    cause: Cause,
+    parent: Entrant | None,
+    parent_agent_steps: int | None = None,
+) -> PolicyRow:
+    """Put a policy whose weights or hyperparameters were replaced, with its next generation.
+
+    Its generation rises and its statistics start anew; its counters stay. The last generation ends.
+
+    Args:
+        state: The controller; holds the policy as it was.
+        tx: Takes the rows.
+        policy: As it goes on: with the new checkpoint and hyperparameters.
+        cause: What began the generation.
+        parent: Whose weights they are.
+        parent_agent_steps: The parent's count when they were copied, if it is of this run.
+
+    Returns:
+        The policy as it was put.
+    """
+    ended = ended_generation(state, policy.policy)
+    if ended is not None:
+        tx.put(ended)
+    policy = replace(
+        policy,
+        generation=policy.generation + 1,
+        generation_at=policy.agent_steps,
+        pending={},
+    )
+    tx.put(policy)
+    row = _row(policy, cause=cause, parent=parent)
+    tx.put(
+        replace(row, parent_agent_steps=parent_agent_steps, rating_begin=state.line_rating(policy))
+    )
+    return policy
+
+
+def explored_on(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    *,
+    cause: Literal["explore", "quarantine", "replay"],
+) -> PolicyRow:
+    """Put a policy that goes on from its own weights with other hyperparameters."""
+    parent = trainee_entrant(policy.policy, generation=policy.generation)
+    return begin_generation(
+        state, tx, policy, cause=cause, parent=parent, parent_agent_steps=policy.agent_steps
+    )
+
+
+def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationRow | None:
+    """Say what a policy's present generation is if it ends now; None in runs that recorded none.
+
+    Both ratings are from the last fit: the scale of another one may have moved by more than a
+    generation gains. They are about rated weights in the policy's line, the nearest ones before its
+    beginning and before its end. If more was trained between those two by what came before than in
+    the generation itself, or nothing, its gain is not known.
+    """
+    policy = state.tables.policies[policy_id]
+    entrant = trainee_entrant(policy_id, generation=policy.generation)
+    row = state.tables.generations.get(entrant)
+    if row is None:
+        return None
+    ratings, league = state.ratings(policy.population), state.league
+    first, lead = _rated(state, ratings, league.first_weights(policy, state.tables))
+    last, lag = _rated(state, ratings, _weights(state, policy))
+    num_own = policy.agent_steps - row.agent_steps_begin - lag
+    difference = ratings.difference(last, first) if first and last and lead < num_own else None
+    return replace(
+        row,
+        agent_steps_end=policy.agent_steps,
+        rating_begin=ratings.rating(first),
+        rating_end=ratings.rating(last),
+        gain_deviation=None if difference is None else difference[1],
+        gain_agent_steps=None if difference is None else lead + num_own,
+    )
+
+
+def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, ...]:
+    """All generations of policies of a policy's population and role, in order of beginning.
+
+    Its own last one is ended in it.
+    """
+    ended = ended_generation(state, policy.policy)
+    return state.histories.of(policy, state.tables, instead=ended)
+
+
+def _weights(state: ControllerState, policy: PolicyRow) -> Digest | None:
+    """Find what a policy goes on from."""
+    key = policy.checkpoint
+    return None if key is None else state.tables.checkpoints[key].weights_digest
+
+
+def _rated(
+    state: ControllerState, ratings: Ratings, digest: Digest | None
+) -> tuple[Digest | None, int]:
+    """Find the nearest rated weights in a line, and the agent steps trained since them."""
+    agent_steps = 0
+    for weights in () if digest is None else chain((digest,), state.league.ancestors(digest)):
+        if ratings.index(weights) is not None:
+            return weights, agent_steps
+        made = state.league.checkpoints.get(weights)
+        agent_steps += 0 if made is None else _trained(state, made)
+    return None, agent_steps
+
+
+def _trained(state: ControllerState, row: CheckpointRow) -> int:
+    """Count the agent steps of the assignment that made a checkpoint."""
+    made = (row.policy, row.generation)
+    before = state.league.checkpoints.get(row.parent) if row.parent is not None else None
+    if before is not None and (before.policy, before.generation) == made:
+        return row.agent_steps - before.agent_steps
+    generation = state.tables.generations.get(
+        trainee_entrant(row.policy, generation=row.generation)
+    )
+    return 0 if generation is None else row.agent_steps - generation.agent_steps_begin
+
+
+def _row(policy: PolicyRow, *, cause: Cause, parent: Entrant | None) -> GenerationRow:
+    return GenerationRow(
+        entrant=trainee_entrant(policy.policy, generation=policy.generation),
+        policy=policy.policy,
+        population=policy.population,
+        generation=policy.generation,
+        cause=cause,
+        parent=parent,
+        hyperparameters=dict(policy.hyperparameters),
+        agent_steps_begin=policy.agent_steps,
+    )

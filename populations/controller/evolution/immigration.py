@@ -1,0 +1,107 @@
+"""Policies from outside: in the place of a copy, now and then, fresh or another run's weights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from arena.types import Entrant
+from populations.controller.evolution.generations import begin_generation
+from populations.controller.evolution.members import is_reference
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.pbt.explore import initial_hyperparameters
+from populations.types import Json, PolicyRow
+
+IMMIGRANTS = "immigrants"
+FRESH = "fresh"
+
+
+def immigrant_key(population: str, index: int) -> str:
+    """Directory of an immigrant's weights, relative to the run's.
+
+    Args:
+        population: That it comes into.
+        index: In ``pbt.immigration.from``.
+    """
+    return f"{IMMIGRANTS}/{population}/{index:03d}"
+
+
+def try_immigrate(
+    state: ControllerState,
+    tx: Transaction,
+    team: Sequence[PolicyRow],
+    *,
+    data: Mapping[str, Json],
+) -> bool:
+    """Put immigrants in a team's places with the configured probability; False: they were not.
+
+    A policy has no checkpoint until its next assignment has made one of the new weights. Its
+    hyperparameters are those that a new member would have. The reference is never an immigrant, and
+    nobody is who will not be trained any more.
+
+    Args:
+        state: The controller.
+        tx: Takes the rows.
+        team: Who would copy a donor and its mates; the first one leads.
+        data: The numbers of that decision.
+    """
+    policy = team[0]
+    immigration = state.pbt(policy.population).immigration
+    limit = state.config.stop.agent_steps_per_policy
+    is_done = limit is not None and policy.agent_steps >= limit
+    if immigration.probability <= 0.0 or is_done or is_reference(state, policy):
+        return False
+    rng = state.draw(tx)
+    if rng.random() >= immigration.probability:
+        return False
+    for row in team:
+        _immigrate(state, tx, row, rng=rng, data=data)
+    return True
+
+
+def _immigrate(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    *,
+    rng: np.random.Generator,
+    data: Mapping[str, Json],
+) -> None:
+    immigration = state.pbt(policy.population).immigration
+    players = immigration.players
+    index = int(rng.integers(len(players))) if players else None
+    population = state.config.populations[policy.population]
+    new = initial_hyperparameters(population.hyperparameters, population.search_space, rng=rng)
+    after = begin_generation(
+        state,
+        tx,
+        replace(
+            policy,
+            checkpoint=None,
+            initial_weights="" if index is None else immigrant_key(policy.population, index),
+            parent=None,
+            hyperparameters=new,
+            ready_at=policy.agent_steps,
+            failures=0,
+        ),
+        cause="immigrate",
+        parent=None if index is None else Entrant(players[index]),
+    )
+    numbers = {name: value for name, value in data.items() if name != "donor"}
+    tx.add_event(
+        "immigrated",
+        policy.policy,
+        **{
+            **numbers,
+            "instead_of": data.get("donor"),
+            "from": FRESH if index is None else players[index],
+            "immigration_probability": immigration.probability,
+            "generation": after.generation,
+            "agent_steps": policy.agent_steps,
+            "old": dict(policy.hyperparameters),
+            "new": dict(new),
+        },
+    )

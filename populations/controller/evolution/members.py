@@ -1,0 +1,149 @@
+"""The policies of a population as selection sees them, from the league's records and ratings."""
+
+from __future__ import annotations
+
+from arena.types import Digest, Entrant, PolicyId
+from populations.controller.indexes.player_strengths import nearest_rated
+from populations.controller.state.state import ControllerState
+from populations.core import CommonScores, Member, RatingDifference, Score
+from populations.league.standings import Ratings
+from populations.pbt.statistics import on_common_opponents
+from populations.ratings.results import Rated
+from populations.types import PolicyRow
+
+Opponent = tuple[Rated, tuple[int, int]]
+"""Who was met in which seats: own seat, the other's seat."""
+
+
+def is_reference(state: ControllerState, policy: PolicyRow) -> bool:
+    """Whether a policy's hyperparameters are never explored."""
+    return state.pbt(policy.population).reference and policy.index == 0
+
+
+def standing_weights(state: ControllerState, population: str) -> dict[PolicyId, Digest]:
+    """The evaluated weights that each active policy's standing is about."""
+    return {
+        row.policy: digest
+        for row in state.tables.policies.values()
+        if row.population == population
+        and row.state == "active"
+        and (digest := judged_weights(state, row)) is not None
+    }
+
+
+def judged_weights(state: ControllerState, row: PolicyRow) -> Digest | None:
+    """Return the weights that a policy's standing is about; None: nothing of its line has played.
+
+    They are the latest evaluated ones. Where the last fit does not cover those yet, the latest that
+    it covers, if they are of the same generation: with many learners there is always a fit to come.
+    """
+    latest = state.league.standing_weights(row, state.tables)
+    ratings = state.ratings(row.population)
+    if latest is None or ratings.row is None or ratings.index(latest) is not None:
+        return latest
+    position = nearest_rated(ratings, state.league, latest)
+    if position is None:
+        return latest
+    rated = Digest(ratings.row.entrants[position])
+    made = state.league.checkpoints[rated]
+    is_own = (made.policy, made.generation) == (row.policy, row.generation)
+    return rated if is_own else latest
+
+
+def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
+    """What `standing_weights` says of one active policy."""
+    row = state.tables.policies.get(policy)
+    if row is None or row.state != "active":
+        return None
+    return judged_weights(state, row)
+
+
+def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
+    """The active policies of a population that have a role.
+
+    PBT ranks and copies among policies of one role: an exploiter is not worse than a main agent
+    because it loses to others, and what it has found would be gone if it became a copy.
+
+    Those of the last time, but for whom something has changed: rows that were put since then must
+    have been taken in by ``state.changed``.
+    """
+    ratings, tables = state.ratings(population), state.tables
+    kept, policies = state.changed.members(
+        population, ratings=ratings, tables=tables, league=state.league
+    )
+    for policy in policies:
+        row = tables.policies[policy]
+        kept.put(policy, _member(state, ratings, row) if row.state == "active" else None)
+    return kept.listed(role, tables)
+
+
+def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
+    digest = judged_weights(state, row)
+    record = state.league.record(row.population, digest or "")
+    matches, total = record.matches, record.return_sum
+    squares = record.return_sum_of_squares
+    variance = (squares - total**2 / matches) / (matches - 1) if matches > 1 else 0.0
+    return Member(
+        policy=row.policy,
+        index=row.index,
+        rating=ratings.rating(digest),
+        deviation=ratings.deviation(digest),
+        num_matches=state.league.matches_in_generation(row),
+        is_reference=is_reference(state, row),
+        num_returns=matches,
+        return_mean=total / matches if matches else 0.0,
+        # Rounding may leave a little less than nothing.
+        return_variance=max(variance, 0.0),
+    )
+
+
+def rating_difference(state: ControllerState, population: str) -> RatingDifference:
+    """By how much one policy's standing weights are better than another's, from the last fit.
+
+    For one decision: nobody's standing changes meanwhile.
+    """
+    ratings = state.ratings(population)
+    standing: dict[PolicyId, str] = {}
+
+    def standing_of(policy: PolicyId) -> str:
+        if policy not in standing:
+            standing[policy] = _standing(state, policy) or ""
+        return standing[policy]
+
+    def difference(first: PolicyId, second: PolicyId) -> tuple[float, float] | None:
+        return ratings.difference(standing_of(first), standing_of(second))
+
+    return difference
+
+
+def common_scores(state: ControllerState, population: str) -> CommonScores | None:
+    """Scores of two policies' standing weights against those whom both have met, seat by seat.
+
+    None in cooperation, where nobody has opponents.
+    """
+    if state.is_cooperation:
+        return None
+
+    def common(first: PolicyId, second: PolicyId) -> tuple[Score, Score] | None:
+        one, other = _standing(state, first), _standing(state, second)
+        if one is None or other is None or one == other:
+            return None
+        pair = {(population, Entrant(one)), (population, Entrant(other))}
+        return on_common_opponents(
+            _scores(state, (population, Entrant(one)), without=pair),
+            _scores(state, (population, Entrant(other)), without=pair),
+        )
+
+    return common
+
+
+def _scores(state: ControllerState, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
+    """What an entrant scored in evaluation against each opponent, in each pair of seats."""
+    scores: dict[Opponent, Score] = {}
+    for (first, second, (own, other)), counts in state.league.results.of(rated):
+        matches = counts.matches
+        if first == rated and second not in without:
+            scores[second, (own, other)] = Score(points=counts.points, matches=matches)
+        elif second == rated and first not in without:
+            scores[first, (other, own)] = Score(points=counts.lost_points, matches=matches)
+    return scores

@@ -1,0 +1,255 @@
+"""Exploiters that have left a ghost start again, so that they go on looking for something new.
+
+Where from is said by ``roles.reset``; what is not there gives way to the exploiter's own first
+checkpoint, and the event says so. Identity, counters and hyperparameters stay, the generation rises
+and so its statistics start anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import permutations
+
+import numpy as np
+
+from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id, trainee_entrant
+from populations.controller.evolution.generations import begin_generation
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.core import PRIOR_MATCHES, FloatArray
+from populations.league.roles import MAIN, is_reset, nearest_even, reset_probability
+from populations.league.scores import Outcome, counted
+from populations.matchmaking.rating_proximate import expected_scores
+from populations.role_settings import INITIAL, NEAREST_EVEN
+from populations.types import GhostRow, Json, PolicyRow
+
+RESETS = "resets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """What a policy goes on from.
+
+    Attributes:
+        player: Whose weights they are, for the event.
+        checkpoint: To train on from, optimizer included; None: there are weights alone.
+        initial_weights: As in `PolicyRow`, where there is no checkpoint.
+        parent: Policy and generation, or a player of another run; None for fresh weights.
+        parent_agent_steps: The parent's count when it had them, if it is of this run.
+        numbers: Why it is this one.
+    """
+
+    player: str
+    checkpoint: str | None = None
+    initial_weights: str | None = None
+    parent: Entrant | None = None
+    parent_agent_steps: int | None = None
+    numbers: Mapping[str, Json] = field(default_factory=dict)
+
+
+def reset_key(population: str) -> str:
+    """Directory of another run's weights that exploiters start again from, below the run's."""
+    return f"{RESETS}/{population}"
+
+
+def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> None:
+    """Decide whether a policy that has just left a ghost starts again, and carry that out.
+
+    Main agents never do; nor does who will not be trained any more.
+    """
+    policy = state.tables.policies[policy_id]
+    limit = state.config.stop.agent_steps_per_policy
+    is_done = limit is not None and policy.agent_steps >= limit
+    if policy.role == MAIN or is_done or state.phase == "evaluating":
+        return
+    roles = state.config.roles
+    probability = reset_probability(policy.role, league_exploiter=roles.reset_probability)
+    left = ghost_id(policy.policy, agent_steps=policy.agent_steps)
+    data: dict[str, Json] = {"ghost": left, "probability": probability}
+    if is_reset(probability, rng=state.draw(tx)):
+        _start_again(state, tx, policy, _origin(state, policy), data=data)
+    else:
+        tx.add_event("kept", policy.policy, role=policy.role, reason="no reset was drawn", **data)
+
+
+def without_weights(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
+    """Some weights are damaged: exploiters that were to start from them start as they first did."""
+    for policy in list(state.tables.policies.values()):
+        entrant = trainee_entrant(policy.policy, generation=policy.generation)
+        row = state.tables.generations.get(entrant)
+        is_waiting = policy.checkpoint is None and policy.initial_weights == key
+        if is_waiting and row is not None and row.cause == "reset":
+            origin = _initial(state, policy, instead_of=key, because=reason)
+            _start_again(state, tx, policy, origin, data={})
+
+
+def _start_again(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    origin: Origin,
+    *,
+    data: Mapping[str, Json],
+) -> None:
+    checkpoint = state.tables.checkpoints.get(origin.checkpoint or "")
+    is_others = checkpoint is not None and checkpoint.policy != policy.policy
+    after = begin_generation(
+        state,
+        tx,
+        replace(
+            policy,
+            checkpoint=origin.checkpoint,
+            initial_weights=origin.initial_weights,
+            parent=checkpoint.policy if checkpoint is not None and is_others else None,
+            ready_at=policy.agent_steps,
+            failures=0,
+        ),
+        cause="reset",
+        parent=origin.parent,
+        parent_agent_steps=origin.parent_agent_steps,
+    )
+    tx.add_event(
+        "reset",
+        policy.policy,
+        **{
+            **data,
+            **origin.numbers,
+            "role": policy.role,
+            "rule": state.config.roles.reset,
+            "to": origin.player,
+            "checkpoint": origin.checkpoint,
+            "generation": after.generation,
+            "agent_steps": policy.agent_steps,
+        },
+    )
+
+
+def _origin(state: ControllerState, policy: PolicyRow) -> Origin:
+    rule = state.config.roles.reset
+    if rule == INITIAL:
+        return _initial(state, policy)
+    if rule == NEAREST_EVEN:
+        return _nearest_even(state, policy)
+    if state.config.roles.is_imported:
+        key = reset_key(policy.population)
+        if key in state.immigrants:
+            return Origin(player=rule, initial_weights=key, parent=Entrant(rule))
+    ghost = state.tables.ghosts.get(PlayerId(rule))
+    if ghost is not None and not ghost.corrupt:
+        return _of_ghost(ghost)
+    row = state.tables.policies.get(PolicyId(rule))
+    if row is not None and row.checkpoint is not None and row.state == "active":
+        return Origin(
+            player=row.policy,
+            checkpoint=row.checkpoint,
+            parent=trainee_entrant(row.policy, generation=row.generation),
+            parent_agent_steps=row.agent_steps,
+        )
+    return _initial(state, policy, instead_of=rule, because="it is not there")
+
+
+def _initial(state: ControllerState, policy: PolicyRow, **numbers: Json) -> Origin:
+    """The policy's first checkpoint; without it, what the whole population started from."""
+    ghost = state.tables.ghosts.get(ghost_id(policy.policy, agent_steps=0))
+    if ghost is None or state.tables.checkpoints[ghost.checkpoint].state != "present":
+        return Origin(player="the population's start", numbers=numbers)
+    return Origin(
+        player=ghost.player,
+        checkpoint=ghost.checkpoint,
+        parent=trainee_entrant(policy.policy, generation=ghost.generation),
+        parent_agent_steps=ghost.agent_steps,
+        numbers=numbers,
+    )
+
+
+def _of_ghost(ghost: GhostRow, **numbers: Json) -> Origin:
+    """A ghost has weights alone, so the optimizer is a fresh one."""
+    return Origin(
+        player=ghost.player,
+        initial_weights=ghost.key,
+        parent=trainee_entrant(ghost.policy, generation=ghost.generation),
+        parent_agent_steps=ghost.agent_steps,
+        numbers=numbers,
+    )
+
+
+def _nearest_even(state: ControllerState, policy: PolicyRow) -> Origin:
+    ghosts = {
+        ghost.player: ghost
+        for ghost in state.tables.ghosts.values()
+        if ghost.population == policy.population and ghost.role == policy.role and not ghost.corrupt
+    }
+    win_rates = win_rates_against_mains(state, list(ghosts.values()))
+    player = nearest_even(win_rates)
+    numbers: dict[str, Json] = {"num_candidates": len(win_rates)}
+    if player is None:
+        because = "no former exploiter wins almost half of its matches"
+        return _initial(state, policy, instead_of=NEAREST_EVEN, because=because, **numbers)
+    return _of_ghost(ghosts[player], win_rate=win_rates[player], **numbers)
+
+
+def win_rates_against_mains(
+    state: ControllerState, ghosts: list[GhostRow]
+) -> dict[PlayerId, float]:
+    """How often ghosts of one population beat the main agents of today, draws half.
+
+    The mean over the standing weights of active main agents: evaluation results, filled by what
+    ratings predict. Ratings of different populations cannot be compared, so against main agents of
+    another population results alone count. Of whom nothing is known has no win rate.
+    """
+    mains = [
+        (row.population, digest)
+        for row in state.tables.policies.values()
+        if row.role == MAIN
+        and row.state == "active"
+        and (digest := state.league.standing_weights(row, state.tables)) is not None
+    ]
+    predicted = _predicted(state, ghosts, mains)
+    points, matches = counted(_outcomes(state, ghosts, mains), shape=predicted.shape)
+    prior = np.where(np.isnan(predicted), 0.0, PRIOR_MATCHES)
+    known = matches + prior > 0.0
+    scores = (points + prior * np.nan_to_num(predicted)) / np.where(known, matches + prior, 1.0)
+    found = {}
+    for ghost, row, is_known in zip(ghosts, scores, known, strict=True):
+        if is_known.any():
+            found[ghost.player] = float(row[is_known].mean())
+    return found
+
+
+def _predicted(
+    state: ControllerState, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]
+) -> FloatArray:
+    """By ratings; NaN where that is not possible. float64 [ghosts, mains]."""
+    populations = {ghost.population for ghost in ghosts}
+
+    def rating(population: str, digest: Digest) -> float:
+        interval = state.ratings(population).interval(digest)
+        return np.nan if interval is None or population not in populations else interval[0]
+
+    rows = np.array([rating(ghost.population, ghost.weights_digest) for ghost in ghosts])
+    columns = np.array([rating(*main) for main in mains])
+    scores = expected_scores(rows[:, np.newaxis], columns[np.newaxis, :])
+    is_rated = ~np.isnan(rows)[:, np.newaxis] & ~np.isnan(columns)[np.newaxis, :]
+    return np.where(is_rated, scores, np.nan)
+
+
+def _outcomes(
+    state: ControllerState, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]
+) -> Iterator[Outcome]:
+    """Evaluation matches of ghosts (rows) against main agents (columns), in all seats."""
+    results, seats = state.league.results, state.setup.seats
+    for (own, own_seat), (other, other_seat) in permutations(enumerate(seats), 2):
+        if own_seat.side == other_seat.side:
+            continue
+        for i, ghost in enumerate(ghosts):
+            for j, (population, digest) in enumerate(mains):
+                if (ghost.population, population) != (own_seat.population, other_seat.population):
+                    continue
+                first = (ghost.population, Entrant(ghost.weights_digest))
+                second = (population, Entrant(digest))
+                # Results have the lower seat first.
+                if own < other and (seen := results.get((first, second, (own, other)))):
+                    yield i, j, seen.points, seen.matches
+                elif own > other and (seen := results.get((second, first, (other, own)))):
+                    yield i, j, seen.lost_points, seen.matches

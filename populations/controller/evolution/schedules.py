@@ -1,0 +1,51 @@
+"""A recorded schedule of hyperparameters, followed by one policy in the place of PBT."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from populations.controller.evolution.generations import explored_on
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.types import PolicyRow
+
+
+def follow(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
+    """Change a policy's hyperparameters if it has reached a mark of its schedule.
+
+    Of several marks within one assignment the last one holds.
+    """
+    schedule = state.config.populations[policy.population].schedule
+    reached = [
+        (index, entry)
+        for index, entry in enumerate(schedule)
+        if policy.generation_at < entry.agent_steps <= policy.agent_steps
+    ]
+    if not reached:
+        return
+    index, entry = reached[-1]
+    new = replace(policy, hyperparameters=dict(entry.hyperparameters))
+    after = explored_on(state, tx, new, cause="replay")
+    tx.add_event(
+        "replayed",
+        policy.policy,
+        entry=index,
+        num_entries=len(schedule),
+        num_skipped=len(reached) - 1,
+        mark=entry.agent_steps,
+        agent_steps=policy.agent_steps,
+        generation=after.generation,
+        old=dict(policy.hyperparameters),
+        new=dict(entry.hyperparameters),
+    )
+
+
+def to_next_entry(state: ControllerState, policy: PolicyRow) -> int | None:
+    """Agent steps to a policy's next mark in its schedule; None if there is none ahead."""
+    schedule = state.config.populations[policy.population].schedule
+    ahead = [
+        entry.agent_steps - policy.agent_steps
+        for entry in schedule
+        if entry.agent_steps > policy.agent_steps
+    ]
+    return min(ahead, default=None)

@@ -1,0 +1,150 @@
+"""When a policy leaves a ghost, and what follows from that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from arena.checkpoints.manifest import ghost_key
+from arena.types import ghost_id
+from populations.controller.evolution.resets import try_reset
+from populations.controller.opponents.seatings import make_request, start_quality
+from populations.controller.state.commands import LinkGhosts
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.core import FloatArray
+from populations.league.payoff import JEFFREYS
+from populations.league.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters
+from populations.types import CheckpointRow, GhostRow, Json, PolicyRow
+
+
+def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
+    """Freeze a ghost where it is time: at step 0, then every so many steps or by role.
+
+    Exploiters may start again after it.
+
+    Args:
+        state: The controller.
+        tx: Takes the rows.
+        team: Who has learned together, at the checkpoints that this has led to. If it is time for
+            one of them, each leaves a ghost: they are opponents, or rated, only together.
+    """
+    reasons = (_why(state, tx, policy) for policy in team)
+    why = next((reason for reason in reasons if reason is not None), None)
+    for policy in team if why is not None else ():
+        assert policy.checkpoint is not None, "it has just published one"
+        _freeze(state, tx, policy, state.tables.checkpoints[policy.checkpoint], why=why or {})
+
+
+def _freeze(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    checkpoint: CheckpointRow,
+    *,
+    why: Mapping[str, Json],
+) -> None:
+    player = ghost_id(policy.policy, agent_steps=policy.agent_steps)
+    ghost = GhostRow(
+        player=player,
+        policy=policy.policy,
+        population=policy.population,
+        agent_steps=policy.agent_steps,
+        generation=policy.generation,
+        weights_digest=checkpoint.weights_digest,
+        key=ghost_key(policy.policy, agent_steps=policy.agent_steps, digest=checkpoint.digest),
+        checkpoint=checkpoint.key,
+        role=policy.role,
+        quality=start_quality(state, policy.population),
+    )
+    tx.put(ghost)
+    state.league.add_ghost(ghost)
+    tx.put(replace(state.tables.policies[policy.policy], ghost_at=policy.agent_steps))
+    tx.add_event(
+        "ghost_created",
+        player,
+        policy=policy.policy,
+        role=policy.role,
+        agent_steps=policy.agent_steps,
+        weights=checkpoint.weights_digest,
+        every_agent_steps=state.config.ghosts.every_agent_steps,
+        **why,
+    )
+    tx.commands.append(LinkGhosts(ghosts=(ghost,)))
+    if policy.ghost_at >= 0:
+        try_reset(state, tx, policy.policy)
+
+
+def steps_to_next(state: ControllerState, policy: PolicyRow) -> int:
+    """Agent steps until a ghost may be due; below 1 if one is."""
+    rule = _rule(state, policy.population)
+    if rule is None or policy.ghost_at < 0:
+        return policy.ghost_at + state.config.ghosts.every_agent_steps - policy.agent_steps
+    return rule.next_mark(policy.agent_steps - policy.ghost_at)
+
+
+def _why(state: ControllerState, tx: Transaction, policy: PolicyRow) -> dict[str, Json] | None:
+    """Why it is time for a ghost, with the numbers; None if it is not."""
+    if policy.ghost_at < 0:
+        return {"reason": "its first checkpoint"}
+    agent_steps = policy.agent_steps - policy.ghost_at
+    if agent_steps < state.config.ghosts.every_agent_steps:
+        return None
+    rule = _rule(state, policy.population)
+    if rule is None:
+        return {"reason": f"{agent_steps} agent steps since the last one"}
+    win_rates = _win_rates(state, tx, policy)
+    reason = rule.why(policy.role, agent_steps=agent_steps, win_rates=win_rates)
+    if reason is None:
+        return None
+    return {
+        "reason": reason,
+        "smallest_win_rate": float(win_rates.min()) if len(win_rates) else None,
+        "num_met": len(win_rates),
+        "win_rate": rule.win_rate,
+    }
+
+
+def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
+    """The rule by roles; None in a population of main agents."""
+    config = state.config
+    if not has_exploiters(config.populations[population].roles):
+        return None
+    return SnapshotRule(
+        phase_agent_steps=config.ghosts.every_agent_steps,
+        timeout_phases=config.roles.timeout_phases,
+        win_rate=config.roles.win_rate,
+        constants=config.matchmaking.constants,
+    )
+
+
+def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> FloatArray:
+    """In training, against those it has to beat, of those it has met. float64 [N].
+
+    That is the latest main agents for a main exploiter, all ghosts for the others. Results alone
+    count, and only against those that were met ``roles.min_matches`` times.
+    """
+    state.candidates.take(tx.rows, state.tables)
+    found: list[FloatArray] = [np.zeros(0)]
+    for population in _opposing(state, policy):
+        request = make_request(state, policy, population)
+        rivals = request.ghosts
+        if policy.role == MAIN_EXPLOITER:
+            rivals = request.latest.take(np.flatnonzero(request.latest.of_role(MAIN)))
+        wins, losses = request.record(rivals)
+        # Old matches fade: what is left of them may be no whole number.
+        is_met = wins + losses >= state.config.roles.min_matches
+        found.append(((wins + JEFFREYS) / (wins + losses + 2.0 * JEFFREYS))[is_met])
+    return np.concatenate(found)
+
+
+def _opposing(state: ControllerState, policy: PolicyRow) -> Iterator[str]:
+    """Populations in which a policy has opponents."""
+    seats = state.setup.seats
+    own_sides = {seat.side for seat in seats if seat.population == policy.population}
+    for population in dict.fromkeys(seat.population for seat in seats):
+        sides = {seat.side for seat in seats if seat.population == population}
+        if len(own_sides | sides) > 1:
+            yield population

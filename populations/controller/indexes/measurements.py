@@ -1,0 +1,242 @@
+"""What is wrong with how a policy trains, by its assignments' metrics: rules for alerts, pure.
+
+A rule says what is wrong, an empty text if all is well, or None if the metrics say nothing about it
+(another algorithm, a simulated learner).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from arena.types import PolicyId
+from populations.types import PolicyRow
+
+LONGEST_STEPS = 5000
+"""Calls of ``step`` of each environment without an end; known environments of 3,000 do end."""
+
+LONGEST_LENGTHS = 3.0
+"""The same in lengths of episodes, where these are known."""
+
+LONGEST_S = 300.0
+"""Of a population's training without an end, on all learners: slow environments do not get so far
+in the time in which somebody wants to know."""
+
+MIN_EPISODES = 200
+MIN_ASSIGNMENTS = 3
+"""With equal rewards all the time, before that is something to tell."""
+
+SMALL = 1e-6
+"""Relative to returns: by so much equal ones differ in float32."""
+
+COLLAPSED_SHARE, LIVELY_SHARE = 0.01, 0.02
+"""Of the entropy of uniformly random choices: below it is collapsed, above it is not."""
+
+COLLAPSED_NATS, LIVELY_NATS = -3.0, -2.5
+"""Of the entropy of each continuous number: a deviation of about 0.01."""
+
+HIGH_LOSS, GOOD_LOSS = 10.0, 5.0
+"""Of the value, in units of its normalized target, where 1 is no better than the mean."""
+
+HIGH_KL, GOOD_KL = 0.2, 0.1
+
+
+@dataclass(slots=True)
+class Window:
+    """What was measured of one policy since it last was otherwise.
+
+    Attributes:
+        unended_steps: Calls of ``step`` of each environment since an episode ended.
+        assignments: Since the controller started, those that told of rewards.
+        episodes: That ended in these.
+        reward: Lowest and highest so far.
+        returns: Bounds of what those of episodes were; the lower is above where they were not told.
+    """
+
+    unended_steps: float = 0.0
+    assignments: int = 0
+    episodes: float = 0.0
+    reward: tuple[float, float] = (math.inf, -math.inf)
+    returns: tuple[float, float] = (math.inf, -math.inf)
+
+    def take(self, metrics: Mapping[str, float]) -> None:
+        """Take in an assignment."""
+        ended = metrics.get("episode/count", 0.0)
+        self.unended_steps = (
+            0.0 if ended else self.unended_steps + metrics.get("rollout/steps_count", 0.0)
+        )
+        low, high = metrics.get("reward/min"), metrics.get("reward/max")
+        if low is not None and high is not None:
+            self.assignments += 1
+            self.episodes += ended
+            self.reward = min(self.reward[0], low), max(self.reward[1], high)
+        mean, spread = metrics.get("episode/return_mean"), metrics.get("episode/return_deviation")
+        if mean is not None and spread is not None:
+            low, high = mean - spread, mean + spread
+            self.returns = min(self.returns[0], low), max(self.returns[1], high)
+
+
+@dataclass(slots=True)
+class Windows:
+    """Those of all policies.
+
+    Attributes:
+        unended_s: By population, learner seconds of training since an episode ended.
+    """
+
+    unended_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _windows: defaultdict[PolicyId, Window] = field(default_factory=lambda: defaultdict(Window))
+
+    def take(
+        self,
+        policy: PolicyId,
+        population: str,
+        metrics: Mapping[str, float],
+        *,
+        duration_s: float,
+    ) -> None:
+        """Take in an assignment."""
+        self.of(policy).take(metrics)
+        ended = metrics.get("episode/count", 0.0) > 0.0
+        self.unended_s[population] = 0.0 if ended else self.unended_s[population] + duration_s
+
+    def of(self, policy: PolicyId) -> Window:
+        """A policy's own."""
+        return self._windows[policy]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """What a rule looks at.
+
+    Attributes:
+        policy: After the assignment.
+        metrics: Of the assignment, the policy's own.
+        window: With the assignment.
+        unended_s: Of the population, for each learner.
+        episode_length: Of ended episodes, or as it was measured before; 0: not known.
+        num_envs: Of a learner.
+        action: Space of the policy's actions, as JSON.
+        weighs_rewards: Whether policies learn from other rewards than the environment's.
+    """
+
+    policy: PolicyRow
+    metrics: Mapping[str, float]
+    window: Window
+    unended_s: float
+    episode_length: float
+    num_envs: int
+    action: Mapping[str, object]
+    weighs_rewards: bool
+
+
+def no_episode_ended(trained: Trained) -> str | None:
+    """Whether episodes end at all."""
+    if "episode/count" not in trained.metrics or "rollout/steps_count" not in trained.metrics:
+        return None
+    steps = trained.window.unended_steps
+    longest = max(LONGEST_STEPS, LONGEST_LENGTHS * trained.episode_length)
+    if steps and (steps > longest or trained.unended_s > LONGEST_S):
+        return (
+            f"no episode has ended in {steps:,.0f} calls of step of each of {trained.num_envs} "
+            "environments"
+        )
+    return ""
+
+
+def reward_constant(trained: Trained) -> str | None:
+    """Whether every reward was the same, and every return: a reward for each step may be right."""
+    window = trained.window
+    low, high = window.reward
+    if trained.weighs_rewards or low > high:
+        return None
+    is_sure = window.episodes >= MIN_EPISODES and window.assignments >= MIN_ASSIGNMENTS
+    if low != high or not is_sure:
+        return ""
+    least, most = window.returns
+    if low != 0.0 and (least > most or most - least > SMALL * max(abs(least), abs(most))):
+        return ""
+    return f"in {window.episodes:,.0f} episodes every reward was {low:g}"
+
+
+def observations_constant(trained: Trained) -> str | None:
+    """Whether a policy saw the same all the time."""
+    spread = trained.metrics.get("observation/spread")
+    if spread is None:
+        return None
+    return "every observation of an assignment was the same" if spread == 0.0 else ""
+
+
+def entropy_collapsed(trained: Trained) -> str | None:
+    """Whether a policy hardly chooses any more."""
+    entropy = trained.metrics.get("policy/entropy")
+    bounds = entropy_bounds(trained.action)
+    if entropy is None or bounds is None or trained.metrics.get("optimizer/updates") == 0.0:
+        return None
+    collapsed, lively = bounds
+    if entropy < collapsed:
+        return f"its entropy is {entropy:.4g} nats (collapsed: below {collapsed:.4g})"
+    return "" if entropy > lively else None
+
+
+def entropy_bounds(action: Mapping[str, object]) -> tuple[float, float] | None:
+    """Below the first an entropy is collapsed, above the second it is not; None: not known.
+
+    Args:
+        action: A space of actions, as `arena.envs.spaces.observations.describe` gives it.
+    """
+    shape = action.get("shape")
+    size = math.prod(shape) if isinstance(shape, list | tuple) else 1
+    most = 0.0
+    match action.get("kind"):
+        case "Discrete":
+            most = math.log(_integer(action["n"]))
+        case "MultiDiscrete":
+            most = sum(math.log(number) for number in _flat(action["nvec"]))
+        case "MultiBinary":
+            most = size * math.log(2.0)
+        case "Box" if not str(action["dtype"]).startswith(("int", "uint", "bool")):
+            return COLLAPSED_NATS * size, LIVELY_NATS * size
+    return (COLLAPSED_SHARE * most, LIVELY_SHARE * most) if most > 0.0 else None
+
+
+def _integer(value: object) -> int:
+    return value if isinstance(value, int) else 1
+
+
+def _flat(values: object) -> list[int]:
+    if isinstance(values, list | tuple):
+        return [number for value in values for number in _flat(value)]
+    return [_integer(values)]
+
+
+def loss_high(trained: Trained) -> str | None:
+    """Whether the value is far worse than the mean of returns."""
+    loss = trained.metrics.get("loss/value")
+    text = "its value loss is {:.3g}, in units of its target's variance"
+    return _too_high(loss, high=HIGH_LOSS, good=GOOD_LOSS, text=text)
+
+
+def kl_high(trained: Trained) -> str | None:
+    """Whether updates go too far."""
+    divergence = trained.metrics.get("policy/kl")
+    text = "its updates move it by a KL divergence of {:.3g}"
+    return _too_high(divergence, high=HIGH_KL, good=GOOD_KL, text=text)
+
+
+def _too_high(value: float | None, *, high: float, good: float, text: str) -> str | None:
+    if value is None or good <= value <= high:
+        return None
+    return f"{text.format(value)} (too high: above {high:g})" if value > high else ""
+
+
+RULES: Mapping[str, Callable[[Trained], str | None]] = {
+    "no_episode_ended": no_episode_ended,
+    "reward_constant": reward_constant,
+    "observations_constant": observations_constant,
+    "entropy_collapsed": entropy_collapsed,
+    "loss_high": loss_high,
+    "kl_high": kl_high,
+}

@@ -1,0 +1,221 @@
+"""Who may be an opponent, kept as columns so that a decision copies and compares nothing.
+
+Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice, repeat
+
+import numpy as np
+
+from arena.types import Digest, Entrant, PlayerId, PolicyId
+from populations.controller.indexes.opponents_met import Met
+from populations.matchmaking.candidates import (
+    BoolArray,
+    Candidate,
+    CandidateColumns,
+    Candidates,
+    FloatArray,
+    IntArray,
+)
+from populations.storage.tables import Tables, put_after
+from populations.types import CheckpointRow, GhostRow, PolicyRow, RatingsRow, Row
+
+ScoresKey = tuple[int, int, bytes]
+"""Sequences of the last evaluation and of the last fit, and of whom the scores are."""
+
+
+@dataclass(slots=True)
+class Pool:
+    """The candidates of one population.
+
+    Attributes:
+        ghosts: In order of coming.
+        policies: All, in their order in the tables.
+        ghost_positions: Where they are in ``ghosts``.
+        policy_positions: Where they are in ``policies``.
+        is_active: Which policies may be opponents. bool, one per policy.
+        scores: The last expected scores, until there are new results or ratings; one entry.
+        met: Whom each policy has met.
+    """
+
+    ghosts: CandidateColumns = field(default_factory=CandidateColumns)
+    policies: CandidateColumns = field(default_factory=CandidateColumns)
+    ghost_positions: dict[PlayerId, int] = field(default_factory=dict)
+    policy_positions: dict[PolicyId, int] = field(default_factory=dict)
+    is_active: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    scores: dict[ScoresKey, FloatArray] = field(default_factory=dict)
+    met: dict[PolicyId, Met] = field(default_factory=dict)
+    _rated: RatingsRow | None = None
+    _known: dict[str, float] = field(default_factory=dict)
+    _ratings: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _expected: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _parents: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def latest(self, *, without: PolicyId) -> Candidates:
+        """Latest checkpoints of the active policies but one."""
+        others = self.is_active
+        position = self.policy_positions.get(without)
+        if position is not None:
+            others = others.copy()
+            others[position] = False
+        return self.policies.candidates.take(np.flatnonzero(others))
+
+    def named(self, players: Iterable[PlayerId]) -> tuple[Candidates, Candidates]:
+        """Return the ghosts and the latest checkpoints among some players."""
+        names = list(players)
+        ghosts = [self.ghost_positions[name] for name in names if name in self.ghost_positions]
+        policies = [
+            position
+            for name in names
+            if (position := self.policy_positions.get(PolicyId(name))) is not None
+        ]
+        return (
+            self.ghosts.candidates.take(np.array(ghosts, dtype=np.int64)),
+            self.policies.candidates.take(np.array(policies, dtype=np.int64)),
+        )
+
+    def ghost_ratings(
+        self, row: RatingsRow | None, *, origins: Mapping[Digest, CheckpointRow]
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return Elo of ghosts by entrant code: as rated, and as expected. float64 [codes] each.
+
+        An unrated ghost is expected to be as good as the nearest rated ghost that its weights were
+        trained from, which is what a rating begins with. NaN where there is none.
+
+        Args:
+            row: The last fit.
+            origins: Checkpoints by their weights.
+        """
+        codes = self.ghosts.codes.entrants
+        num_new = len(codes) - len(self._ratings)
+        if self._rated is row and not num_new:
+            return self._ratings, self._expected
+        if self._rated is not row:
+            self._rated = row
+            self._known = {} if row is None else dict(zip(row.entrants, row.ratings, strict=True))
+            self._ratings = np.full(len(codes), np.nan)
+            # Of all ghosts only those that are rated are looked at.
+            rated = np.fromiter(map(codes.get, self._known, repeat(-1)), dtype=np.int64)
+            ratings = np.fromiter(self._known.values(), dtype=np.float64)
+            self._ratings[rated[rated >= 0]] = ratings[rated >= 0]
+        else:
+            new = list(islice(reversed(codes), num_new))[::-1]
+            ratings = np.fromiter(map(self._known.get, new, repeat(np.nan)), dtype=np.float64)
+            self._ratings = np.append(self._ratings, ratings)
+        self._expected = inherited(self._ratings, self._found_parents(origins))
+        return self._ratings, self._expected
+
+    def _found_parents(self, origins: Mapping[Digest, CheckpointRow]) -> IntArray:
+        """Return the code of each ghost's nearest ancestor, -1: none. int64 [codes]."""
+        codes = self.ghosts.codes.entrants
+        new = list(islice(reversed(codes), len(codes) - len(self._parents)))[::-1]
+        found = []
+        for entrant in new:
+            origin = origins.get(Digest(entrant))
+            while origin is not None and origin.parent is not None and origin.parent not in codes:
+                origin = origins.get(origin.parent)
+            parent = origin.parent if origin is not None else None
+            found.append(codes[parent] if parent is not None else -1)
+        self._parents = np.append(self._parents, found).astype(np.int64)
+        return self._parents
+
+    def put_policy(self, row: PolicyRow, checkpoint: CheckpointRow | None) -> None:
+        """Take in what a policy is now; without a checkpoint it has its place but is not there."""
+        candidate = Candidate(
+            player=PlayerId(row.policy),
+            policy=row.policy,
+            role=row.role,
+            entrant=Entrant("" if checkpoint is None else checkpoint.weights_digest),
+            agent_steps=row.agent_steps,
+        )
+        position = self.policy_positions.setdefault(row.policy, len(self.policy_positions))
+        if position == len(self.is_active):
+            self.policies.append(candidate)
+            self.is_active = np.append(self.is_active, False)
+        else:
+            self.policies.put(position, candidate)
+        self.is_active[position] = row.state == "active" and checkpoint is not None
+
+    def put_ghost(self, row: GhostRow) -> None:
+        """Take in what a ghost is now."""
+        candidate = Candidate(
+            player=row.player,
+            policy=row.policy,
+            role=row.role,
+            entrant=Entrant(row.weights_digest),
+            agent_steps=row.agent_steps,
+            quality=row.quality,
+        )
+        position = self.ghost_positions.get(row.player)
+        if position is None:
+            self.ghost_positions[row.player] = len(self.ghost_positions)
+            self.ghosts.append(candidate)
+        else:
+            self.ghosts.put(position, candidate)
+
+
+def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
+    """Fill the ratings of the unrated with those of their nearest rated ancestors.
+
+    Args:
+        ratings: NaN where unknown. float64 [N].
+        parents: Position of each one's parent, -1: none; without circles. int64 [N].
+
+    Returns:
+        NaN where no ancestor is rated. float64 [N].
+    """
+    found = ratings.copy()
+    nearest = np.where(np.isnan(ratings), parents, -1)
+    while (is_open := nearest >= 0).any():
+        found[is_open] = found[nearest[is_open]]
+        # Steps double: whose ancestor was unrated goes on from where that one goes on from.
+        further = np.where(is_open, nearest[nearest], -1)
+        nearest = np.where(np.isnan(found), further, -1)
+    return found
+
+
+class CandidateCache:
+    """The candidates of all populations. Owned by the controller's thread."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, Pool] = {}
+        self._num_ghosts = 0
+
+    def pool(self, population: str, tables: Tables) -> Pool:
+        """The candidates of a population, as the tables have them."""
+        if not self._pools:
+            for policy in tables.policies.values():
+                self._take_policy(policy, tables)
+        if self._num_ghosts < len(tables.ghosts):
+            # Tables keep the order in which ghosts came, so new ones are at the end.
+            for ghost in put_after(tables.ghosts, self._num_ghosts):
+                if not ghost.corrupt:
+                    self._pools[ghost.population].put_ghost(ghost)
+            self._num_ghosts = len(tables.ghosts)
+        return self._pools[population]
+
+    def take(self, rows: Iterable[Row], tables: Tables) -> None:
+        """Take in rows that were put into the tables; of them, policies and ghosts matter."""
+        if not self._pools:
+            return
+        for row in rows:
+            if isinstance(row, PolicyRow):
+                self._take_policy(tables.policies[row.policy], tables)
+            elif isinstance(row, GhostRow):
+                ghost = tables.ghosts[row.player]
+                pool = self._pools[ghost.population]
+                if ghost.player not in pool.ghost_positions:
+                    continue
+                if ghost.corrupt:
+                    # Rare: everything is made anew without it.
+                    self._pools, self._num_ghosts = {}, 0
+                    return
+                pool.put_ghost(ghost)
+
+    def _take_policy(self, row: PolicyRow, tables: Tables) -> None:
+        checkpoint = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
+        self._pools.setdefault(row.population, Pool()).put_policy(row, checkpoint)

@@ -1,0 +1,178 @@
+"""Evaluation matches that the last fit of ratings does not cover: asked for, or played since.
+
+Evaluations last, several may be open at once, and a fit takes seconds. Without counting what is
+under way, each evaluation would ask the questions of the one before it again. What such matches
+will tell is foreseen: the variance of a player that meets another is multiplied by
+1 - v / (noise + v + w), with v and w their variances and ``noise`` that of the difference as so
+many matches tell it.
+
+Not durable: after a resume ratings are fitted first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from arena.types import AssignmentId, Digest, Entrant, Seat
+from arena.wire.messages import Evaluate
+from populations.controller.indexes.player_strengths import Known, entrant_of
+from populations.league.scheduling import FloatArray, noise_of
+from populations.ratings.results import Rated
+from populations.types import AssignmentRow, Row
+
+Belief = Callable[[Rated], tuple[float, float]]
+"""Rating and variance of an entrant after the last fit, in Elo and its square."""
+
+Ancestors = Callable[[Digest], Iterable[Digest]]
+
+MAX_ANCESTORS = 32
+"""Checkpoints of a policy that are looked at for matches which its current weights profit from."""
+
+
+@dataclass(slots=True)
+class _Evaluation:
+    """Who meets whom in one evaluation.
+
+    Attributes:
+        pairs: Matches of each two players.
+        num_matches: All matches, those of players against themselves included.
+        sequence: Of its last tally; infinity while it is open.
+    """
+
+    pairs: Mapping[tuple[Rated, Rated], int]
+    num_matches: int
+    sequence: float = math.inf
+
+
+class UnfittedMatches:
+    """What is left of variances after matches that ratings do not cover. Owned by one thread."""
+
+    def __init__(
+        self, *, seats: tuple[Seat, ...], ranked: Collection[str], ancestors: Ancestors
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            seats: Of the environment.
+            ranked: Populations whose policies are compared.
+            ancestors: Of weights, nearest first.
+        """
+        self._seats = seats
+        self._ancestors = ancestors
+        self._ranked = ranked
+        self._evaluations: dict[AssignmentId, _Evaluation] = {}
+        self._remaining: dict[Rated, float] = {}
+
+    def take(self, rows: Iterable[Row], *, num_tallies: int, belief: Belief) -> None:
+        """Take in rows that were put, once or more often; evaluations matter.
+
+        Args:
+            rows: In any order.
+            num_tallies: Sequence of the last tally that is committed with them.
+            belief: Of the last fit.
+        """
+        for row in rows:
+            if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate):
+                self._take(row, row.message, num_tallies=num_tallies, belief=belief)
+
+    def _take(
+        self, row: AssignmentRow, message: Evaluate, *, num_tallies: int, belief: Belief
+    ) -> None:
+        known = self._evaluations.get(row.assignment_id)
+        if row.status == "queued" and known is None:
+            evaluation = _Evaluation(
+                pairs=self._pairs(message),
+                num_matches=sum(pairing.num_matches for pairing in message.pairings),
+            )
+            self._evaluations[row.assignment_id] = evaluation
+            self._foresee(evaluation, belief)
+        elif row.status == "finished" and known is not None:
+            known.sequence = min(known.sequence, num_tallies)
+        elif row.status == "failed" and known is not None:
+            del self._evaluations[row.assignment_id]
+            self._foresee_all(belief)
+
+    def cover(self, num_tallies: int, *, belief: Belief) -> None:
+        """Take in that ratings were fitted.
+
+        Args:
+            num_tallies: Sequence of the last tally that they cover.
+            belief: Of this fit.
+        """
+        self._evaluations = {
+            key: evaluation
+            for key, evaluation in self._evaluations.items()
+            if evaluation.sequence > num_tallies
+        }
+        self._foresee_all(belief)
+
+    @property
+    def num_open(self) -> int:
+        """Matches of all evaluations that are open."""
+        return sum(
+            evaluation.num_matches
+            for evaluation in self._evaluations.values()
+            if evaluation.sequence == math.inf
+        )
+
+    def open_matches(self) -> Counter[Rated]:
+        """Matches with another player that each player has in evaluations that are open."""
+        asked: Counter[Rated] = Counter()
+        for evaluation in self._evaluations.values():
+            if evaluation.sequence == math.inf:
+                for pair, num_matches in evaluation.pairs.items():
+                    for rated in pair:
+                        asked[rated] += num_matches
+        return asked
+
+    def share_of(self, rated: Rated) -> float:
+        """Share of an entrant's variance that is left, in (0, 1].
+
+        Of the newest weights in its line that meet somebody: it may have trained on meanwhile.
+        """
+        share = self._remaining.get(rated)
+        if share is None and self._remaining:
+            population, entrant = rated
+            line = islice(self._ancestors(Digest(entrant)), MAX_ANCESTORS)
+            shares = (self._remaining.get((population, Entrant(one))) for one in line)
+            share = next((share for share in shares if share is not None), None)
+        return 1.0 if share is None else share
+
+    def remaining(self, players: Iterable[Known]) -> FloatArray:
+        """That of each player. float64 [N]."""
+        return np.array([self.share_of((known.population, known.entrant)) for known in players])
+
+    def _pairs(self, message: Evaluate) -> Mapping[tuple[Rated, Rated], int]:
+        """Pairs of rated players that an evaluation seats, each with all its matches."""
+        matches: Counter[tuple[Rated, Rated]] = Counter()
+        for pairing in message.pairings:
+            seated = sorted(
+                {
+                    (seat.population, entrant_of(player))
+                    for seat, player in zip(self._seats, pairing.seating.players, strict=True)
+                    if seat.population in self._ranked
+                }
+            )
+            if len(seated) == 2:
+                matches[seated[0], seated[1]] += pairing.num_matches
+        return matches
+
+    def _foresee_all(self, belief: Belief) -> None:
+        self._remaining = {}
+        for evaluation in self._evaluations.values():
+            self._foresee(evaluation, belief)
+
+    def _foresee(self, evaluation: _Evaluation, belief: Belief) -> None:
+        for pair, num_matches in evaluation.pairs.items():
+            (rating, variance), (other_rating, other_variance) = map(belief, pair)
+            shares = [self.share_of(rated) for rated in pair]
+            variances = (variance * shares[0], other_variance * shares[1])
+            total = noise_of(rating - other_rating, num_matches=num_matches) + sum(variances)
+            for rated, share, known in zip(pair, shares, variances, strict=True):
+                self._remaining[rated] = share * (1.0 - known / total)

@@ -1,0 +1,129 @@
+"""Alerts that hold: raised when something was wrong as often as its kind says, and then cleared.
+
+Alerts are events: those that hold follow from the journal's events ``alert`` and ``alert_cleared``,
+so they outlast the controller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from populations.controller.indexes.alert_kinds import KINDS
+from populations.controller.indexes.measurements import Windows
+from populations.types import EventRow, Json
+
+RAISED, CLEARED = "alert", "alert_cleared"
+"""Kinds of events."""
+
+
+class Finding(NamedTuple):
+    """One measurement.
+
+    Attributes:
+        kind: Of the alert.
+        subject: A population, a sink, or empty: the run.
+        source: Who was measured; the subject is wrong as long as one of them is.
+        what: What is wrong, with numbers; empty: all is well.
+    """
+
+    kind: str
+    subject: str
+    source: str
+    what: str
+
+
+@dataclass(slots=True)
+class _Streak:
+    """Measurements in a row, one of the two counts is 0."""
+
+    wrong: int = 0
+    well: int = 0
+
+    def take(self, *, is_wrong: bool) -> None:
+        self.wrong, self.well = (self.wrong + 1, 0) if is_wrong else (0, self.well + 1)
+
+
+@dataclass(slots=True)
+class Alerts:
+    """Alerts that hold, and what was measured lately. Owned by the controller's thread.
+
+    Attributes:
+        raised: By kind and subject, what is wrong with whom.
+        windows: What was measured of each policy.
+        idle_at_s: When learners were last looked at.
+    """
+
+    raised: dict[tuple[str, str], dict[str, str]] = field(default_factory=dict)
+    windows: Windows = field(default_factory=Windows)
+    idle_at_s: float = float("-inf")
+    _streaks: dict[tuple[str, str, str], _Streak] = field(default_factory=dict)
+
+    def documents(self) -> list[Json]:
+        """Alerts that hold, for programs and displays."""
+        return [
+            document(kind, subject, "; ".join(list(texts.values())[:3]), sources=list(texts))
+            for (kind, subject), texts in self.raised.items()
+        ]
+
+    def take(self, finding: Finding) -> bool | None:
+        """Take in a measurement.
+
+        Returns:
+            True if it makes an alert hold, or would if it did not already; False if it ends one.
+        """
+        kind, subject, source, what = finding
+        streak = self._streaks.setdefault((kind, subject, source), _Streak())
+        streak.take(is_wrong=bool(what))
+        texts = self.raised.get((kind, subject), {})
+        if what and (streak.wrong >= KINDS[kind].raise_after or source in texts):
+            self.raised.setdefault((kind, subject), {})[source] = what
+            return True if not texts or streak.wrong == KINDS[kind].raise_after else None
+        if source in texts and streak.well >= KINDS[kind].clear_after:
+            return self.forget(kind, subject, source)
+        return None
+
+    def forget(self, kind: str, subject: str, source: str) -> bool | None:
+        """Count somebody no more; False if that ends the alert."""
+        self._streaks.pop((kind, subject, source), None)
+        texts = self.raised.get((kind, subject), {})
+        if texts.pop(source, None) is None or texts:
+            return None
+        del self.raised[kind, subject]
+        return False
+
+
+def document(
+    kind: str, subject: str, what: str, *, sources: Iterable[str] = (), advice: str = ""
+) -> dict[str, Json]:
+    """An alert as plain data: of events, of ``status.json``, of ``arena league RUN status``."""
+    return {
+        "name": kind,
+        "subject": subject,
+        "what": what,
+        "advice": advice or KINDS[kind].advice,
+        "sources": list(sources),
+    }
+
+
+def raised_by(events: Iterable[EventRow]) -> dict[tuple[str, str], EventRow]:
+    """The events ``alert`` that were not cleared since, by kind and subject."""
+    raised: dict[tuple[str, str], EventRow] = {}
+    for event in events:
+        key = (str(event.data.get("name")), event.subject)
+        if event.kind == RAISED:
+            raised[key] = event
+        elif event.kind == CLEARED:
+            raised.pop(key, None)
+    return raised
+
+
+def resumed(events: Iterable[EventRow]) -> Alerts:
+    """The alerts that hold when a controller goes on with a run."""
+    alerts = Alerts()
+    for (name, subject), event in raised_by(events).items():
+        sources, what = event.data["sources"], str(event.data["what"])
+        if name in KINDS and isinstance(sources, list | tuple):
+            alerts.raised[name, subject] = {str(source): what for source in sources}
+    return alerts

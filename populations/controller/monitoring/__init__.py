@@ -1,0 +1,1 @@
+"""Alerts and curves: what an event means for people. Decides nothing."""

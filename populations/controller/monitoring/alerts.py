@@ -1,0 +1,180 @@
+"""What somebody should look at: how alerts are raised, once, and cleared.
+
+An alert is raised when something has been wrong as often as its kind says, and cleared when it has
+been well as often. In between nothing more is said of it. It is about a population, a sink or the
+run, and names who made it true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from arena.types import PolicyId
+from arena.wire.messages import Train
+from populations.controller.indexes.alert_kinds import KINDS
+from populations.controller.indexes.measurements import RULES, Trained
+from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Finding, document
+from populations.controller.monitoring.trainee_metrics import own_metrics
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.types import AssignmentRow, EventRow, PolicyRow
+
+IDLE_S = 1.0
+"""Between two looks at whether learners have something to do; `Kind.raise_after` counts looks."""
+
+OVERDUE = 2.0
+"""Decisions of PBT that a policy may miss, in units of ``pbt.ready_agent_steps``."""
+
+
+def watch(state: ControllerState, tx: Transaction) -> None:
+    """Look at what an event has brought, and at who has nothing to do."""
+    for finding in list(_findings(state, tx)):
+        note(state, tx, finding)
+    for row in tx.rows:
+        if isinstance(row, PolicyRow) and row.state == "quarantined":
+            for kind, subject in list(state.alerts.raised):
+                _tell(tx, kind, subject, state.alerts.forget(kind, subject, row.policy))
+
+
+def note(state: ControllerState, tx: Transaction, finding: Finding) -> None:
+    """Take in a measurement: tell it if an alert begins or ends, and fail the run if it shall."""
+    kind, subject, _, what = finding
+    was_raised = (kind, subject) in state.alerts.raised
+    change = state.alerts.take(finding)
+    if not (change and was_raised):
+        _tell(tx, kind, subject, change, finding)
+    if change and kind in state.config.alerts.fail:
+        state.fail(tx, reason=f"alerts.fail: {kind}: {what}. {KINDS[kind].advice}")
+
+
+def note_end(state: ControllerState, tx: Transaction) -> None:
+    """The run is about to end: nobody has to do anything, but it should have done something."""
+    change = state.alerts.forget("learners_idle", "", "learners")
+    _tell(tx, "learners_idle", "", change)
+    if state.tables.run.agent_steps == 0 and not (state.interrupted or state.failed):
+        what = f"the run ended without a single agent step ({state.reason})"
+        note(state, tx, Finding("no_steps", "", "run", what))
+        if "no_steps" in state.config.alerts.fail:
+            state.reason = f"alerts.fail: no_steps: {what}"
+    elif state.tables.run.agent_steps:
+        note(state, tx, Finding("no_steps", "", "run", ""))
+
+
+def _tell(
+    tx: Transaction,
+    kind: str,
+    subject: str,
+    change: bool | None,
+    finding: Finding | None = None,
+) -> None:
+    if change and finding is not None:
+        data = document(kind, subject, finding.what, sources=[finding.source])
+        del data["subject"]
+        tx.add_event(RAISED, subject, **data)
+    elif change is False:
+        tx.add_event(CLEARED, subject, name=kind)
+
+
+def _findings(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
+    for row in tx.rows:
+        if isinstance(row, AssignmentRow) and row.status == "finished":
+            void = row.metrics.get("episode/void", 0.0)
+            what = f"{void:.0f} episodes of assignment {row.assignment_id} were void"
+            yield Finding("void_episodes", "", "episodes", what if void else "")
+            if isinstance(row.message, Train) and row.agent_steps:
+                yield from _trained(state, row, row.message)
+    yield from _decided(state, tx)
+    yield from _idle(state, tx)
+
+
+def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iterator[Finding]:
+    windows = state.alerts.windows
+    for trainee in message.trainees:
+        policy = state.tables.policies[trainee.policy]
+        metrics = own_metrics(row.metrics, message.trainees, of=trainee.policy)
+        windows.take(policy.policy, policy.population, metrics, duration_s=row.duration_s)
+        trained = Trained(
+            policy=policy,
+            metrics=metrics,
+            window=windows.of(policy.policy),
+            unended_s=windows.unended_s[policy.population] / max(len(state.learners), 1),
+            episode_length=policy.episode_length or state.measured_length,
+            num_envs=state.setup.num_envs,
+            action=state.setup.spec.agent_specs[
+                state.setup.populations[policy.population].agents[0]
+            ].action,
+            weighs_rewards=bool(state.config.environment.reward_weights),
+        )
+        for kind, rule in RULES.items():
+            what = rule(trained)
+            if what is not None:
+                said = f"{policy.policy}: {what}" if what else ""
+                yield Finding(kind, policy.population, policy.policy, said)
+        yield from _overdue(state, policy)
+
+
+def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
+    """Whether PBT should have decided about a policy long ago."""
+    pbt = state.pbt(policy.population)
+    rivals = [
+        row
+        for row in state.tables.policies.values()
+        if row.population == policy.population and row.role == policy.role
+    ]
+    is_asked = pbt.exploit != "none" and not state.config.populations[policy.population].schedule
+    if not is_asked or policy.pending or len(rivals) < 2 or state.phase != "training":
+        return
+    since = max(policy.ready_at + pbt.ready_agent_steps, pbt.warm_up_agent_steps)
+    waited = policy.agent_steps - since
+    what = ""
+    if waited >= OVERDUE * pbt.ready_agent_steps:
+        matches = state.league.matches_in_generation(policy)
+        what = (
+            f"{policy.policy}: PBT could not decide about it for {waited:,} agent steps "
+            f"(pbt.ready_agent_steps {pbt.ready_agent_steps:,}); its generation has {matches} "
+            f"evaluation matches (pbt.min_matches {pbt.min_matches})"
+        )
+    yield Finding("pbt_undecided", policy.population, policy.policy, what)
+
+
+def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
+    """Whether the rules of PBT worked, population by population."""
+    failed: dict[tuple[str, str], str] = {}
+    worked: set[tuple[str, str]] = set()
+    for row in tx.rows:
+        if not isinstance(row, EventRow):
+            continue
+        policy = state.tables.policies.get(PolicyId(row.subject))
+        if policy is None:
+            continue
+        name = policy.population
+        if row.kind == "explore_failed":
+            failed["explore_fell_back", name] = f"{row.subject}: {row.data['reason']}"
+        elif row.kind == "exploit_failed":
+            failed["exploit_fell_back", name] = f"{row.subject}: {row.data['reason']}"
+        elif row.kind in ("exploited", "explored", "kept"):
+            worked.add(("exploit_fell_back", name))
+            if row.data.get("moves"):
+                worked.add(("explore_fell_back", name))
+    for key in worked - set(failed):
+        yield Finding(*key, key[1], "")
+    for key, reason in failed.items():
+        yield Finding(*key, key[1], f"the rule failed for {reason}")
+
+
+def _idle(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
+    """Whether learners have nothing to do, looked at once a second."""
+    now_s = tx.now.monotonic_s
+    if now_s - state.alerts.idle_at_s < IDLE_S:
+        return
+    state.alerts.idle_at_s = now_s
+    idle = [learner for learner in state.learners.values() if not learner.held]
+    may_work = state.phase == "training" and state.pause is None
+    what = ""
+    if idle and may_work:
+        kind = KINDS["learners_idle"]
+        what = (
+            f"{len(idle)} of {len(state.learners)} learners have nothing to do, for "
+            f"{kind.raise_after * IDLE_S:.0f} s at least"
+        )
+    yield Finding("learners_idle", "", "learners", what)

@@ -1,0 +1,211 @@
+"""What goes to the sinks: of each policy its learner's metrics and where it stands; of the run too.
+
+Follows the rows of each transaction, decides nothing, and is not durable: after a resume the points
+of the last evaluated weights are written once more.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from arena.metrics.sink import RUN
+from arena.types import BOT_PREFIX, Digest, Entrant, is_bot
+from arena.wire.messages import Train, Trainee
+from populations.controller.indexes.curve_counts import Curves
+from populations.controller.monitoring.trainee_metrics import own_metrics
+from populations.controller.state.commands import WriteMetrics
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.league.standings import Z95
+from populations.types import AssignmentRow, PolicyRow, RatingsRow
+
+RUN_EVERY_S = 5.0
+"""Between two points of the run's own curves."""
+
+_UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def follow(state: ControllerState, tx: Transaction) -> None:
+    """Have the points written that follow from a transaction's rows."""
+    curves = state.curves
+    curves.take(tx.rows)
+    fitted = []
+    for row in list(tx.rows):
+        if isinstance(row, AssignmentRow) and row.status == "finished" and row.agent_steps:
+            assert isinstance(row.message, Train), "only training has agent steps"
+            _write_training(state, tx, row, row.message)
+        elif isinstance(row, RatingsRow):
+            fitted.append(row.population)
+    is_over = state.phase == "over"
+    for population in state.tables.ratings if is_over else fitted:
+        _write_standings(state, tx, population, is_last=is_over)
+    now_s = tx.now.monotonic_s
+    if (tx.rows and now_s - curves.run_at_s >= RUN_EVERY_S) or is_over:
+        curves.run_at_s = now_s
+        steps = state.tables.run.agent_steps
+        tx.commands.append(WriteMetrics(policy=RUN, agent_steps=steps, metrics=_run_metrics(state)))
+
+
+def _write_training(
+    state: ControllerState, tx: Transaction, row: AssignmentRow, message: Train
+) -> None:
+    for trainee in message.trainees:
+        steps = state.tables.policies[trainee.policy].agent_steps
+        if steps > trainee.agent_steps:
+            metrics = own_metrics(row.metrics, message.trainees, of=trainee.policy)
+            metrics |= _lineage_metrics(state.curves, trainee)
+            tx.commands.append(
+                WriteMetrics(policy=trainee.policy, agent_steps=steps, metrics=metrics)
+            )
+
+
+def _lineage_metrics(curves: Curves, trainee: Trainee) -> dict[str, float]:
+    """With what a policy was trained: of the assignment, not of what was decided after it."""
+    return {
+        **{f"hyperparameter/{name}": value for name, value in trainee.hyperparameters.items()},
+        "pbt/generation_count": float(trainee.generation),
+        "pbt/copies_count": float(curves.copies[trainee.policy]),
+        "league/ghosts_count": float(curves.ghosts[trainee.policy]),
+    }
+
+
+def _write_standings(
+    state: ControllerState, tx: Transaction, population: str, *, is_last: bool
+) -> None:
+    """Write where policies stand that have played since the last time; at the end, where all do.
+
+    Each fit moves all ratings a little, so only those are written of whom more is known.
+    """
+    for row in state.tables.policies.values():
+        if row.population != population or row.state != "active":
+            continue
+        digest = state.league.standing_weights(row, state.tables)
+        if digest is None:
+            continue
+        ratings = _rating_metrics(state, population, digest, prefix="rating/")
+        point = (digest, state.league.record(population, digest).matches, ratings)
+        known = state.curves.written.get(row.policy)
+        is_new = known is None or (known != point if is_last else known[:2] != point[:2])
+        if ratings and is_new:
+            state.curves.written[row.policy] = point
+            metrics = {**ratings, **_record_metrics(state, population, digest)}
+            metrics |= _bot_metrics(state, digest, prefix="evaluation/")
+            steps = evaluated_steps(state, row, digest)
+            tx.commands.append(WriteMetrics(policy=row.policy, agent_steps=steps, metrics=metrics))
+
+
+def evaluated_steps(state: ControllerState, row: PolicyRow, digest: Digest) -> int:
+    """The policy's count when it had these weights; those of a donor it has since it copied."""
+    origin = state.league.checkpoints[digest]
+    return origin.agent_steps if origin.policy == row.policy else row.generation_at
+
+
+def _rating_metrics(
+    state: ControllerState, population: str, digest: str, *, prefix: str
+) -> dict[str, float]:
+    interval = state.ratings(population).interval(digest)
+    if interval is None:
+        return {}
+    names = (f"{prefix}mean_elo", f"{prefix}low_elo", f"{prefix}high_elo")
+    return dict(zip(names, interval, strict=True))
+
+
+def _record_metrics(state: ControllerState, population: str, digest: Digest) -> dict[str, float]:
+    record = state.league.record(population, digest)
+    metrics = {"evaluation/matches_count": float(record.matches)}
+    if record.matches:
+        metrics["evaluation/return_mean"] = record.return_sum / record.matches
+    compared = record.wins + record.draws + record.losses
+    if compared:
+        metrics["evaluation/score_mean"] = record.points / compared
+    return metrics
+
+
+def _bot_metrics(state: ControllerState, digest: str, *, prefix: str) -> dict[str, float]:
+    """Score and return against each bot that these weights have met in evaluation."""
+    metrics: dict[str, float] = {}
+    for bot, name in curve_names(state.config.evaluation.bots).items():
+        met = state.league.evaluated_against(Entrant(digest), Entrant(bot))
+        if met.matches > 0.0:
+            metrics[f"{prefix}score_vs_{name}"] = met.points / met.matches
+            metrics[f"{prefix}return_vs_{name}"] = met.return_sum / met.matches
+    return metrics
+
+
+def curve_names(bots: Sequence[str]) -> dict[str, str]:
+    """How bots are called in the names of curves: distinct, of letters that every reader takes."""
+    names: dict[str, str] = {}
+    for bot in bots:
+        name = base = _UNUSUAL.sub("_", bot.removeprefix(BOT_PREFIX)).strip("_")
+        number = 1
+        while name in names.values():
+            number += 1
+            name = f"{base}_{number}"
+        names[bot] = name
+    return names
+
+
+def _run_metrics(state: ControllerState) -> dict[str, float]:
+    """Of the whole run, in order of its own agent steps."""
+    run, policies = state.tables.run, state.tables.policies.values()
+    metrics = {
+        "run/elapsed_s": run.elapsed_s,
+        "run/assignments_count": float(run.assignments_finished),
+        "run/matches_count": float(run.matches),
+        "run/generations_count": float(sum(row.generation for row in policies)),
+        "run/copies_count": float(run.exploits),
+        "run/ghosts_count": float(len(state.tables.ghosts)),
+        "run/quarantined_count": float(sum(row.state == "quarantined" for row in policies)),
+    }
+    if run.training_s + run.evaluation_s > 0.0:
+        metrics["run/evaluation_share"] = run.evaluation_s / (run.training_s + run.evaluation_s)
+    metrics |= _mean_hyperparameters(state)
+    for population, row in state.tables.ratings.items():
+        metrics[f"rating/{population}_cyclicity"] = row.cyclicity
+        best = _champion(state, row)
+        if best is not None:
+            prefix = f"champion/{population}_"
+            found = _rating_metrics(state, population, best, prefix=prefix)
+            metrics |= {name: elo - row.optimism for name, elo in found.items()}
+            metrics |= _bot_metrics(state, best, prefix=prefix)
+    return metrics
+
+
+def _mean_hyperparameters(state: ControllerState) -> Mapping[str, float]:
+    """Of what may change: the mean over a population's active policies."""
+    means: dict[str, float] = {}
+    for population, section in state.config.populations.items():
+        for name in section.search_space:
+            values = [
+                row.hyperparameters[name]
+                for row in state.tables.policies.values()
+                if row.population == population
+                and row.state == "active"
+                and name in row.hyperparameters
+            ]
+            if values:
+                means[f"hyperparameter/{population}_{name}_mean"] = sum(values) / len(values)
+    return means
+
+
+def _champion(state: ControllerState, row: RatingsRow) -> Entrant | None:
+    """Whose lower bound is best, of ghosts and of what active policies stand with."""
+    eligible = set(_eligible(state, row.population))
+    low = np.array(row.ratings) - Z95 * np.array(row.deviations)
+    best_first: list[int] = np.argsort(-low).tolist()
+    ranked = (row.entrants[index] for index in best_first)
+    return next((name for name in ranked if not is_bot(name) and name in eligible), None)
+
+
+def _eligible(state: ControllerState, population: str) -> Iterator[str]:
+    for ghost in state.tables.ghosts.values():
+        if ghost.population == population and not ghost.corrupt:
+            yield ghost.weights_digest
+    for policy in state.tables.policies.values():
+        if policy.population == population and policy.state == "active":
+            digest = state.league.standing_weights(policy, state.tables)
+            if digest is not None:
+                yield digest

@@ -1,0 +1,1 @@
+"""Against which opponents a policy trains."""

@@ -1,0 +1,237 @@
+"""Against whom a policy trains in one assignment: the seatings of its blocks of environments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from arena.errors import ConfigError
+from arena.matches.seating import seatings_for
+from arena.types import (
+    Entrant,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    Tally,
+    WeightsRef,
+    population_of,
+    trainee_entrant,
+)
+from arena.wire.messages import Train
+from populations.controller.opponents.statistics import Facts
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import team_of
+from populations.controller.state.transaction import Transaction
+from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
+from populations.matchmaking.candidates import Candidate
+from populations.matchmaking.outsiders import OutsidersMatchmaker
+from populations.matchmaking.quality import lowered_quality
+from populations.types import Json, PolicyRow
+
+
+def draw_seatings(
+    state: ControllerState, tx: Transaction, policy: PolicyRow
+) -> tuple[Seating, ...]:
+    """Draw opponents from every population that has a seat, and seat them and the trainee.
+
+    The trainee has each of its seats equally often. In cooperation it and its mates have all
+    agents.
+    """
+    trainee = Player(player=PlayerId(policy.policy))
+    seats = state.setup.seats
+    if state.is_cooperation:
+        mates = {
+            row.population: Player(player=PlayerId(row.policy)) for row in team_of(state, policy)
+        }
+        return seatings_for(
+            trainee, seats=seats, population=policy.population, opponents={}, mates=mates
+        )
+    state.candidates.take(tx.rows, state.tables)
+    opponents: dict[str, tuple[Player, ...]] = {}
+    num_mirrors = 0
+    for population in dict.fromkeys(seat.population for seat in seats):
+        own_seats = sum(seat.population == population for seat in seats)
+        is_own = population == policy.population
+        if is_own and own_seats == 1:
+            continue
+        request = make_request(state, policy, population)
+        drawn = _draw(state, request, population, rng=state.draw(tx))
+        outsiders = {
+            outsider.player: outsider.weights for outsider in state.outsiders.get(population, ())
+        }
+        opponents[population] = tuple(
+            Player(player=candidate.player, weights=_weights(state, candidate, outsiders))
+            for candidate in drawn.players
+        )
+        if is_own:
+            # As many blocks as an opponent from the pool has: one for each of the trainee's seats.
+            num_mirrors = drawn.num_mirrors * own_seats
+    return seatings_for(
+        trainee,
+        seats=seats,
+        population=policy.population,
+        opponents=opponents,
+        num_mirrors=num_mirrors,
+    )
+
+
+def make_request(state: ControllerState, policy: PolicyRow, population: str) -> OpponentRequest:
+    """What is asked of the matchmaker: opponents of one population for a policy."""
+    pool = state.candidates.pool(population, state.tables)
+    facts = Facts(state, pool, policy, population)
+    return OpponentRequest(
+        trainee=policy.policy,
+        role=policy.role,
+        entrant=trainee_entrant(policy.policy, generation=policy.generation),
+        agent_steps=policy.agent_steps,
+        num_opponents=state.config.matchmaking.opponents,
+        is_own_population=population == policy.population,
+        ghosts=pool.ghosts.candidates,
+        latest=pool.latest(without=policy.policy),
+        record=facts.record,
+        predicted=facts.predicted,
+        ratings=facts.ratings,
+        trainee_rating=facts.trainee_rating(),
+        scores=facts.scores,
+    )
+
+
+def knowledge(state: ControllerState, message: Train) -> dict[str, Json]:
+    """Return how often the trainee is thought to beat each opponent, and how much is prediction.
+
+    By player: ``win_rates``, draws half; and in ``predicted`` the share of each win rate that is
+    what ratings promise, the rest being results: 1 for an opponent that it never met. Bots and
+    players of other runs are left out.
+    """
+    win_rates: dict[str, Json] = {}
+    predicted: dict[str, Json] = {}
+    frozen = dict.fromkeys(
+        player.player
+        for seating in message.opponents
+        for player in seating.players
+        if player.weights is not None
+    )
+    for population in dict.fromkeys(population_of(player) for player in frozen):
+        if population not in state.setup.populations:
+            continue
+        trainee = state.tables.policies[message.trainees[0].policy]
+        request = make_request(state, trainee, population)
+        for candidates in state.candidates.pool(population, state.tables).named(frozen):
+            points, lost = request.posterior(candidates)
+            for player, won, matches in zip(candidates.players, points, points + lost, strict=True):
+                win_rates[player] = round(float(won / matches), 3)
+                predicted[player] = round(float(PRIOR_MATCHES / matches), 3)
+    return {"win_rates": win_rates, "predicted": predicted}
+
+
+def _draw(
+    state: ControllerState, request: OpponentRequest, population: str, *, rng: np.random.Generator
+) -> Opponents:
+    """Ask the matchmaker; a user's own may answer anything.
+
+    Raises:
+        ConfigError: If what it answers are not the opponents that it was asked for.
+    """
+    matchmaker = state.matchmaker
+    outsiders = state.outsiders.get(population, ())
+    if outsiders:
+        matchmaker = OutsidersMatchmaker(inner=matchmaker, outsiders=outsiders)
+    drawn = matchmaker.draw(request, rng=rng)
+    number = drawn.num_mirrors + len(drawn.players)
+    if number != request.num_opponents or drawn.num_mirrors < 0:
+        raise ConfigError(
+            f"matchmaking.kind: {state.config.matchmaking.kind} must draw "
+            f"{request.num_opponents} opponents, got {number}"
+        )
+    if drawn.num_mirrors and not request.is_own_population:
+        raise ConfigError(
+            f"matchmaking.kind: {state.config.matchmaking.kind} lets {request.trainee} play "
+            f"itself for population {population}, which is not its own"
+        )
+    return drawn
+
+
+def _weights(
+    state: ControllerState,
+    candidate: Candidate,
+    outsiders: Mapping[PlayerId, WeightsRef | None],
+) -> WeightsRef | None:
+    """What a candidate plays with; None for bots."""
+    if candidate.player in outsiders:
+        return outsiders[candidate.player]
+    ghost = state.tables.ghosts.get(candidate.player)
+    if ghost is not None:
+        return ghost.weights
+    row = state.tables.policies.get(PolicyId(candidate.player))
+    if row is None or row.checkpoint is None:
+        raise ConfigError(
+            f"matchmaking.kind: {state.config.matchmaking.kind} must draw from the request's "
+            f"ghosts and latest, got {candidate.player!r}"
+        )
+    return state.tables.checkpoints[row.checkpoint].weights
+
+
+def drop_outsider(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
+    """An imported player is corrupt: the matchmaker draws others in its place."""
+    for population, outsiders in state.outsiders.items():
+        kept = tuple(o for o in outsiders if o.weights is None or o.weights.key != key)
+        if len(kept) < len(outsiders):
+            state.outsiders = {**state.outsiders, population: kept}
+            tx.add_event("outsider_corrupt", key, population=population, reason=reason)
+
+
+def start_quality(state: ControllerState, population: str) -> float:
+    """The quality with which a new ghost enters: the highest there is."""
+    if state.config.matchmaking.kind != "quality":
+        return 0.0
+    qualities = state.candidates.pool(population, state.tables).ghosts.candidates.qualities
+    return float(qualities.max()) if len(qualities) else 0.0
+
+
+def lower_qualities(
+    state: ControllerState, tx: Transaction, message: Train, tallies: Sequence[Tally]
+) -> None:
+    """Lower the quality of each ghost that a trainee has beaten."""
+    if state.config.matchmaking.kind != "quality":
+        return
+    state.candidates.take(tx.rows, state.tables)
+    for player, num_wins in _beaten_ghosts(state, message, tallies).items():
+        row = state.tables.ghosts[player]
+        pool = state.candidates.pool(row.population, state.tables)
+        position = pool.ghost_positions.get(player)
+        if row.corrupt or position is None:
+            continue
+        quality = lowered_quality(
+            pool.ghosts.candidates.qualities,
+            position,
+            num_wins=num_wins,
+            quality_step=state.config.matchmaking.quality_step,
+        )
+        row = replace(row, quality=quality)
+        tx.put(row)
+        pool.put_ghost(row)
+
+
+def _beaten_ghosts(
+    state: ControllerState, message: Train, tallies: Sequence[Tally]
+) -> dict[PlayerId, int]:
+    """How often a trainee has won against each ghost of the assignment."""
+    ghosts: dict[Entrant, PlayerId] = {
+        Entrant(player.weights.digest): player.player
+        for seating in (*message.opponents, *message.carried)
+        for player in seating.players
+        if player.weights is not None and player.player in state.tables.ghosts
+    }
+    trainees = {trainee_entrant(t.policy, generation=t.generation) for t in message.trainees}
+    beaten: dict[PlayerId, int] = {}
+    for tally in tallies:
+        for pair in tally.pairs:
+            first, second = tally.entrants[pair.first], tally.entrants[pair.second]
+            for own, other, num_wins in ((first, second, pair.wins), (second, first, pair.losses)):
+                if own in trainees and other in ghosts and num_wins:
+                    player = ghosts[other]
+                    beaten[player] = beaten.get(player, 0) + num_wins
+    return beaten

@@ -1,0 +1,204 @@
+"""What matchmaking may ask about candidates: results, ratings, expected scores.
+
+Vectorized: what Python looks at one by one is whom the trainee has met, and the few players of a
+meta-game, never all candidates. Shapes: N candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from arena.types import Entrant, trainee_entrant
+from populations.controller.indexes.opponent_pool import Pool
+from populations.controller.indexes.opponents_met import Met
+from populations.controller.state.state import ControllerState
+from populations.league.lineage import line_of
+from populations.league.scores import Outcome, filled_scores_among, rating_by_results
+from populations.matchmaking.candidates import Candidates, FloatArray, IntArray
+from populations.matchmaking.rating_proximate import expected_scores
+from populations.types import PolicyRow
+
+
+class Facts:
+    """Of one decision: about one trainee and the candidates of one population."""
+
+    def __init__(
+        self, state: ControllerState, pool: Pool, policy: PolicyRow, population: str
+    ) -> None:
+        self._state = state
+        self._pool = pool
+        self._policy = policy
+        self._population = population
+        self._ghost_results: FloatArray | None = None
+
+    def record(self, candidates: Candidates) -> tuple[FloatArray, FloatArray]:
+        """Wins and losses of the trainee against candidates, draws half. float64 [N] each."""
+        if candidates.codes is self._pool.policies.codes:
+            by_code, codes = self._results_against_latest(candidates), candidates.policy_codes
+        else:
+            by_code, codes = self._results_against_ghosts(), candidates.entrant_codes
+        return taken(by_code[0], codes), taken(by_code[1], codes)
+
+    def _results_against_ghosts(self) -> FloatArray:
+        """Wins and losses by entrant code. float64 [2, codes]."""
+        if self._ghost_results is None:
+            codes, results = self._met.among_ghosts()
+            self._ghost_results = np.zeros((2, len(self._pool.ghosts.codes.entrants)))
+            self._ghost_results[:, codes] = results
+        return self._ghost_results
+
+    def _results_against_latest(self, candidates: Candidates) -> FloatArray:
+        """Wins and losses by policy code. float64 [2, codes].
+
+        Against any checkpoint that a policy made since about its last ghost, and since its weights
+        were last replaced: the latest checkpoint alone is too new to have been met.
+        """
+        num_codes = len(candidates.codes.policies)
+        first = np.zeros(num_codes + 1, dtype=np.int64)
+        oldest = np.zeros(num_codes + 1, dtype=np.int64)
+        recent = self._state.config.ghosts.every_agent_steps
+        for code, policy in zip(candidates.policy_codes, candidates.policies, strict=True):
+            row = self._state.tables.policies[policy]
+            first[code] = row.generation + 1 - len(self._line(row))
+            oldest[code] = row.agent_steps - recent
+        met = self._met
+        codes = met.policy_codes
+        counts = (codes >= 0) & (met.agent_steps >= oldest[codes])
+        counts &= met.generations >= first[codes]
+        # Sorted: a resumed run has met them in another order, and its sums are the same to the bit.
+        places = np.flatnonzero(counts)
+        places = places[np.lexsort((met.agent_steps[places], codes[places]))]
+        return np.array(
+            [
+                np.bincount(codes[places], weights=results[places], minlength=num_codes)
+                for results in met.results
+            ],
+            # Of nothing NumPy counts in integers.
+            dtype=np.float64,
+        )
+
+    @cached_property
+    def _met(self) -> Met:
+        """All whom the trainee has met since its weights were last replaced."""
+        line = self._line(self._policy)
+        met = self._pool.met.get(self._policy.policy)
+        if met is None or not met.follows(line):
+            met = self._pool.met[self._policy.policy] = Met()
+        met.take(
+            line,
+            self._state.league.payoff,
+            ghosts=self._pool.ghosts.codes.entrants,
+            policies=self._pool.policies.codes.policies,
+            origins=self._state.league.checkpoints,
+        )
+        return met
+
+    def _line(self, policy: PolicyRow) -> list[Entrant]:
+        entrant = trainee_entrant(policy.policy, generation=policy.generation)
+        return line_of(self._state.tables.generations, entrant)
+
+    def predicted(self, candidates: Candidates) -> FloatArray:
+        """Score that ratings promise the trainee, 1/2 where nothing is known. float64 [N]."""
+        if candidates.codes is self._pool.policies.codes:
+            opponents = self.ratings(candidates)
+        else:
+            opponents = taken(self._ghost_ratings[1], candidates.entrant_codes)
+        return expected_scores(self._rating_here, opponents)
+
+    @cached_property
+    def _rating_here(self) -> float:
+        """Elo of the trainee on the candidates' scale, NaN if unrated.
+
+        Another population has another scale: what the game gives to a side is in none of them, but
+        in the trainee's results.
+        """
+        rating = self.trainee_rating()
+        if self._policy.population == self._population:
+            return rating
+        codes, results = self._met.among_ghosts()
+        opponents = self._ghost_ratings[0][codes]
+        is_rated = np.isfinite(opponents)
+        wins, losses = results[:, is_rated]
+        return rating_by_results(rating, opponents[is_rated], wins=wins, losses=losses)
+
+    def ratings(self, candidates: Candidates) -> FloatArray:
+        """Elo, NaN if unrated; of a policy, its newest weights that are rated. float64 [N]."""
+        if candidates.codes is self._pool.policies.codes:
+            policies = self._state.tables.policies
+            rows = [policies[policy] for policy in candidates.policies]
+            return np.array([self._newest_rating(row) for row in rows], dtype=np.float64)
+        return taken(self._ghost_ratings[0], candidates.entrant_codes)
+
+    @cached_property
+    def _ghost_ratings(self) -> tuple[FloatArray, FloatArray]:
+        """Elo of ghosts by entrant code, as rated and as expected; NaN if nothing is known."""
+        row = self._state.tables.ratings.get(self._population)
+        return self._pool.ghost_ratings(row, origins=self._state.league.checkpoints)
+
+    def trainee_rating(self) -> float:
+        """Elo of the trainee's newest weights that are rated; NaN if none are."""
+        return self._newest_rating(self._policy)
+
+    def _newest_rating(self, policy: PolicyRow) -> float:
+        # What was evaluated since the last fit has no rating yet: what it came from has one.
+        rating = self._state.line_rating(policy)
+        return float("nan") if rating is None else rating
+
+    def scores(self, candidates: Candidates) -> FloatArray:
+        """Expected score of each against each: results, filled by what ratings predict.
+
+        Over all evaluation matches of a pair in any seats; `populations.league.scores` has the
+        formula. float64 [N, N].
+        """
+        row = self._state.tables.ratings.get(self._population)
+        key = (
+            self._state.league.last_evaluation_sequence,
+            row.num_tallies if row is not None else 0,
+            candidates.entrant_codes.tobytes(),
+        )
+        known = self._pool.scores.get(key)
+        if known is None:
+            known = self._new_scores(candidates)
+            self._pool.scores.clear()
+            self._pool.scores[key] = known
+        return known
+
+    def _new_scores(self, candidates: Candidates) -> FloatArray:
+        return filled_scores_among(self.ratings(candidates), self._outcomes(candidates))
+
+    def _outcomes(self, candidates: Candidates) -> Iterator[Outcome]:
+        """Evaluation matches among candidates, in any seats."""
+        results = self._state.league.results
+        rated = [(self._population, Entrant(entrant)) for entrant in candidates.entrants]
+        for seats in self._own_seats():
+            for i, first in enumerate(rated):
+                for j, second in enumerate(rated):
+                    counts = results.get((first, second, seats)) if i != j else None
+                    if counts is not None:
+                        yield i, j, counts.points, counts.matches
+
+    def _own_seats(self) -> list[tuple[int, int]]:
+        """Pairs of seats in which two of the population can be opponents, the lower seat first."""
+        seats = self._state.setup.seats
+        return [
+            (first, second)
+            for second in range(len(seats))
+            for first in range(second)
+            if seats[first].side != seats[second].side
+            and seats[first].population == seats[second].population == self._population
+        ]
+
+
+def taken(by_code: FloatArray, codes: IntArray) -> FloatArray:
+    """What is known by code, in the order of some codes; nothing is looked up if it is the same."""
+    if len(codes) == len(by_code) and is_counting(codes):
+        return by_code
+    return by_code.take(codes)
+
+
+def is_counting(codes: IntArray) -> bool:
+    """Whether the codes are 0, 1, 2, ..., so that nothing has to be looked up by them."""
+    return len(codes) == 0 or bool(codes[0] == 0 and (np.diff(codes) == 1).all())

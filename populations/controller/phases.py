@@ -1,0 +1,151 @@
+"""When a run ends, and in which order: no more training, final matches, ratings, goodbye."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from populations.controller.evaluation import share
+from populations.controller.evaluation.finals import is_decided, seconds_left
+from populations.controller.monitoring import alerts
+from populations.controller.state.commands import EndRun, KillLearner
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+from populations.league.standings import Z95
+from populations.types import PolicyRow, RunState
+
+
+def advance(state: ControllerState, tx: Transaction) -> None:
+    """Move on to the next phase of the run where it is time."""
+    if state.phase == "training":
+        reason = stop_reason(state, tx)
+        if reason is not None:
+            state.phase = "evaluating"
+            state.reason = reason
+            state.share_reached = share.reached(state)
+            tx.add_event("training_stopped", reason=reason, evaluation_share=state.share_reached)
+    if state.phase == "evaluating" and _is_evaluated(state):
+        left_s = seconds_left(state)
+        if left_s <= 0.0:
+            tx.add_event(
+                "finals_stopped", evaluation_s=state.tables.run.evaluation_s, over_s=-left_s
+            )
+        state.stop(tx, reason=state.reason, interrupted=False)
+    if state.phase == "stopping":
+        _end(state, tx)
+
+
+def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
+    """Which stop condition holds, in words. Fails the run if no policy is left to train."""
+    # Who waits for a donor's weights will be active again.
+    if all(row.state != "active" and not row.pending for row in state.tables.policies.values()):
+        state.fail(tx, reason="no active policy is left: all are quarantined")
+        return None
+    return limit_reached(state, elapsed_s=state.elapsed_s(tx.now))
+
+
+def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
+    """Which limit of ``stop`` the run has reached, in words; None if it may go on."""
+    stop = state.config.stop
+    run = state.tables.run
+    if stop.agent_steps is not None and run.agent_steps >= stop.agent_steps:
+        return f"stop.agent_steps: the run has done {run.agent_steps} of {stop.agent_steps}"
+    if stop.duration_s is not None and elapsed_s >= stop.duration_s:
+        return f"stop.duration_s: the run has taken {elapsed_s:.1f} of {stop.duration_s:g} s"
+    if stop.rating is not None and _reached_rating(state, stop.rating):
+        return f"stop.rating: every population has a policy whose lower bound is {stop.rating:g}"
+    limit = stop.agent_steps_per_policy
+    if limit is not None and _have_all_done(state, limit):
+        return f"stop.agent_steps_per_policy: every active policy has done {limit}"
+    return None
+
+
+def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
+    """Whether every policy that trains, or will when it has a donor's weights, has done so many.
+
+    False where no policy does. Stops at the first that has not: this is asked at every event.
+    """
+    rows = state.tables.policies.values()
+    in_training = (row for row in rows if row.state == "active" or row.pending)
+    first = next(in_training, None)
+    if first is None or first.agent_steps < agent_steps:
+        return False
+    return all(row.agent_steps >= agent_steps for row in in_training)
+
+
+def _reached_rating(state: ControllerState, rating: float) -> bool:
+    reached: set[str] = set()
+    for row in state.tables.policies.values():
+        bound = bound_at_any_time(state, row)
+        if bound is not None and bound >= rating:
+            reached.add(row.population)
+    return reached == set(state.setup.populations)
+
+
+def _is_evaluated(state: ControllerState) -> bool:
+    nothing_open = not state.tables.assignments
+    return (
+        nothing_open
+        and not state.is_evolving
+        and not state.fitting
+        and not state.ratings_are_stale()
+        and is_decided(state)
+    )
+
+
+def _end(state: ControllerState, tx: Transaction) -> None:
+    """End once learners are gone, or their grace is over."""
+    waited_s = tx.now.monotonic_s - state.stopping_s
+    if (state.learners or state.fitting) and waited_s <= state.patience.grace_s:
+        return
+    for index, slot in enumerate(state.slots):
+        if slot.started_s is not None:
+            tx.commands.append(KillLearner(slot=index))
+    alerts.note_end(state, tx)
+    state.phase = "over"
+    ended: RunState = "failed" if state.failed else "stopped" if state.interrupted else "finished"
+    tx.put(replace(state.tables.run, state=ended, reason=state.reason))
+    tx.add_event(f"run_{ended}", reason=state.reason)
+    tx.commands.append(EndRun())
+
+
+def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
+    """Lower end of the interval of a policy's rating."""
+    digest = state.league.standing_weights(policy, state.tables)
+    interval = state.ratings(policy.population).interval(digest)
+    return interval[1] if interval is not None else None
+
+
+def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None:
+    """Lower end of the interval of a policy's rating that holds whenever and at whomever one looks.
+
+    Of many fits one is too high by chance, and of many policies the best one.
+    """
+    digest = state.league.standing_weights(policy, state.tables)
+    ratings = state.ratings(policy.population)
+    interval = ratings.interval(digest)
+    if interval is None or ratings.row is None:
+        return None
+    rating, low, _ = interval
+    width = any_time_width((rating - low) / Z95, scale=ratings.row.child_deviation)
+    return rating - ratings.row.optimism - width
+
+
+def any_time_width(deviation: float, *, scale: float) -> float:
+    """Half the width of an interval that holds the truth at all times at once in 95% of cases.
+
+    Robbins's normal mixture: an estimate of variance v is never further off than z standard
+    deviations, z^2 = (1 + v / u) (2 log(1 / 0.05) + log(1 + u / v)).
+
+    Source: Robbins, "Statistical methods related to the law of the iterated logarithm" (Annals of
+    Mathematical Statistics, 1970).
+
+    Args:
+        deviation: Standard deviation of the estimate now.
+        scale: sqrt(u): about as large as deviations are when one begins to look.
+    """
+    if deviation <= 0.0:
+        return 0.0
+    ratio = (scale / deviation) ** 2
+    z_squared = (1.0 + 1.0 / ratio) * (2.0 * math.log(1.0 / 0.05) + math.log1p(ratio))
+    return deviation * math.sqrt(z_squared)

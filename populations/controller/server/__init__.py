@@ -1,0 +1,1 @@
+"""Sockets, files, processes and the clock: the only room with I/O."""

@@ -1,0 +1,127 @@
+"""What the controller does with checkpoints' directories; each answers with an event."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from arena.checkpoints.files import resolve_key, verify_directory
+from arena.checkpoints.manifest import OPTIMIZER, Manifest
+from arena.checkpoints.publish import link_ghost, remove_directory
+from arena.errors import (
+    ArenaError,
+    CheckpointCorrupt,
+    CheckpointError,
+    CheckpointMissing,
+    DiskRefused,
+)
+from arena.failpoints import failpoint
+from arena.types import CheckpointRef, LearnerId, PlayerId, WeightsRef
+from arena.wire.messages import Evaluate, Failed, Finished, Train
+from arena.wire.typed import MAX_CHARACTERS
+from populations.controller.state.events import (
+    AssignmentFailed,
+    AssignmentFinished,
+    CheckpointsRemoved,
+    Event,
+    GhostsLinked,
+)
+from populations.storage.store import named_references
+from populations.types import GhostRow
+
+logger = logging.getLogger(__name__)
+
+
+def verify(run_dir: Path, learner: LearnerId, finished: Finished) -> Event:
+    """Read back what a learner published; what does not verify fails the assignment."""
+    failpoint("controller.before_verify")
+    manifests: dict[str, Manifest] = {}
+    try:
+        for published in finished.checkpoints:
+            key = published.checkpoint.key
+            manifest = verify_directory(resolve_key(run_dir, key))
+            if manifest.digest != published.checkpoint.digest:
+                raise CheckpointError(f"{key} has digest {manifest.digest}")
+            manifests[key] = manifest
+    except ArenaError as error:
+        failed = Failed(
+            assignment_id=finished.assignment_id,
+            attempt=finished.attempt,
+            kind="storage" if isinstance(error, DiskRefused) else "error",
+            reason=f"its checkpoint does not verify: {error}",
+        )
+        return AssignmentFailed(learner=learner, failed=failed)
+    failpoint("controller.verified")
+    return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
+
+
+def read_back(
+    run_dir: Path, learner: LearnerId, failed: Failed, message: Train | Evaluate
+) -> Event:
+    """Read the checkpoint that a learner calls corrupt, and say what is wrong with it.
+
+    Args:
+        run_dir: The store's root.
+        learner: Learner that failed.
+        failed: What it said.
+        message: Its assignment. A directory that this does not name is not looked at.
+    """
+    expected = [ref for ref in named_references(message) if ref.key == failed.key]
+    damage = None
+    try:
+        for ref in expected:
+            _check_reference(run_dir, ref)
+    except (CheckpointCorrupt, CheckpointMissing) as error:
+        damage = str(error)
+    except CheckpointError as error:
+        # The controller's own fault, or the disk's: it says nothing about the checkpoint.
+        logger.error("%s, which %s calls corrupt, cannot be read: %s", failed.key, learner, error)
+    if damage is None:
+        reason = f"it says that {failed.key} is corrupt ({failed.reason}), but the controller " + (
+            "finds nothing wrong with it" if expected else "never named that to it"
+        )
+        failed = replace(failed, reason=reason[:MAX_CHARACTERS])
+    return AssignmentFailed(learner=learner, failed=failed, damage=damage)
+
+
+def _check_reference(run_dir: Path, ref: CheckpointRef | WeightsRef) -> None:
+    directory = resolve_key(run_dir, ref.key)
+    is_whole = isinstance(ref, CheckpointRef)
+    manifest = verify_directory(directory, without=frozenset(() if is_whole else (OPTIMIZER,)))
+    found = manifest.digest if is_whole else manifest.weights_digest
+    if found != ref.digest:
+        raise CheckpointCorrupt(f"{directory}: digest {found} instead of {ref.digest}")
+    if is_whole and OPTIMIZER not in manifest.files:
+        raise CheckpointCorrupt(f"{directory}: no optimizer")
+
+
+def link(run_dir: Path, ghosts: tuple[GhostRow, ...]) -> Event:
+    """Make ghosts of checkpoints; says which could not be made, and of those which later may."""
+    linked: list[PlayerId] = []
+    refused: list[PlayerId] = []
+    reason = ""
+    for ghost in ghosts:
+        try:
+            link_ghost(run_dir, checkpoint_key=ghost.checkpoint, ghost_key=ghost.key)
+            linked.append(ghost.player)
+        except CheckpointError as error:
+            logger.error("ghost %s could not be linked: %s", ghost.player, error)
+            if isinstance(error, DiskRefused):
+                refused.append(ghost.player)
+                reason = str(error)
+    return GhostsLinked(players=tuple(linked), refused=tuple(refused), reason=reason)
+
+
+def remove(run_dir: Path, keys: tuple[str, ...]) -> Event:
+    """Remove checkpoints' directories, as far as it goes."""
+    removed = []
+    for key in keys:
+        try:
+            failpoint("controller.before_remove")
+            remove_directory(run_dir, key)
+            failpoint("controller.removed")
+            removed.append(key)
+        except (CheckpointError, OSError) as error:
+            logger.error("checkpoint %s could not be removed: %s", key, error)
+    return CheckpointsRemoved(keys=tuple(removed))

@@ -1,0 +1,107 @@
+"""The live figures of a run, as `status.json` has them: who does what now, and how fast."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Mapping
+from statistics import median_high
+from typing import TYPE_CHECKING
+
+from arena.types import LearnerId
+from populations.controller.evaluation import share
+from populations.controller.indexes.raised_alerts import document
+from populations.types import Json
+
+if TYPE_CHECKING:
+    from populations.controller.state.leases import Learner
+    from populations.controller.state.state import ControllerState
+
+WINDOW_S = 30.0
+SAMPLE_S = 0.5
+STRAGGLER_SHARE = 0.25
+
+STORAGE = "storage_full"
+STORAGE_ADVICE = "Make room, or the disk writable: the run goes on by itself."
+
+
+def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:
+    """Who trains at less than a quarter of the speed that is usual in this run.
+
+    Only for people: nobody is treated otherwise, since PBT compares policies by their steps.
+    """
+    rates = {name: one.rate for name, one in learners.items() if one.held and one.rate > 0.0}
+    if len(rates) < 2:
+        return frozenset()
+    # Of two, the faster one is what is usual.
+    usual = median_high(rates.values())
+    return frozenset(name for name, rate in rates.items() if rate < STRAGGLER_SHARE * usual)
+
+
+class LiveFigures:
+    """Remembers the last half minute's counts. Nothing here is durable or decides anything."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def note(self, state: ControllerState, *, now_s: float) -> None:
+        """Take a sample of the run's agent steps, those of running assignments included."""
+        if self._samples and now_s - self._samples[-1][0] < SAMPLE_S:
+            return
+        running = sum(learner.agent_steps for learner in state.learners.values())
+        self._samples.append((now_s, state.tables.run.agent_steps + running))
+        while now_s - self._samples[0][0] > WINDOW_S:
+            self._samples.popleft()
+
+    @property
+    def agent_steps_per_s(self) -> float:
+        """Over the last 30 s, or as long as there is."""
+        if len(self._samples) < 2:
+            return 0.0
+        (first_s, first), (last_s, last) = self._samples[0], self._samples[-1]
+        return max(last - first, 0) / (last_s - first_s)
+
+    def document(self, state: ControllerState, *, now_s: float, endpoint: str) -> dict[str, Json]:
+        """What `status.json` holds."""
+        slow = stragglers(state.learners)
+        learners: list[Json] = [
+            {
+                "learner": learner_id,
+                "pid": learner.hello.pid,
+                "slot": learner.slot,
+                "state": "working" if learner.held else "idle",
+                "assignment": learner.held[0].assignment_id if learner.held else None,
+                "progress": learner.progress,
+                "agent_steps": learner.agent_steps,
+                "agent_steps_per_s": round(learner.rate, 1) if learner.held else 0.0,
+                "straggler": learner_id in slow,
+                "rss_bytes": learner.rss_bytes,
+                "silent_s": round(now_s - learner.last_heard_s, 2),
+            }
+            for learner_id, learner in state.learners.items()
+        ]
+        return {
+            "run": state.tables.run.run,
+            "pid": os.getpid(),
+            "epoch": state.tables.run.epoch,
+            "endpoint": endpoint,
+            "phase": state.phase,
+            "elapsed_s": round(state.elapsed_before_s + now_s - state.started_s, 2),
+            "assignments_finished": state.tables.run.assignments_finished,
+            "alerts": alerts(state, now_s=now_s),
+            "evaluation": share.document(state),
+            "agent_steps_per_s": round(self.agent_steps_per_s, 1),
+            "learners": learners,
+        }
+
+
+def alerts(state: ControllerState, *, now_s: float) -> list[Json]:
+    """What somebody should look at; the disk first."""
+    raised = state.alerts.documents()
+    pause = state.pause
+    if pause is None:
+        return raised
+    when = f"in {max(pause.retry_at_s - now_s, 0.0):.0f} s" if not pause.is_trying else "now"
+    paused = f"nothing is given out since {now_s - pause.since_s:.0f} s"
+    what = f"{pause.reason}; {paused}, the next try is {when}"
+    return [document(STORAGE, "", what, advice=STORAGE_ADVICE), *raised]

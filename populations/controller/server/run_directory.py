@@ -1,0 +1,326 @@
+"""A run from the outside: made once in an empty directory, opened by one controller at a time."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from arena.checkpoints.files import make_store_id, sha256_file, store_digest
+from arena.checkpoints.manifest import WEIGHTS
+from arena.config import LearnerSetup
+from arena.failpoints import failpoint
+from arena.metrics.sink import find_sinks
+from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
+from populations.config import RunConfig
+from populations.controller.evolution.generations import first_generations
+from populations.controller.evolution.immigration import immigrant_key
+from populations.controller.evolution.resets import reset_key
+from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
+from populations.controller.monitoring.sinks import Sinks
+from populations.controller.state.leases import Patience
+from populations.controller.state.state import make_state
+from populations.errors import StorageError
+from populations.league.roles import deal_roles, has_exploiters
+from populations.matchmaking.outsiders import Outsider, outsider_id, outsider_key
+from populations.pbt.explore import initial_hyperparameters
+from populations.run_file import RUN_FILE, RunFile, learner_setup
+from populations.storage.database import BACKUP, JOURNAL, storage_errors
+from populations.storage.journal import Journal, JournalReader
+from populations.storage.recovery import recover
+from populations.storage.tables import Tables
+from populations.types import EventRow, Json, PolicyRow, Row, RunRow
+
+logger = logging.getLogger(__name__)
+
+SETUP = "learner.json"
+IMPORTS = "imports"
+
+
+def make_run_directory(run_dir: Path) -> None:
+    """Make an empty directory for a run, with its parents, or find one there.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    with storage_errors(run_dir):
+        failpoint("create.begin")
+        run_dir.mkdir(parents=True, exist_ok=True)
+        failpoint("create.directory")
+
+
+def has_run(run_dir: Path) -> bool:
+    """Whether a directory holds a run."""
+    return (run_dir / RUN_FILE).exists() or (run_dir / JOURNAL).exists()
+
+
+def create_run(
+    run_dir: Path,
+    run_file: RunFile,
+    *,
+    initial_weights: Mapping[str, Mapping[str, bytes]],
+    origins: Mapping[str, Mapping[str, Json]] | None = None,
+    immigrants: Mapping[str, Mapping[str, bytes]] | None = None,
+    utc: str,
+) -> None:
+    """Make a run's directory, run.yaml, and the journal with its initial policies.
+
+    run.yaml comes last: without it nothing goes on, and ``--force`` makes the run anew.
+
+    Args:
+        run_dir: Empty, but for the lock that the caller holds.
+        run_file: What run.yaml will say.
+        initial_weights: Weights and manifest to start from, file by file, by population.
+        origins: Where those come from, by population, for the events.
+        immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
+            are opponents, by `outsider_key`.
+        utc: For the first events.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    with storage_errors(run_dir):
+        _create_files(run_dir, initial_weights=initial_weights, immigrants=immigrants or {})
+    rows: list[Row] = [RunRow(run=run_file.run)]
+    policies = initial_policies(run_file.config)
+    rows += policies
+    rows += first_generations(policies)
+    events: list[tuple[str, str, Mapping[str, Json]]] = [
+        ("weights_imported", name, origin) for name, origin in (origins or {}).items()
+    ]
+    for policy in policies:
+        about: dict[str, Json] = {
+            "role": policy.role,
+            "hyperparameters": dict(policy.hyperparameters),
+            "reference": policy.index == 0,
+        }
+        events.append(("policy_created", policy.policy, about))
+    for sequence, (kind, subject, data) in enumerate(events, start=1):
+        row = EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=dict(data))
+        rows.append(row)
+    with Journal.create(run_dir / JOURNAL, rows) as journal:
+        journal.backup(run_dir / BACKUP)
+    with storage_errors(run_dir):
+        failpoint("create.journal")
+        run_file.save(run_dir / RUN_FILE)
+        failpoint("create.done")
+
+
+def _create_files(
+    run_dir: Path,
+    *,
+    initial_weights: Mapping[str, Mapping[str, bytes]],
+    immigrants: Mapping[str, Mapping[str, bytes]],
+) -> None:
+    for name in ("populations", "logs"):
+        (run_dir / name).mkdir(exist_ok=True)
+        failpoint("create.folder")
+    imports = {f"{IMPORTS}/{name}": files for name, files in initial_weights.items()}
+    for key, files in {**imports, **immigrants}.items():
+        target = run_dir / key
+        target.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (target / name).write_bytes(content)
+            failpoint("create.import")
+    (run_dir / JOURNAL).unlink(missing_ok=True)
+
+
+def clear_run(run_dir: Path) -> None:
+    """Throw away what is in a run's directory, but not its lock, which the caller holds.
+
+    run.yaml goes first: a run that is half thrown away is none.
+
+    Raises:
+        StorageError: If the disk refuses.
+    """
+    with storage_errors(run_dir):
+        (run_dir / RUN_FILE).unlink(missing_ok=True)
+        for path in run_dir.iterdir():
+            if path.name == "controller.lock":
+                continue
+            failpoint("create.clear")
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def initial_policies(config: RunConfig) -> list[PolicyRow]:
+    """The members of all populations, diverse from the start.
+
+    Each but the reference member gets one exploration of the start values, seeded by the run's
+    seed, the population's position and the member's index.
+    """
+    rows = []
+    for position, (name, population) in enumerate(config.populations.items()):
+        roles = deal_roles(population.roles, size=population.size)
+        for index in range(population.size):
+            seed = np.random.SeedSequence([config.seed, 3, position, index])
+            hyperparameters: Mapping[str, float] = population.hyperparameters
+            if population.schedule:
+                hyperparameters = population.schedule[0].hyperparameters
+            elif index > 0:
+                hyperparameters = initial_hyperparameters(
+                    population.hyperparameters,
+                    population.search_space,
+                    rng=np.random.default_rng(seed),
+                )
+            rows.append(
+                PolicyRow(
+                    policy=PolicyId(f"{name}/p{index:03d}"),
+                    population=name,
+                    index=index,
+                    role=roles[index],
+                    hyperparameters=dict(hyperparameters),
+                )
+            )
+    return rows
+
+
+class OpenRun:
+    """A run that this process controls: its lock, its journal, its state in memory.
+
+    Attributes:
+        run_dir: The store's root.
+        run_file: What run.yaml says.
+        setup: What learners are set up with; also in ``learner.json``.
+        journal: The only writing connection.
+        state: The controller's state, equal to the journal.
+    """
+
+    def __init__(self, run_dir: Path, *, patience: Patience | None = None) -> None:
+        """Open while the caller holds the run's lock: recover what a crash left, load, fold.
+
+        Raises:
+            StorageError: If the journal cannot be read or written.
+        """
+        self._stack = ExitStack()
+        self.run_dir = run_dir
+        self.run_file = RunFile.load(run_dir / RUN_FILE)
+        self.setup: LearnerSetup = learner_setup(self.run_file, root=run_dir)
+        self.journal = self._stack.enter_context(Journal.open(run_dir / JOURNAL))
+        with storage_errors(run_dir):
+            failpoint("open.setup")
+            make_store_id(run_dir)
+            # A copy of a run may have come without it.
+            (run_dir / "logs").mkdir(exist_ok=True)
+            (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
+        measured = self.run_file.environment_measured
+        self.state = make_state(
+            self.run_file.config,
+            self.setup,
+            self._recovered(),
+            patience=patience,
+            initial_weights=imported_weights(run_dir),
+            immigrants=imported_immigrants(run_dir, self.run_file.config),
+            outsiders=imported_outsiders(run_dir, self.run_file.config),
+            store=store_digest(run_dir),
+            measured_length=0.0 if measured is None else measured.episode_length,
+            alerts=self._alerts(),
+            pbt_decisions=self._pbt_decisions(),
+        )
+        with storage_errors(run_dir):
+            failpoint("open.sinks")
+            self.sinks = Sinks(
+                find_sinks(
+                    self.run_file.config.metrics.sinks,
+                    run_dir,
+                    launch_directory=self.setup.launch_directory,
+                )
+            )
+        self._stack.callback(self.sinks.close)
+
+    def _recovered(self) -> Tables:
+        tables = self.journal.load()
+        rows = recover(self.run_dir, tables)
+        if not rows:
+            return tables
+        self.journal.commit(rows)
+        return self.journal.load()
+
+    def _alerts(self) -> Alerts:
+        with JournalReader(self.run_dir / JOURNAL) as reader:
+            return resumed(reader.events(kinds=[RAISED, CLEARED]))
+
+    def _pbt_decisions(self) -> PbtDecisions:
+        decisions = PbtDecisions()
+        with JournalReader(self.run_dir / JOURNAL) as reader:
+            decisions.take(reader.events(kinds=KINDS))
+        return decisions
+
+    def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
+        """Record what a resume finds or changes; nothing if there is nothing to say."""
+        if not data:
+            return
+        tables = self.state.tables
+        tables.num_events += 1
+        row = EventRow(sequence=tables.num_events, time=utc, kind=kind, subject="", data=dict(data))
+        self.journal.commit([row])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+
+def imported_weights(run_dir: Path) -> dict[str, WeightsRef]:
+    """The weights that policies start from, by population; empty without ``--init-from``."""
+    paths = sorted((run_dir / IMPORTS).glob("*"))
+    return {path.name: _reference(run_dir, f"{IMPORTS}/{path.name}") for path in paths}
+
+
+def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRef]:
+    """The weights that may come in later, by `immigrant_key` and `reset_key`.
+
+    Raises:
+        StorageError: If some of them are gone.
+    """
+    keys = [
+        immigrant_key(name, index)
+        for name, population in config.populations.items()
+        for index in range(len((population.pbt or config.pbt).immigration.players))
+    ]
+    if config.roles.is_imported:
+        keys += [
+            reset_key(name)
+            for name, population in config.populations.items()
+            if has_exploiters(population.roles)
+        ]
+    return {key: _reference(run_dir, key) for key in keys}
+
+
+def imported_outsiders(run_dir: Path, config: RunConfig) -> dict[str, tuple[Outsider, ...]]:
+    """Who has a fixed share of the opponents: bots, and imported players, by population."""
+    found: dict[str, tuple[Outsider, ...]] = {}
+    for population in config.populations:
+        outsiders = []
+        for index, (name, share) in enumerate(config.matchmaking.bots.items()):
+            key = outsider_key(index, population)
+            if is_bot(name):
+                outsiders.append(Outsider(player=PlayerId(name), share=share))
+            elif (run_dir / key).is_dir():
+                weights = _reference(run_dir, key)
+                player = outsider_id(index, name)
+                outsiders.append(Outsider(player=player, share=share, weights=weights))
+        found[population] = tuple(outsiders)
+    return found
+
+
+def _reference(run_dir: Path, key: str) -> WeightsRef:
+    try:
+        return WeightsRef(digest=sha256_file(run_dir / key / WEIGHTS), key=key)
+    except OSError as error:
+        raise StorageError(f"{run_dir / key / WEIGHTS} cannot be read: {error.strerror}") from error

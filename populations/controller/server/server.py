@@ -1,0 +1,399 @@
+"""The controller's I/O shell: sockets, files, processes, clocks around the state machine."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+from arena.failpoints import failpoint
+from arena.types import LearnerId
+from arena.wire.messages import (
+    Acknowledge,
+    Evaluate,
+    Failed,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    Hello,
+    Message,
+    Train,
+)
+from arena.wire.transport import ControllerTransport
+from populations.controller.evolution.exploration import answer
+from populations.controller.indexes.raised_alerts import document
+from populations.controller.machine import handle
+from populations.controller.monitoring.sinks import Sinks
+from populations.controller.rating_fit import Snapshot, fit_input, fit_ratings
+from populations.controller.server.checkpoint_tasks import link, read_back, remove, verify
+from populations.controller.server.commit_retry import check_commands, commit_patiently
+from populations.controller.server.inbox import Inbox, Lease
+from populations.controller.server.live_status import STORAGE_ADVICE, LiveFigures
+from populations.controller.state.commands import (
+    Command,
+    EndRun,
+    ExploreHyperparameters,
+    FitRatings,
+    KillLearner,
+    LinkGhosts,
+    RemoveCheckpoints,
+    SendMessage,
+    StartLearner,
+    WriteMetrics,
+)
+from populations.controller.state.events import (
+    AssignmentFailed,
+    AssignmentFinished,
+    ControllerStarted,
+    Event,
+    HeartbeatReceived,
+    LearnerExited,
+    LearnerJoined,
+    LearnerLeft,
+    LearnerUnreachable,
+    Now,
+    RatingsFitted,
+    StopRequested,
+    StrangerSpoke,
+    Ticked,
+)
+from populations.controller.state.state import ControllerState
+from populations.core import Launcher
+from populations.errors import StorageError
+from populations.league.scheduling import import_slow_modules
+from populations.storage.database import BACKUP, storage_errors
+from populations.storage.journal import Journal
+from populations.storage.recovery import sweep
+from populations.storage.status import write_status
+from populations.types import Json, Row
+
+logger = logging.getLogger(__name__)
+
+TICK_S = 0.1
+BUSY_TICK_S = 0.005
+MAX_HEARING_S = 0.1
+MAX_WORK_S = 0.1
+"""How long one turn hears learners, and how long it then does what follows from what they said."""
+
+MAX_COMMIT_S = 0.02
+"""For how long that is done before it is committed and answered."""
+
+STATUS_S = 1.0
+BACKUP_S = 600.0
+
+
+def utc_now() -> str:
+    """The time for records, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class Server:
+    """Runs a controller until its run ends; all but two worker threads is in ``run``'s thread.
+
+    Owns the journal's only writing connection, the transport, the launcher and the sinks while it
+    runs; closes none of them but the launcher.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_dir: Path,
+        state: ControllerState,
+        journal: Journal,
+        transport: ControllerTransport,
+        launcher: Launcher,
+        sinks: Sinks | None = None,
+        on_commit: Callable[[Sequence[Row]], None] = lambda rows: None,
+        on_status: Callable[[Mapping[str, Json]], None] = lambda document: None,
+        clock: Callable[[], float] = time.monotonic,
+        utc: Callable[[], str] = utc_now,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._run_dir = run_dir
+        self._state = state
+        self._journal = journal
+        self._transport = transport
+        self._launcher = launcher
+        self._sinks = sinks or Sinks({})
+        self._on_commit = on_commit
+        self._on_status = on_status
+        self._clock = clock
+        self._utc = utc
+        self._wait = wait
+        self._host = socket.gethostname()
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-worker")
+        # Results do not wait for a fit of ratings, which may take seconds.
+        self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-reader")
+        self._inbox = Inbox()
+        """What may take long to answer, and what the worker threads were asked for."""
+        self._stop_reasons: list[str] = []
+        self._live = LiveFigures()
+        self._status: Mapping[str, Json] = {}
+        self._ended = False
+        self._status_at_s = self._backup_at_s = self._ticked_at_s = -1e9
+        self._all_heard_s = -1e9
+        """When nobody had anything to say any more."""
+
+    def request_stop(self, reason: str) -> None:
+        """Ask for a stop with everything saved. Safe to call from a signal handler."""
+        self._stop_reasons.append(reason)
+
+    def run(self) -> None:
+        """Serve until the run ends.
+
+        Raises:
+            StorageError: If a commit fails, for some time where that may pass, or the run's
+                directory is gone; what was not committed was not acknowledged: nothing is lost.
+        """
+        self._backup_at_s = self._clock()
+        self._worker.submit(import_slow_modules)
+        try:
+            self._handle([ControllerStarted()])
+            while not self._ended:
+                self._serve_once()
+            failpoint("controller.ended")
+            self._launcher.close()
+            failpoint("controller.before_backup")
+            self._worker.submit(self._back_up)
+            self._worker.shutdown(wait=True)
+            self._reader.shutdown(wait=True)
+            failpoint("controller.before_sweep")
+            sweep(self._run_dir, self._state.tables)
+            self._write_status()
+        finally:
+            self._worker.shutdown(wait=False, cancel_futures=True)
+            self._reader.shutdown(wait=False, cancel_futures=True)
+
+    def _serve_once(self) -> None:
+        self._hear()
+        # It looks at everybody, so where there is always something to do, not every time.
+        now_s = self._clock()
+        if self._inbox.is_empty or now_s - self._ticked_at_s >= TICK_S:
+            self._ticked_at_s = now_s
+            # Those who say too much cannot make it patient without end.
+            deaf_s = min(now_s - self._all_heard_s, self._state.patience.liveness_s)
+            self._handle([Ticked(deaf_s=deaf_s)])
+        for slot, code in self._launcher.exited():
+            self._handle([LearnerExited(slot=slot, code=code)])
+        self._work()
+        while self._stop_reasons:
+            self._handle([StopRequested(reason=self._stop_reasons.pop(0))])
+        now_s = self._clock()
+        if now_s - self._status_at_s >= STATUS_S:
+            self._write_status()
+        if now_s - self._backup_at_s >= BACKUP_S:
+            self._backup_at_s = now_s
+            self._worker.submit(self._back_up)
+
+    def _hear(self) -> None:
+        """Take in what has arrived, or what there is time for.
+
+        Many learners' heartbeats must not wait until all that others want is done: who is not heard
+        is taken for dead.
+        """
+        if self._inbox.is_empty:
+            timeout_s = BUSY_TICK_S if self._inbox.num_awaited else TICK_S
+        else:
+            timeout_s = 0.0
+        begin_s = self._clock()
+        while received := self._transport.receive(timeout_s):
+            for learner, message in received:
+                self._receive(learner, message)
+            if self._clock() - begin_s >= MAX_HEARING_S:
+                return
+            timeout_s = 0.0
+        self._all_heard_s = self._clock()
+
+    def _work(self) -> None:
+        """Do what was heard and what is ready, as long as there is time: learners are to be heard.
+
+        Many small things share a commit.
+        """
+        end_s = self._clock() + MAX_WORK_S
+        while not self._inbox.is_empty and self._state.phase != "over" and self._clock() < end_s:
+            self._handle(self._next_events())
+
+    def _next_events(self) -> Iterator[Event]:
+        """What shares a commit. The time ends before another event is taken, so none is lost."""
+        end_s = self._clock() + MAX_COMMIT_S
+        events = self._inbox.take()
+        while self._clock() < end_s and (event := next(events, None)) is not None:
+            yield event
+
+    def _write_status(self) -> None:
+        self._journal.require_place()
+        self._status_at_s = self._clock()
+        document = self._live.document(
+            self._state, now_s=self._status_at_s, endpoint=self._transport.endpoint
+        )
+        document["bad_messages"] = dict(self._transport.num_bad)
+        self._status = document
+        self._show_status(document)
+        self._sinks.flush()
+        self._hear_sinks()
+
+    def _show_status(self, document: Mapping[str, Json]) -> None:
+        """Nothing depends on it: a disk that refuses it ends no run."""
+        try:
+            write_status(self._run_dir, document)
+        except StorageError as error:
+            logger.warning("the live figures could not be written: %s", error)
+        self._on_status(document)
+
+    def _hear_sinks(self) -> None:
+        for told in self._sinks.told():
+            self._inbox.expect(_done(told))
+
+    def _commit(self, rows: Sequence[Row]) -> None:
+        def alert(reason: str) -> None:
+            # The figures of before: what is in memory now is not committed.
+            text = f"{reason}; nothing is acknowledged until the journal has room"
+            waiting = document("storage_full", "", text, advice=STORAGE_ADVICE)
+            self._show_status({**self._status, "alerts": [waiting]})
+
+        commit_patiently(
+            self._journal,
+            rows,
+            should_end=lambda: bool(self._stop_reasons),
+            tell=alert,
+            clock=self._clock,
+            wait=self._wait,
+        )
+
+    def _receive(self, learner: LearnerId, message: Message) -> None:
+        known = self._state.learners.get(learner)
+        match message:
+            case Hello():
+                joined = LearnerJoined(learner=learner, hello=message, slot=self._slot_of(message))
+                if known is None:
+                    self._inbox.note(joined)
+                else:
+                    self._handle([joined])  # it is not sure whether anybody is there
+            case _ if known is None:
+                if not self._inbox.holds(learner, LearnerJoined):
+                    self._inbox.note(StrangerSpoke(learner=learner))
+            case Heartbeat():
+                self._handle([HeartbeatReceived(learner=learner, heartbeat=message)])
+            case Finished() | Failed():
+                lease = message.assignment_id, message.attempt
+                self._note_result(learner, message, lease if known.has(*lease) else None)
+            case Goodbye():
+                self._inbox.note(LearnerLeft(learner=learner, reason=message.reason))
+            case _:
+                logger.warning("learner %s sent a controller's message", learner)
+
+    def _note_result(
+        self, learner: LearnerId, message: Finished | Failed, lease: Lease | None
+    ) -> None:
+        """Let a result wait; what was published is verified first, if its learner was given that.
+
+        Args:
+            learner: Whose.
+            message: The result.
+            lease: Of the learner; None: it does not have that. Of those waits one at most, so that
+                nobody can queue more work than it was given.
+        """
+        row = self._state.tables.assignments.get(message.assignment_id)
+        if isinstance(message, Failed) and lease and row and message.kind == "checkpoint":
+            if self._inbox.begins_reading(learner, lease):
+                reading = self._reader.submit(
+                    read_back, self._run_dir, learner, message, row.message
+                )
+                self._inbox.expect(reading)
+        elif isinstance(message, Failed):
+            self._inbox.note(AssignmentFailed(learner=learner, failed=message), lease)
+        elif lease is None:
+            self._inbox.note(AssignmentFinished(learner=learner, finished=message, manifests={}))
+        elif self._inbox.begins_reading(learner, lease):
+            self._inbox.expect(self._reader.submit(verify, self._run_dir, learner, message))
+
+    def _slot_of(self, hello: Hello) -> int | None:
+        if hello.host != self._host:
+            return None
+        pids = {pid: slot for slot, pid in self._launcher.running().items()}
+        return pids.get(hello.pid)
+
+    def _handle(self, events: Iterable[Event]) -> None:
+        """Let the state machine take events in, commit what follows, and only then act."""
+        rows: list[Row] = []
+        commands: list[Command] = []
+        for event in events:
+            if self._state.phase == "over":
+                break
+            failpoint("controller.told")
+            now = Now(monotonic_s=self._clock(), utc=self._utc())
+            tx = handle(self._state, event, now)
+            rows += tx.rows
+            commands += tx.commands
+        check_commands(commands)
+        if rows:
+            failpoint("controller.before_commit")
+            self._commit(rows)
+            failpoint("controller.committed")
+            self._on_commit(rows)
+        self._live.note(self._state, now_s=self._clock())
+        for command in commands:
+            self._carry_out(command)
+            failpoint("controller.carried_out")
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case SendMessage():
+                self._send(command)
+            case StartLearner():
+                failpoint("controller.before_start")
+                with storage_errors(self._run_dir):
+                    self._launcher.start(command.slot, command.populations)
+                failpoint("controller.started")
+            case KillLearner():
+                self._launcher.kill(command.slot, dump_stacks=command.dump_stacks)
+            case ExploreHyperparameters():
+                self._inbox.expect(self._worker.submit(answer, command))
+            case FitRatings():
+                self._inbox.expect(self._worker.submit(_fit, command.known))
+            case LinkGhosts():
+                # Before the messages that name them: commands are carried out in order.
+                failpoint("controller.before_link")
+                self._inbox.expect(_done(link(self._run_dir, command.ghosts)))
+                failpoint("controller.linked")
+            case RemoveCheckpoints():
+                self._inbox.expect(self._reader.submit(remove, self._run_dir, command.keys))
+            case WriteMetrics():
+                self._sinks.write(command.policy, command.agent_steps, command.metrics)
+                self._hear_sinks()
+            case EndRun():
+                self._ended = True
+
+    def _send(self, command: SendMessage) -> None:
+        is_assignment = isinstance(command.message, Train | Evaluate)
+        is_answer = isinstance(command.message, Acknowledge)
+        if is_answer:
+            failpoint("controller.before_acknowledge")
+        sent = self._transport.send(command.learner, command.message)
+        if is_answer:
+            failpoint("controller.acknowledged")
+        elif is_assignment:
+            failpoint("controller.assigned")
+        if is_assignment and not sent:
+            self._inbox.expect(_done(LearnerUnreachable(learner=command.learner)))
+
+    def _back_up(self) -> None:
+        try:
+            self._journal.backup(self._run_dir / BACKUP)
+        except StorageError as error:
+            logger.error("the journal's backup failed: %s", error)
+
+
+def _fit(known: Snapshot) -> Event:
+    fitted = fit_ratings(fit_input(known))
+    return RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres)
+
+
+def _done(event: Event) -> Future[Event]:
+    future: Future[Event] = Future()
+    future.set_result(event)
+    return future

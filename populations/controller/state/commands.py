@@ -1,0 +1,118 @@
+"""What the controller wants done. The server carries commands out in order, after the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from arena.types import LearnerId, PolicyId
+from arena.wire.messages import FromController
+from populations.controller.rating_fit import Snapshot
+from populations.core import Explore, SearchSpace
+from populations.types import GenerationRow, GhostRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendMessage:
+    """Send to a learner; a message that cannot be delivered is not sent again."""
+
+    learner: LearnerId
+    message: FromController
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartLearner:
+    """Start a learner process in a slot of the launcher."""
+
+    slot: int
+    populations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillLearner:
+    """End the process in a slot at once.
+
+    Attributes:
+        slot: Which.
+        dump_stacks: Whether it first writes where it is, in no more than a moment.
+    """
+
+    slot: int
+    dump_stacks: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FitRatings:
+    """Fit ratings on the worker thread; the answer is `RatingsFitted`."""
+
+    known: Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreHyperparameters:
+    """Explore on the worker thread; the answer is `HyperparametersExplored`.
+
+    Attributes:
+        policy: Who waits for it.
+        rule: Of its population.
+        hyperparameters: From which to go on: the policy's own, or its donor's.
+        search_space: What may change.
+        history: All generations of the population, in order of beginning, the policy's last ended.
+        agent_steps: The policy's count.
+        seed: Of the draw; the same words at every attempt.
+    """
+
+    policy: PolicyId
+    rule: Explore
+    hyperparameters: Mapping[str, float]
+    search_space: SearchSpace
+    history: tuple[GenerationRow, ...]
+    agent_steps: int
+    seed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkGhosts:
+    """Make the directories of ghosts; the answer is `GhostsLinked`. Idempotent."""
+
+    ghosts: tuple[GhostRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveCheckpoints:
+    """Remove directories; the answer is `CheckpointsRemoved`. Idempotent."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteMetrics:
+    """Hand figures of what is committed to the sinks.
+
+    Attributes:
+        policy: Its id, or `arena.metrics.sink.RUN` for the run's own.
+        agent_steps: Where on the curves: the policy's count, or the run's.
+        metrics: By name.
+    """
+
+    policy: str
+    agent_steps: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRun:
+    """Leave the loop: nothing is open any more, or it does not matter."""
+
+
+Command = (
+    SendMessage
+    | StartLearner
+    | KillLearner
+    | FitRatings
+    | ExploreHyperparameters
+    | LinkGhosts
+    | RemoveCheckpoints
+    | WriteMetrics
+    | EndRun
+)

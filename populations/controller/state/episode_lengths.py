@@ -1,0 +1,23 @@
+"""How long episodes are expected to be."""
+
+from __future__ import annotations
+
+from populations.controller.state.state import ControllerState
+from populations.types import PolicyRow
+
+
+def expected_length(state: ControllerState, policy: PolicyRow) -> float:
+    """Return the expected calls of ``step`` in an episode; 0: not known.
+
+    It is the policy's own mean, else the mean of its population, else what was measured at launch.
+    """
+    known = [policy.episode_length] if policy.episode_length > 0.0 else _lengths(state, policy)
+    return sum(known) / len(known) if known else state.measured_length
+
+
+def _lengths(state: ControllerState, policy: PolicyRow) -> list[float]:
+    return [
+        row.episode_length
+        for row in state.tables.policies.values()
+        if row.population == policy.population and row.episode_length > 0.0
+    ]

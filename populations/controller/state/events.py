@@ -1,0 +1,224 @@
+"""What the controller is told: past tense, plain data. Every event comes with its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from arena.checkpoints.manifest import Manifest
+from arena.types import LearnerId, PlayerId, PolicyId
+from arena.wire.messages import Failed, Finished, Heartbeat, Hello
+from populations.core import Exploration
+from populations.league.standings import FloatArray
+from populations.types import RatingsRow
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Now:
+    """When an event happened.
+
+    Attributes:
+        monotonic_s: The controller's own monotonic clock: every duration and deadline.
+        utc: ISO 8601, for people and records; never compared.
+    """
+
+    monotonic_s: float
+    utc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerStarted:
+    """The journal is loaded, recovery is done, the socket is bound. First event of an epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerJoined:
+    """A learner said Hello (again, if it was not sure that it was heard).
+
+    Attributes:
+        learner: Its id.
+        hello: What it said.
+        slot: Of the launcher, if the launcher started this process.
+    """
+
+    learner: LearnerId
+    hello: Hello
+    slot: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReceived:
+    """A learner is alive."""
+
+    learner: LearnerId
+    heartbeat: Heartbeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentFinished:
+    """A learner finished, and its checkpoints were read back and verified.
+
+    Attributes:
+        learner: Who.
+        finished: The message.
+        manifests: By checkpoint key, verified against every byte on disk.
+    """
+
+    learner: LearnerId
+    finished: Finished
+    manifests: dict[str, Manifest]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentFailed:
+    """A learner failed, or what it published did not verify.
+
+    Attributes:
+        learner: Learner that failed.
+        failed: What it said.
+        damage: What the controller found when it read the checkpoint that the learner calls
+            corrupt; None: nothing is wrong with it, or the assignment does not name it.
+    """
+
+    learner: LearnerId
+    failed: Failed
+    damage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerLeft:
+    """A learner said Goodbye."""
+
+    learner: LearnerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerUnreachable:
+    """An assignment could not be sent to a learner."""
+
+    learner: LearnerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerExited:
+    """A process that the launcher started has ended."""
+
+    slot: int
+    code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StrangerSpoke:
+    """A message came from a learner that is not (or no longer) part of this epoch."""
+
+    learner: LearnerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingsFitted:
+    """The worker thread has fitted ratings.
+
+    Attributes:
+        rows: One per population.
+        spreads: By population, rows in the order of its RatingsRow's entrants. Not durable.
+            float64 [N, K].
+        centres: By population, see `populations.controller.rating_fit.Fitted`. Not durable.
+            float64 [K].
+    """
+
+    rows: tuple[RatingsRow, ...]
+    spreads: Mapping[str, FloatArray]
+    centres: Mapping[str, FloatArray]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HyperparametersExplored:
+    """The worker thread has explored for a policy that waits.
+
+    Attributes:
+        policy: Who waits.
+        exploration: Old and new values.
+        problem: Why the rule could not be used, so that values were perturbed; None: it could.
+    """
+
+    policy: PolicyId
+    exploration: Exploration
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GhostsLinked:
+    """It was tried to make the directories of ghosts.
+
+    Attributes:
+        players: Those that are there.
+        refused: Those for which the disk had no room, or that it could not write otherwise.
+        reason: What it said.
+    """
+
+    players: tuple[PlayerId, ...]
+    refused: tuple[PlayerId, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsRemoved:
+    """The directories of doomed checkpoints are gone."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkTold:
+    """A sink raised, or works again.
+
+    Attributes:
+        sink: As ``metrics.sinks`` names it.
+        problem: What it raised; empty: it took what it was given.
+    """
+
+    sink: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """Somebody wants the run to stop with everything saved."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ticked:
+    """Time has passed.
+
+    Attributes:
+        deaf_s: Since when not everybody has been listened to: commits may take long where the disk
+            is slow, and many learners have much to say.
+    """
+
+    deaf_s: float = 0.0
+
+
+LearnerEvent = LearnerJoined | AssignmentFinished | AssignmentFailed | LearnerLeft | StrangerSpoke
+"""What follows from a message, but for a heartbeat."""
+
+Event = (
+    ControllerStarted
+    | LearnerJoined
+    | HeartbeatReceived
+    | AssignmentFinished
+    | AssignmentFailed
+    | LearnerLeft
+    | LearnerUnreachable
+    | LearnerExited
+    | StrangerSpoke
+    | RatingsFitted
+    | HyperparametersExplored
+    | GhostsLinked
+    | CheckpointsRemoved
+    | SinkTold
+    | StopRequested
+    | Ticked
+)

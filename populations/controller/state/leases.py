@@ -1,0 +1,335 @@
+"""Who is there: learners, what they hold, when they were last heard. Not durable.
+
+Liveness is judged by the controller's own monotonic clock at receipt; no time of another process is
+compared. Heartbeats say that the process is alive; their progress counter, which only the training
+loop raises, says that it is not stuck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from arena.types import AssignmentId, LearnerId, PlayerId, PolicyId, Seating
+from arena.wire.messages import Heartbeat, Hello
+
+QUEUED_PER_LEARNER = 1
+MAX_HEARTBEATS_PER_S = 100.0
+
+STALL_GAPS = 10.0
+"""Longest gaps between a learner's progress so far, without progress after which it is stuck. There
+is no other deadline: a learner that makes progress is never killed."""
+
+OUT_OF_MEMORY_GROWTH = 1.5
+OUT_OF_MEMORY_BYTES = 128 * 2**20
+"""Memory that grew by this factor and by so much makes a SIGKILL look like the system's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long the controller waits.
+
+    Attributes:
+        heartbeat_s: Between a learner's heartbeats.
+        liveness_s: Silence after which a learner is lost.
+        start_s: From starting a process to its Hello.
+        stall_s: Without progress in a running assignment, after which it is stuck, unless it has
+            made progress as slowly before.
+        backoff_s: Before a slot is started again: doubles from the first to the second of these.
+        max_failed_starts: Processes that ended without a Hello, over all slots, before the run
+            fails.
+        grace_s: For a learner that is told to stop, before it is killed.
+        resend_s: For the first heartbeat about an assignment, before it is sent again; then twice
+            as long, and so on.
+        storage_s: Before a disk that refused is tried again: doubles likewise.
+        refused_s: For which a learner from elsewhere is refused that was at fault.
+    """
+
+    heartbeat_s: float = 1.0
+    liveness_s: float = 10.0
+    start_s: float = 90.0
+    stall_s: float = 60.0
+    backoff_s: tuple[float, float] = (0.5, 30.0)
+    max_failed_starts: int = 6
+    grace_s: float = 30.0
+    resend_s: float = 2.0
+    storage_s: tuple[float, float] = (1.0, 60.0)
+    refused_s: float = 60.0
+
+    def heartbeat_among_s(self, num_learners: int) -> float:
+        """Between a learner's heartbeats: longer among many, so that hearing them leaves time."""
+        longer_s = min(num_learners / MAX_HEARTBEATS_PER_S, self.liveness_s / 3.0)
+        return max(self.heartbeat_s, longer_s)
+
+
+@dataclass(slots=True)
+class Held:
+    """An assignment that a learner has: the first of its list runs, the second is queued.
+
+    Attributes:
+        assignment_id: The assignment.
+        attempt: The attempt.
+        given_s: When it was given, moved by gaps in the controller's loop.
+        sent_s: When it was given.
+        started_s: When a heartbeat was first about it.
+        num_sent: How often it was sent.
+    """
+
+    assignment_id: AssignmentId
+    attempt: int
+    given_s: float
+    sent_s: float = 0.0
+    started_s: float | None = None
+    num_sent: int = 1
+
+    @property
+    def lease(self) -> tuple[AssignmentId, int]:
+        """Assignment and attempt."""
+        return self.assignment_id, self.attempt
+
+    def waits_since_s(self, learner: Learner) -> float:
+        """Since when its learner should be at it: it does one after the other."""
+        return max(self.given_s, learner.progress_at_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """A failure that is held against a learner.
+
+    Attributes:
+        assignment_id: Assignment that failed.
+        policies: Policies that learned in it; empty: an evaluation.
+        kind: Kind of the failure.
+        reason: What the learner said.
+        at_s: When it failed, on the controller's clock.
+    """
+
+    assignment_id: AssignmentId
+    policies: tuple[PolicyId, ...]
+    kind: str
+    reason: str
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """A place whose learner was sent away, and has done nothing right since.
+
+    Attributes:
+        times: How often in a row.
+        reason: What the learner is told.
+        until_s: When a learner from there is taken in again.
+    """
+
+    times: int
+    reason: str
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CarriedEpisodes:
+    """Episodes in flight of a team, on one learner.
+
+    Attributes:
+        checkpoints: Keys of the team's checkpoints after which they go on.
+        seatings: Who plays in them.
+    """
+
+    checkpoints: tuple[str, ...]
+    seatings: tuple[Seating, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Learner:
+    """A learner that said Hello.
+
+    Attributes:
+        hello: What it said.
+        slot: Of the launcher, or None if somebody else started it.
+        place: Where it runs (`populations.controller.assignments.learner_faults`).
+        last_heard_s: Controller's clock.
+        held: What it was given and has not ended, oldest first.
+        progress: The last progress counter.
+        progress_at_s: When it last changed.
+        agent_steps: In the running assignment.
+        rss_bytes: Of its process.
+        first_rss_bytes: The same by its first heartbeat; 0 before.
+        rate: Agent steps per second over the last heartbeats.
+        longest_gap_s: Between two changes of the progress counter while it worked.
+        episodes: What it holds to go on with, by the policy that leads the team.
+        charges: Failures that are held against it, since it last did its work.
+        settled_s: When it last did its work, on the controller's clock.
+    """
+
+    hello: Hello
+    slot: int | None
+    place: str = ""
+    last_heard_s: float
+    held: list[Held] = field(default_factory=list)
+    progress: int = 0
+    progress_at_s: float = 0.0
+    agent_steps: int = 0
+    rss_bytes: int = 0
+    first_rss_bytes: int = 0
+    rate: float = 0.0
+    longest_gap_s: float = 0.0
+    episodes: dict[PolicyId, CarriedEpisodes] = field(default_factory=dict)
+    charges: list[Charge] = field(default_factory=list)
+    settled_s: float = float("-inf")
+
+    @property
+    def credit(self) -> int:
+        """How many assignments it may have: its slots running and one queued."""
+        return self.hello.slots + QUEUED_PER_LEARNER
+
+    def may_train(self, population: str) -> bool:
+        """Whether it serves a population."""
+        return not self.hello.populations or population in self.hello.populations
+
+    def hear(self, heartbeat: Heartbeat, *, now_s: float) -> None:
+        """Take in a heartbeat."""
+        self.last_heard_s = now_s
+        self.rss_bytes = heartbeat.rss_bytes
+        self.first_rss_bytes = self.first_rss_bytes or heartbeat.rss_bytes
+        for held in self.held:
+            told = (heartbeat.assignment_id, heartbeat.attempt)
+            if held.lease == told and held.started_s is None:
+                held.started_s = now_s
+                self.progress_at_s = now_s
+        if heartbeat.progress != self.progress:
+            elapsed_s = now_s - self.progress_at_s
+            if heartbeat.assignment_id is not None:
+                self.longest_gap_s = max(self.longest_gap_s, elapsed_s)
+            gained = heartbeat.agent_steps - self.agent_steps
+            if elapsed_s > 0 and gained > 0:
+                self.rate = 0.5 * self.rate + 0.5 * gained / elapsed_s
+            self.progress = heartbeat.progress
+            self.progress_at_s = now_s
+        self.agent_steps = heartbeat.agent_steps
+
+    def memory_growth(self) -> str | None:
+        """By how much its memory grew, if that is enough to explain a kill by the system."""
+        first, last = self.first_rss_bytes, self.rss_bytes
+        if last < OUT_OF_MEMORY_GROWTH * first or last - first < OUT_OF_MEMORY_BYTES:
+            return None
+        return f"its memory grew from {first / 2**20:,.0f} to {last / 2**20:,.0f} MiB"
+
+    def has(self, assignment_id: AssignmentId, attempt: int) -> bool:
+        """Whether it was given that attempt and has not ended it."""
+        return any(held.lease == (assignment_id, attempt) for held in self.held)
+
+    def release(self, assignment_id: AssignmentId, *, attempt: int, now_s: float) -> Held | None:
+        """Forget an assignment that ended; None if it does not have that attempt of it."""
+        self.last_heard_s = now_s
+        lease = (assignment_id, attempt)
+        released = next((held for held in self.held if held.lease == lease), None)
+        if released is not None:
+            self.held.remove(released)
+            self.progress_at_s = now_s
+            self.agent_steps = 0
+        return released
+
+    def is_to_be_told_again(self, *, now_s: float, patience: Patience) -> bool:
+        """Whether its next assignment seems to have been lost on the way; it counts as sent then.
+
+        A learner that has it after all ignores the repetition.
+        """
+        if not self.held or self.held[0].started_s is not None:
+            return False
+        following = self.held[0]
+        wait_s = patience.resend_s * (2.0**following.num_sent - 1.0)
+        is_due = now_s - following.waits_since_s(self) >= wait_s
+        following.num_sent += is_due
+        return is_due
+
+
+@dataclass(slots=True)
+class Slot:
+    """A place of the launcher for one learner process.
+
+    Attributes:
+        populations: The only ones it trains; empty: any.
+        learner: Who said Hello from it.
+        started_s: When its process was started; None while there is none.
+        start_at_s: When it is to be started.
+        crashes: In a row.
+    """
+
+    populations: tuple[str, ...]
+    learner: LearnerId | None = None
+    started_s: float | None = None
+    start_at_s: float = 0.0
+    crashes: int = 0
+
+    def backoff(self, *, now_s: float, patience: Patience, jitter: float) -> None:
+        """Plan the next start: 1, 2, 4... times the first backoff, +-20%."""
+        first_s, last_s = patience.backoff_s
+        delay_s = min(first_s * 2.0 ** min(self.crashes, 30), last_s) * (0.8 + 0.4 * jitter)
+        self.crashes += 1
+        self.learner = None
+        self.started_s = None
+        self.start_at_s = now_s + delay_s
+
+
+@dataclass(slots=True, kw_only=True)
+class Pause:
+    """The disk refused something; nothing is given out until it takes something again.
+
+    Attributes:
+        reason: What it said last.
+        since_s: When it began.
+        wait_s: From a refusal to the next try.
+        retry_at_s: When that is.
+        tried_at_s: When the current try began; None while there is none.
+        num_refusals: So far.
+        unlinked: Ghosts whose directories could not be made.
+    """
+
+    reason: str
+    since_s: float
+    wait_s: float
+    retry_at_s: float
+    tried_at_s: float | None = None
+    num_refusals: int = 0
+    unlinked: set[PlayerId] = field(default_factory=set)
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether what is given out or linked now shows if there is room."""
+        return self.tried_at_s is not None
+
+
+def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None:
+    """Why a learner has to be given up, or None."""
+    silent_s = now_s - learner.last_heard_s
+    if silent_s > patience.liveness_s:
+        return f"silent for {silent_s:.1f} s"
+    if not learner.held:
+        return None
+    running = learner.held[0]
+    if running.started_s is None:
+        waited_s = now_s - running.waits_since_s(learner)
+        return (
+            f"did not start its work for {waited_s:.1f} s" if waited_s > patience.stall_s else None
+        )
+    stall_s = max(patience.stall_s, STALL_GAPS * learner.longest_gap_s)
+    if now_s - learner.progress_at_s > stall_s:
+        return f"no progress for {now_s - learner.progress_at_s:.1f} s"
+    return None
+
+
+def forgive(learners: Iterable[Learner], slots: Iterable[Slot], *, gap_s: float) -> None:
+    """Extend everybody's time by a gap in the controller's own loop (suspend, SIGSTOP).
+
+    Nobody could be heard in it, so nobody is judged by it.
+    """
+    for learner in learners:
+        learner.last_heard_s += gap_s
+        learner.progress_at_s += gap_s
+        for held in learner.held:
+            held.given_s += gap_s
+            if held.started_s is not None:
+                held.started_s += gap_s
+    for slot in slots:
+        if slot.started_s is not None:
+            slot.started_s += gap_s

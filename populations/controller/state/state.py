@@ -1,0 +1,357 @@
+"""What the controller knows: the journal's rows, what follows from them, and who is there.
+
+Data, and what is said of it in one line. `populations.controller.machine` changes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from arena.config import LearnerSetup
+from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef
+from arena.wire.messages import Stop
+from populations.config import RunConfig
+from populations.controller.indexes.curve_counts import Curves
+from populations.controller.indexes.generation_history import Histories
+from populations.controller.indexes.opponent_pool import CandidateCache
+from populations.controller.indexes.pbt_decisions import PbtDecisions
+from populations.controller.indexes.pbt_members import ChangedMembers
+from populations.controller.indexes.pending_evaluations import UnfittedMatches
+from populations.controller.indexes.player_strengths import KnownPlayers, belief_of, line_rating
+from populations.controller.indexes.raised_alerts import Alerts
+from populations.controller.indexes.training_queue import DuePolicies
+from populations.controller.rating_fit import snapshot
+from populations.controller.state.commands import FitRatings, SendMessage
+from populations.controller.state.events import (
+    Now,
+)
+from populations.controller.state.leases import Fault, Learner, Patience, Pause, Slot
+from populations.controller.state.slots import make_slots
+from populations.controller.state.transaction import Transaction
+from populations.core import Exploit, Explore, Matchmaker
+from populations.league.league import League
+from populations.league.standings import FloatArray, Ratings
+from populations.matchmaking.make import make_matchmaker
+from populations.matchmaking.outsiders import Outsider, bot_outsiders
+from populations.pbt.make import make_exploit, make_explore
+from populations.ratings.results import Rated
+from populations.sections import PbtConfig
+from populations.storage.retention import Retention
+from populations.storage.tables import Tables
+from populations.types import PolicyRow
+
+Phase = Literal["training", "evaluating", "stopping", "over"]
+
+
+@dataclass(slots=True)
+class ControllerState:
+    """Everything the controller knows.
+
+    Durable: ``tables`` (equal to the journal after each commit) and ``league`` (their fold).
+    Not durable: who is there, what they hold, and in which phase the end of the run is.
+
+    Attributes:
+        config: The resolved configuration.
+        setup: What learners were set up with; its digests must match theirs.
+        tables: The journal's rows.
+        league: What follows from them.
+        retention: Which checkpoints are needed by what; a fold of the rows too.
+        patience: How long to wait for learners.
+        slots: Places of the launcher.
+        teams: By policy, who learns beside it, itself included
+            (`populations.controller.state.teams`); empty where everybody is a team of its own.
+        matchmaker: Draws opponents.
+        outsiders: Who has a fixed share of them, by population.
+        candidates: Who may be one, in columns; follows from the tables.
+        due: Whose turn it is to train; follows from the tables.
+        changed: What PBT knows of whom, until it changes; follows from the tables.
+        known: How well each player is known, until that changes; follows from the tables.
+        unfitted: Evaluation matches that ratings do not cover.
+        alerts: What somebody should look at; those that hold follow from the events.
+        pbt_decisions: How many were due and made; follows from the events.
+        curves: What was written of each policy; counts of it follow from the tables.
+        histories: Generations of policies that are ranked together; follows from the tables.
+        exploit: By population, decides who copies whom.
+        explore: By population, decides what changes about hyperparameters.
+        initial_weights: Another run's weights that policies start from, by population.
+        immigrants: Other runs' weights that come in later, by their key: instead of copies, or
+            where exploiters start again.
+        waiting: Policies with a pending decision for which nobody explores yet, first come first.
+        exploring: Policies for which the worker thread explores.
+        learners: By id.
+        phase: ``training``; ``evaluating`` (nothing is trained any more, final matches are
+            played); ``stopping`` (nothing new is given out); ``over``.
+        reason: Why the phase is not ``training``.
+        interrupted: Whether somebody asked for the stop, so that the run can be resumed.
+        failed: Whether the run cannot go on.
+        fitting: Whether the worker thread fits ratings now.
+        fitted: Sequence of the last evaluation tally that ratings cover.
+        spreads: Of the last fit, by population, rows in the order of its RatingsRow's entrants.
+            Empty until the first fit of this epoch.
+        centres: Of the last fit, by population; see `populations.controller.rating_fit.Fitted`.
+        stopping_s: When learners were told to stop.
+        started_s: When this epoch began, on the controller's clock.
+        elapsed_before_s: Of the run before this epoch.
+        last_event_s: When the controller last took an event in.
+        holders: Which learner has which assignment.
+        episode_holders: Which learner holds episodes in flight, by the policy that leads the team.
+        recent_matches: Of the last evaluations, earlier ones counting less and less; after a resume
+            all but those that somebody played alone.
+        recent_evaluation_s: Learner seconds that these took.
+        spent_before_s: Learner seconds of training and of evaluation before this epoch.
+        share_reached: Evaluation's share when training ended; None before.
+        gone: Learners that left or were given up, the last ones; they may not come back.
+        refused_at_s: When a learner that was refused was last noted in the events.
+        pause: While the disk refuses checkpoints or ghosts.
+        failed_starts: Processes in a row that ended without a Hello.
+        failed_evaluations: Evaluations in a row that failed or took their learner with them.
+        failed_validations: The same of policies that played alone, by policy.
+        failed_at: Where each open assignment failed: learners by place.
+        faults: Places whose learner was at fault and has done nothing right since.
+        doublings: Of a policy's budget: assignments in which no episode ended, until its episodes
+            go on from one to the next and end.
+        broken_environments: Assignments in a row that their environment broke.
+        store: Digest of the store's id, which learners must see; None: they are not asked.
+        measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
+    """
+
+    config: RunConfig
+    setup: LearnerSetup
+    tables: Tables
+    league: League
+    retention: Retention
+    patience: Patience
+    slots: list[Slot]
+    matchmaker: Matchmaker
+    outsiders: Mapping[str, tuple[Outsider, ...]]
+    exploit: Mapping[str, Exploit]
+    explore: Mapping[str, Explore]
+    teams: Mapping[PolicyId, tuple[PolicyId, ...]] = field(default_factory=dict)
+    initial_weights: dict[str, WeightsRef] = field(default_factory=dict)
+    immigrants: Mapping[str, WeightsRef] = field(default_factory=dict)
+    waiting: list[PolicyId] = field(default_factory=list)
+    exploring: set[PolicyId] = field(default_factory=set)
+    learners: dict[LearnerId, Learner] = field(default_factory=dict)
+    phase: Phase = "training"
+    reason: str = ""
+    interrupted: bool = False
+    failed: bool = False
+    fitting: bool = False
+    fitted: int = 0
+    spreads: Mapping[str, FloatArray] = field(default_factory=dict)
+    centres: Mapping[str, FloatArray] = field(default_factory=dict)
+    stopping_s: float = 0.0
+    started_s: float = 0.0
+    elapsed_before_s: float = 0.0
+    last_event_s: float = 0.0
+    holders: dict[AssignmentId, LearnerId] = field(default_factory=dict)
+    episode_holders: dict[PolicyId, LearnerId] = field(default_factory=dict)
+    recent_matches: float = 0.0
+    recent_evaluation_s: float = 0.0
+    spent_before_s: tuple[float, float] = (0.0, 0.0)
+    share_reached: float | None = None
+    gone: dict[LearnerId, None] = field(default_factory=dict)
+    refused_at_s: float = float("-inf")
+    pause: Pause | None = None
+    failed_starts: int = 0
+    failed_evaluations: int = 0
+    failed_validations: Counter[PolicyId] = field(default_factory=Counter)
+    failed_at: dict[AssignmentId, dict[str, Learner]] = field(default_factory=dict)
+    faults: dict[str, Fault] = field(default_factory=dict)
+    doublings: Counter[PolicyId] = field(default_factory=Counter)
+    broken_environments: int = 0
+    store: Digest | None = None
+    measured_length: float = 0.0
+    candidates: CandidateCache = field(default_factory=CandidateCache)
+    due: DuePolicies = field(default_factory=DuePolicies)
+    changed: ChangedMembers = field(default_factory=ChangedMembers)
+    known: KnownPlayers = field(default_factory=KnownPlayers)
+    unfitted: UnfittedMatches = field(init=False)
+    histories: Histories = field(default_factory=Histories)
+    alerts: Alerts = field(default_factory=Alerts)
+    pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
+    curves: Curves = field(default_factory=Curves)
+    _ratings: dict[str, Ratings] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.unfitted = UnfittedMatches(
+            seats=self.setup.seats,
+            ranked=self.ranked_populations,
+            ancestors=self.league.ancestors,
+        )
+
+    @property
+    def is_cooperation(self) -> bool:
+        """Whether the environment has one side, so that nobody has an opponent."""
+        return len(self.setup.sides) == 1
+
+    @property
+    def ranked_populations(self) -> tuple[str, ...]:
+        """Whose policies are compared: all; in cooperation the first one's, who lead the teams."""
+        return tuple(self.setup.populations)[: 1 if self.is_cooperation else None]
+
+    def elapsed_s(self, now: Now) -> float:
+        """Of the run, over all epochs."""
+        return self.elapsed_before_s + now.monotonic_s - self.started_s
+
+    def draw(self, tx: Transaction) -> np.random.Generator:
+        """Randomness of the next decision: a function of the run's seed and the decision's number.
+
+        So no random state is stored anywhere, and a resumed run draws what it would have drawn.
+        """
+        return np.random.default_rng(np.random.SeedSequence(self.draw_words(tx)))
+
+    def draw_words(self, tx: Transaction) -> list[int]:
+        """The words that seed the next decision, for one that is drawn later."""
+        number = self.tables.run.decisions
+        tx.count(decisions=1)
+        return [self.config.seed, 0, number]
+
+    def pbt(self, population: str) -> PbtConfig:
+        """A population's settings of PBT."""
+        return self.config.populations[population].pbt or self.config.pbt
+
+    @property
+    def is_evolving(self) -> bool:
+        """Whether a decision of PBT waits for new hyperparameters."""
+        return bool(self.waiting or self.exploring)
+
+    def refit(self, tx: Transaction, *, again: bool = False) -> None:
+        """Have ratings fitted if evaluation matches came in since the last fit.
+
+        Args:
+            tx: Takes the command.
+            again: Whether to repeat the last fit if none came in: for what is not durable of it.
+        """
+        if self.fitting or not (again or self.ratings_are_stale()):
+            return
+        self.fitting = True
+        # A repeated fit must give what the first one gave, so it rates the same entrants.
+        rated = None if self.ratings_are_stale() else self.tables.ratings
+        tx.commands.append(FitRatings(known=snapshot(self.league, self.tables, rated=rated)))
+
+    def ratings(self, population: str) -> Ratings:
+        """A population's last ratings, with what is known of differences."""
+        row, spread = self.tables.ratings.get(population), self.spreads.get(population)
+        known = self._ratings.get(population)
+        if known is None or known.row is not row or known.spread is not spread:
+            # After a resume the spread may be of a fit whose row is not this one.
+            fits = row is not None and spread is not None and len(spread) == len(row.entrants)
+            known = self._ratings[population] = (
+                Ratings(row, spread, self.centres.get(population, 0.0)) if fits else Ratings(row)
+            )
+        return known
+
+    def belief(self, rated: Rated) -> tuple[float, float]:
+        """Rating and variance of an entrant by the last fit, in Elo and its square."""
+        population, entrant = rated
+        return belief_of(entrant, ratings=self.ratings(population), league=self.league)
+
+    def line_rating(self, policy: PolicyRow) -> float | None:
+        """Elo of the newest rated weights in a policy's line; None if none are rated."""
+        ratings = self.ratings(policy.population)
+        return line_rating(policy, ratings=ratings, tables=self.tables, league=self.league)
+
+    def ratings_are_stale(self) -> bool:
+        """Whether evaluation matches came in since the last fit."""
+        return self.league.last_evaluation_sequence > self.fitted
+
+    def settle(self, learner_id: LearnerId, *, now_s: float) -> None:
+        """Note that a learner did its work: its failures and crashes are no longer in a row."""
+        learner = self.learners[learner_id]
+        learner.charges.clear()
+        learner.settled_s = now_s
+        self.faults.pop(learner.place, None)
+        if learner.slot is not None:
+            self.slots[learner.slot].crashes = 0
+
+    def stop(self, tx: Transaction, *, reason: str, interrupted: bool) -> None:
+        """Give out nothing more and let learners publish what they have."""
+        if self.phase in ("stopping", "over"):
+            return
+        self.phase = "stopping"
+        self.reason = reason
+        self.interrupted = interrupted
+        self.stopping_s = tx.now.monotonic_s
+        for learner_id in self.learners:
+            message = Stop(grace_s=self.patience.grace_s)
+            tx.commands.append(SendMessage(learner=learner_id, message=message))
+
+    def fail(self, tx: Transaction, *, reason: str) -> None:
+        """End the run: it cannot go on."""
+        if self.phase == "over":
+            return
+        self.stop(tx, reason=reason, interrupted=False)
+        self.failed = True
+
+
+def make_state(
+    config: RunConfig,
+    setup: LearnerSetup,
+    tables: Tables,
+    *,
+    patience: Patience | None = None,
+    initial_weights: dict[str, WeightsRef] | None = None,
+    outsiders: Mapping[str, tuple[Outsider, ...]] | None = None,
+    immigrants: Mapping[str, WeightsRef] | None = None,
+    store: Digest | None = None,
+    measured_length: float = 0.0,
+    alerts: Alerts | None = None,
+    pbt_decisions: PbtDecisions | None = None,
+) -> ControllerState:
+    """The controller of a run, from its configuration and its journal's rows."""
+    half_life = config.payoffs.half_life_matches
+    pbt = {name: population.pbt or config.pbt for name, population in config.populations.items()}
+    return ControllerState(
+        config=config,
+        setup=setup,
+        tables=tables,
+        league=League.fold(tables, seats=setup.seats, half_life_matches=half_life),
+        retention=Retention(
+            tables,
+            keep=config.checkpoints.keep,
+            milestones_every_agent_steps=config.checkpoints.milestones_every_agent_steps,
+        ),
+        patience=patience or Patience(),
+        slots=make_slots(config),
+        matchmaker=make_matchmaker(
+            config.matchmaking,
+            window=config.ghosts.window,
+            launch_directory=setup.launch_directory,
+        ),
+        outsiders=outsiders or bot_outsiders(config.matchmaking.bots, config.populations),
+        teams=make_teams(tables.policies.values(), is_cooperation=len(setup.sides) == 1),
+        exploit={
+            name: make_exploit(section, launch_directory=setup.launch_directory)
+            for name, section in pbt.items()
+        },
+        explore={
+            name: make_explore(section, launch_directory=setup.launch_directory)
+            for name, section in pbt.items()
+        },
+        initial_weights=initial_weights or {},
+        immigrants=immigrants or {},
+        store=store,
+        measured_length=measured_length,
+        alerts=alerts or Alerts(),
+        pbt_decisions=pbt_decisions or PbtDecisions(),
+        curves=Curves([*tables.ghosts.values(), *tables.generations.values()]),
+        recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
+        recent_evaluation_s=tables.run.evaluation_s,
+        spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
+    )
+
+
+def make_teams(
+    policies: Iterable[PolicyRow], *, is_cooperation: bool
+) -> dict[PolicyId, tuple[PolicyId, ...]]:
+    """Who is in a team with whom, itself included; empty where everybody is a team of its own."""
+    by_index: dict[int, list[PolicyId]] = {}
+    for row in policies if is_cooperation else ():
+        by_index.setdefault(row.index, []).append(row.policy)
+    return {policy: tuple(team) for team in by_index.values() if len(team) > 1 for policy in team}

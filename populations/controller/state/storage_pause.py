@@ -1,0 +1,107 @@
+"""What follows when the disk refuses a checkpoint or a ghost: a pause, and another try later.
+
+It is nobody's fault, so nobody is blamed for it: assignments stay open and are done again as they
+were. While the pause lasts nothing is given out. When its wait is over, ghosts are linked again and
+one assignment is given out to see whether there is room; if not, the next wait is twice as long.
+"""
+
+from __future__ import annotations
+
+from arena.types import PlayerId
+from populations.controller.state.commands import LinkGhosts, RemoveCheckpoints
+from populations.controller.state.events import GhostsLinked
+from populations.controller.state.leases import Pause
+from populations.controller.state.state import ControllerState
+from populations.controller.state.transaction import Transaction
+
+
+def refuse(
+    state: ControllerState, tx: Transaction, *, reason: str, ghosts: tuple[PlayerId, ...] = ()
+) -> None:
+    """The disk refused something that was to last: give nothing out for a while.
+
+    Args:
+        state: Of the controller.
+        tx: Takes the event.
+        reason: What the disk said.
+        ghosts: Those that could not be linked.
+    """
+    now_s, pause = tx.now.monotonic_s, state.pause
+    first_s, last_s = state.patience.storage_s
+    if pause is None:
+        pause = state.pause = Pause(
+            reason=reason, since_s=now_s, wait_s=first_s, retry_at_s=now_s + first_s
+        )
+    elif pause.is_trying:
+        pause.wait_s = min(2.0 * pause.wait_s, last_s)
+        pause.retry_at_s = now_s + pause.wait_s
+        pause.tried_at_s = None
+        pause.reason = reason
+    pause.unlinked.update(ghosts)
+    pause.num_refusals += 1
+    tx.add_event(
+        "storage_full",
+        reason=reason,
+        refusals=pause.num_refusals,
+        retry_in_s=round(pause.retry_at_s - now_s, 3),
+        paused_s=round(now_s - pause.since_s, 3),
+    )
+
+
+def accept(state: ControllerState, tx: Transaction) -> None:
+    """A checkpoint or a ghost could be written: if that was a try, the pause is over."""
+    pause = state.pause
+    if pause is None or not pause.is_trying or pause.unlinked:
+        return
+    state.pause = None
+    tx.add_event(
+        "storage_recovered",
+        refusals=pause.num_refusals,
+        paused_s=round(tx.now.monotonic_s - pause.since_s, 3),
+    )
+    # Some of these may have been refused too.
+    doomed = tuple(row.key for row in state.tables.checkpoints.values() if row.state == "doomed")
+    if doomed:
+        tx.commands.append(RemoveCheckpoints(keys=doomed))
+
+
+def take_links(state: ControllerState, tx: Transaction, event: GhostsLinked) -> None:
+    """Note which ghosts the disk took, and which not."""
+    pause = state.pause
+    if pause is not None:
+        pause.unlinked.difference_update(event.players)
+    if event.refused:
+        refuse(state, tx, reason=event.reason, ghosts=event.refused)
+    elif event.players:
+        accept(state, tx)
+
+
+def retry(state: ControllerState, tx: Transaction) -> None:
+    """Try again where it is time."""
+    pause, now_s = state.pause, tx.now.monotonic_s
+    if pause is None or pause.is_trying or now_s < pause.retry_at_s:
+        return
+    pause.tried_at_s = now_s
+    ghosts = tuple(state.tables.ghosts[player] for player in sorted(pause.unlinked))
+    if ghosts:
+        tx.commands.append(LinkGhosts(ghosts=ghosts))
+
+
+def may_give(state: ControllerState) -> bool:
+    """Whether an assignment may be given out now: always, or one at a time for a try."""
+    pause = state.pause
+    if pause is None:
+        return True
+    if pause.tried_at_s is None or pause.unlinked:
+        return False
+    tried_at_s = pause.tried_at_s
+    learners = state.learners.values()
+    return all(held.given_s < tried_at_s for learner in learners for held in learner.held)
+
+
+def is_unlinked(state: ControllerState, key: str) -> bool:
+    """Whether a directory is that of a ghost that the disk refused: missing, and no fault."""
+    pause = state.pause
+    return pause is not None and any(
+        state.tables.ghosts[player].key == key for player in pause.unlinked
+    )

@@ -1,0 +1,94 @@
+"""Teams: who learns beside whom where all agents cooperate but belong to several populations.
+
+The policies of equal index, one of each population, are a team for the whole run. It trains, is
+evaluated, copied, quarantined and leaves ghosts as one: what one of them is worth shows only beside
+the others. The first population's policy leads: its clock, its rating and its rules decide. With
+one population, or several sides, everybody is a team of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from arena.types import AssignmentId, Player, PlayerId, PolicyId
+from arena.wire.messages import Trainee
+from populations.controller.state.state import ControllerState
+from populations.types import GhostRow, PolicyRow
+
+
+def team_of(state: ControllerState, policy: PolicyRow) -> tuple[PolicyRow, ...]:
+    """A policy and its mates as they are now, in the order of their populations."""
+    mates = state.teams.get(policy.policy, (policy.policy,))
+    return tuple(state.tables.policies[mate] for mate in mates)
+
+
+def leader_of(state: ControllerState, policy_id: PolicyId) -> PolicyRow:
+    """The first of a policy's team."""
+    return team_of(state, state.tables.policies[policy_id])[0]
+
+
+def leaders_of(state: ControllerState, trainees: Iterable[Trainee]) -> tuple[PolicyRow, ...]:
+    """The leader of each team that learns in an assignment, once."""
+    leaders = dict.fromkeys(leader_of(state, trainee.policy).policy for trainee in trainees)
+    return tuple(state.tables.policies[policy] for policy in leaders)
+
+
+def is_whole(state: ControllerState, policy: PolicyRow) -> bool:
+    """Whether everybody in a policy's team is active and has a checkpoint."""
+    return all(
+        row.state == "active" and row.checkpoint is not None for row in team_of(state, policy)
+    )
+
+
+def held_up(state: ControllerState) -> set[PolicyId]:
+    """Policies that cannot be trained because of a mate: one waits, or is quarantined."""
+    return {
+        mate
+        for policy, team in state.teams.items()
+        if state.tables.policies[policy].pending or state.tables.policies[policy].state != "active"
+        for mate in team
+    }
+
+
+def frozen_team(state: ControllerState, policy: PolicyRow) -> Mapping[str, Player]:
+    """A policy and its mates at their checkpoints, by population. They must have some."""
+    players = {}
+    for row in team_of(state, policy):
+        assert row.checkpoint is not None, "only policies with a checkpoint are seated frozen"
+        weights = state.tables.checkpoints[row.checkpoint].weights
+        players[row.population] = Player(player=PlayerId(row.policy), weights=weights)
+    return players
+
+
+GhostsByOrigin = Mapping[tuple[PolicyId, AssignmentId], GhostRow]
+"""By policy and the assignment that made the checkpoint."""
+
+
+def ghosts_by_origin(state: ControllerState) -> GhostsByOrigin:
+    """Where the mates of a ghost are found; empty where everybody is a team of its own."""
+    if not state.teams:
+        return {}
+    checkpoints = state.tables.checkpoints
+    return {
+        (ghost.policy, origin): ghost
+        for ghost in state.tables.ghosts.values()
+        # After a repair it may not be known who learned beside whom.
+        if not ghost.corrupt and (origin := checkpoints[ghost.checkpoint].assignment_id)
+    }
+
+
+def ghost_team(
+    state: ControllerState, ghost: GhostRow, known: GhostsByOrigin
+) -> Mapping[str, Player] | None:
+    """A ghost and those that its mates left with it, by population; None if one is gone."""
+    mates = state.teams.get(ghost.policy)
+    if mates is None:
+        return {ghost.population: Player(player=ghost.player, weights=ghost.weights)}
+    origin = state.tables.checkpoints[ghost.checkpoint].assignment_id
+    ghosts = [known.get((mate, origin)) for mate in mates]
+    players = {
+        found.population: Player(player=found.player, weights=found.weights)
+        for found in ghosts
+        if found is not None
+    }
+    return players if len(players) == len(mates) else None

@@ -1,0 +1,120 @@
+"""What one event changes: rows for the journal, visible in memory at once, and commands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from arena.types import AssignmentId
+from populations.controller.state.commands import Command
+from populations.controller.state.events import Now
+from populations.folded import PairRow, RecordRow
+from populations.storage.tables import Tables
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    EventRow,
+    GenerationRow,
+    GhostRow,
+    Json,
+    PolicyRow,
+    RatingsRow,
+    Row,
+    RunRow,
+    TallyRow,
+)
+
+
+@dataclass(slots=True)
+class Transaction:
+    """Collects the changes of one event.
+
+    A row that is put is at once part of ``tables``, so later decisions of the same event see it. If
+    the commit fails the process ends without having acknowledged or sent anything.
+
+    Attributes:
+        tables: The state in memory.
+        now: When the event happened.
+        rows: To commit, in order; of the run and of each assignment only the last row that was
+            put, since they are put most often, and an assignment is long.
+        commands: To carry out after the commit, in order.
+    """
+
+    tables: Tables
+    now: Now
+    rows: list[Row] = field(default_factory=list)
+    commands: list[Command] = field(default_factory=list)
+    _places: dict[AssignmentId | None, int] = field(default_factory=dict)
+    """Where in ``rows`` each assignment's row is, and the run's."""
+
+    def put(
+        self,
+        row: PolicyRow
+        | CheckpointRow
+        | GhostRow
+        | GenerationRow
+        | RecordRow
+        | PairRow
+        | RatingsRow
+        | RunRow,
+    ) -> None:
+        """Add or replace a row."""
+        match row:
+            case RunRow():
+                self.tables.run = row
+                self._put_last(None, row)
+                return
+            case PolicyRow():
+                self.tables.policies[row.policy] = row
+            case CheckpointRow():
+                self.tables.checkpoints[row.key] = row
+            case GhostRow():
+                self.tables.ghosts[row.player] = row
+            case GenerationRow():
+                self.tables.generations[row.entrant] = row
+            case RecordRow():
+                self.tables.records[row.key] = row
+            case PairRow():
+                self.tables.pairs[row.key] = row
+            case RatingsRow():
+                self.tables.ratings[row.population] = row
+        self.rows.append(row)
+
+    def put_assignment(self, row: AssignmentRow) -> None:
+        """Add or replace an assignment; only open ones stay in memory."""
+        if row.status == "queued":
+            self.tables.assignments[row.assignment_id] = row
+        else:
+            self.tables.assignments.pop(row.assignment_id, None)
+        self._put_last(row.assignment_id, row)
+
+    def _put_last(self, key: AssignmentId | None, row: Row) -> None:
+        place = self._places.setdefault(key, len(self.rows))
+        if place == len(self.rows):
+            self.rows.append(row)
+        else:
+            self.rows[place] = row
+
+    def add_tally(self, row: TallyRow) -> None:
+        """Append a tally. What `League.add_tally` says that it changes belongs beside it."""
+        self.tables.num_tallies = row.sequence
+        if row.kind == "evaluate":
+            self.tables.last_evaluation_sequence = row.sequence
+        self.rows.append(row)
+
+    def add_event(self, kind: str, subject: str = "", **data: Json) -> None:
+        """Say why something was decided, with the numbers."""
+        self.tables.num_events += 1
+        self.rows.append(
+            EventRow(
+                sequence=self.tables.num_events,
+                time=self.now.utc,
+                kind=kind,
+                subject=subject,
+                data=data,
+            )
+        )
+
+    def count(self, **changes: float) -> None:
+        """Raise counters of the run."""
+        run = self.tables.run
+        self.put(replace(run, **{name: getattr(run, name) + by for name, by in changes.items()}))

@@ -1,0 +1,386 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from arena.envs.checks.check import EnvironmentReport, check_environment
+from arena.envs.checks.native_play import first_difference, look
+from arena.envs.checks.native_watch import Look
+from arena.envs.checks.roles import roles_of
+from arena.envs.checks.time_limit import TimeLimit
+from arena.envs.describe import environment_facts
+from arena.envs.findings import MENDS, SEE_README, Finding, finding_of
+from arena.envs.inspect import inspect_environment
+from arena.envs.registry import make_environment
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError, EnvironmentFault
+
+
+def check(environment_id: str, assets: str, **kwargs: object) -> EnvironmentReport:
+    return check_environment(environment_id, kwargs=kwargs, launch_directory=assets, seconds=0.1)
+
+
+@pytest.mark.parametrize("environment_id", ["classic/tictactoe-v3", "mpe2/simple_spread_v3"])
+def test_real_environments_work(environment_id: str, assets: str) -> None:
+    report = check(environment_id, assets)
+    measured = report.measured
+    assert report.problems == []
+    assert report.deterministic
+    assert report.aliased is None
+    assert report.never_asked == ()
+    assert len(report.contract) == 2
+    assert all(report.contract.values())
+    assert measured.episodes > 0
+    assert measured.mean_length is not None
+    assert measured.mean_length > 4.0
+    assert measured.env_steps_per_s > 100.0
+    assert measured.agent_steps_per_s >= measured.env_steps_per_s
+
+
+def test_tictactoe_in_numbers(assets: str) -> None:
+    report = check("classic/tictactoe-v3", assets)
+    measured = report.measured
+    assert report.turn_order == "player_1, player_2 in turn"
+    assert (measured.reward_low, measured.reward_high) == (-1.0, 1.0)
+    assert (measured.return_low, measured.return_high) == (-1.0, 1.0)
+    assert measured.same_rewards == (("player_1",), ("player_2",))
+    # From 9 free cells down to what is left at the end.
+    assert 4.5 < measured.legal_mean["player_1"] < 6.5
+
+
+@pytest.mark.parametrize(
+    ("environment_id", "kwargs", "problem", "mend"),
+    [
+        ("environments:UnseededTurns", {}, "runs with one seed", "np_random"),
+        (
+            "environments:FaultyTurns",
+            {"fault": "nan_reward"},
+            "agent 'b': a reward must be finite in float32, got nan",
+            "divisions by zero",
+        ),
+        (
+            "environments:FaultyTurns",
+            {"fault": "wrong_shape"},
+            "agent 'a': an observation must have shape (3,), got (2,)",
+            "observation_space(agent).shape",
+        ),
+        (
+            "environments:FaultyTurns",
+            {"fault": "nan_observation"},
+            "an observation must be finite in float32, got nan at position 1",
+            "clip or rescale",
+        ),
+        (
+            "environments:FaultyTurns",
+            {"fault": "strange_agent"},
+            "agent 'c' has a reward but is no possible agent",
+            "possible_agents",
+        ),
+        (
+            "environments:FaultyTurns",
+            {"fault": "only_dead_on_turn"},
+            "only dead agents are on turn",
+            "_was_dead_step",
+        ),
+        (
+            "environments:MaskedTurns",
+            {"where": "info", "empty_at": 3},
+            "decision 4 of the episode of reset(seed=7): agent 'b': an action mask must allow",
+            "add one that passes",
+        ),
+        (
+            "environments:MaskedTurns",
+            {"where": "observation", "empty_at": 3},
+            "agent 'b': an action mask must allow an action",
+            "add one that passes",
+        ),
+        (
+            "environments:ScriptedParallel",
+            {"fault": "no_final_observation"},
+            "agent 'b' was truncated and must have a last observation",
+            "must still be returned",
+        ),
+        ("environments:NeverRemovesTheDead", {}, "PettingZoo's api_test", "import api_test"),
+        (
+            "broken:RefusesTheLastAction",
+            {},
+            "step(2) raised IndexError: tuple index out of range",
+            "declare a smaller space, or mask",
+        ),
+        (
+            "broken:ForgetsAnAgent",
+            {},
+            "step returned no rewards of agent 'b', who had acted",
+            "an entry for every agent",
+        ),
+    ],
+)
+def test_problems_say_what_is_wrong_where_and_how_it_is_mended(
+    environment_id: str, kwargs: dict[str, object], problem: str, mend: str, assets: str
+) -> None:
+    report = check(environment_id, assets, **kwargs)
+    assert any(problem in found.problem and mend in found.mend for found in report.problems), (
+        report.problems
+    )
+
+
+def test_arrays_that_are_written_again_are_noted(assets: str) -> None:
+    report = check("environments:AliasingTurns", assets)
+    assert report.problems == []
+    assert report.aliased == "a"
+    assert any("array.copy()" in note for note in report.notes)
+    # Its script has twelve decisions.
+    assert report.measured.mean_length == 12.0
+
+
+def test_what_never_ends_and_never_pays_is_noted(assets: str) -> None:
+    report = check("broken:NeverEnds", assets)
+    assert report.measured.episodes == 0
+    assert report.measured.mean_length is None
+    assert any("no episode ended" in note for note in report.notes)
+    assert any("nobody received any reward but 0" in note for note in report.notes)
+
+
+def test_who_receives_the_same_is_found(assets: str) -> None:
+    measured = check("broken:AsymmetricTeams", assets).measured
+    assert measured.same_rewards == (("hunter_0", "hunter_1"), ("prey_0",))
+    assert (measured.reward_low, measured.reward_high) == (-1.0, 1.0)
+
+
+def test_every_mend_is_found_by_its_own_words() -> None:
+    for fragment, mend in MENDS:
+        assert finding_of(EnvironmentFault(f"agent 'a' {fragment} x")).mend == mend
+    assert finding_of(EnvironmentFault("hm")).mend == SEE_README
+    assert finding_of(EnvironmentFault("hm"), where="there").problem == "there: hm"
+
+
+def test_pictures_that_never_change_are_noted(assets: str) -> None:
+    report = check("broken:NeverDrawn", assets)
+    assert report.problems == []
+    noted = [note for note in report.notes if "the same at each of its decisions" in note]
+    assert noted == [
+        "agent 'a' (and 2 more) saw the same at each of its decisions, uint8(8, 8, 3) in [0, 0]: "
+        "there is nothing to learn from, unless the game is so; some environments draw their "
+        "pictures only with environment.kwargs.render_mode=rgb_array"
+    ]
+
+
+@pytest.mark.parametrize("environment_id", ["classic/rps-v2", "mpe2/simple_speaker_listener_v4"])
+def test_observations_that_change_are_not_noted(environment_id: str, assets: str) -> None:
+    report = check(environment_id, assets)
+    assert not any("the same at each of its decisions" in note for note in report.notes)
+
+
+def told(problems: list[Finding]) -> list[str]:
+    """The first line of each problem, without where it was."""
+    lines = (found.problem.splitlines()[0] for found in problems)
+    return [line.partition("(seed=7): ")[2] or line for line in lines]
+
+
+def looked_at(environment_id: str, assets: str, **kwargs: object) -> Look:
+    """What a look finds, in this process."""
+    spec = environment_facts(environment_id, kwargs=kwargs, launch_directory=assets, lenient=True)
+    return look(lambda: made(spec, assets), spec=spec, num_decisions=300)
+
+
+def made(spec: EnvironmentSpec, assets: str) -> Any:
+    return make_environment(spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=assets)
+
+
+NO_INFOS = "reset must return (observations, infos), got one dict"
+SHAPE = "agent 'a_0': an observation must have shape (3,), got (4,) (likewise 'a_1', 'b_0')"
+UNSEEDED = (
+    "two runs with one seed and the same actions differ: the observation of 'a_0', after reset"
+)
+FORGETS = "step returned no rewards of agent 'a_1', who had acted; it has those of 'a_0', 'b_0'"
+NAN = "agent 'b_0': a reward must be finite in float32, got nan"
+
+
+def test_six_mistakes_are_listed_in_one_call_each_once(assets: str) -> None:
+    mistakes = ["no_infos", "shape", "unseeded", "forgets", "nan", "raises", "large"]
+    report = check("mistakes:AtOnce", assets, mistakes=mistakes)
+    *first, refused, seed = told(report.problems)
+    assert first == [NO_INFOS, SHAPE, FORGETS, NAN]
+    assert refused.startswith("step({'a_0': ")
+    assert refused.endswith("raised KeyError: 'no such move'")
+    assert seed == UNSEEDED
+    # Where it was raised, in the user's file, and nothing of Arena's or PettingZoo's.
+    (raised,) = (found.problem for found in report.problems if "no such move" in found.problem)
+    assert [line.rpartition(", in ")[2] for line in raised.splitlines()[1::2]] == [
+        "step",
+        "_refuse",
+    ]
+    assert "arena/envs" not in raised
+    # What is no fault is noted all the same: its rule and the values.
+    assert any("at most 10 in size, these go from -12 to 12" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "expected"),
+    [
+        ("no_infos", [NO_INFOS]),
+        ("shape", [SHAPE]),
+        ("unseeded", []),
+        ("forgets", [FORGETS]),
+        ("nan", [NAN]),
+        (
+            "mask",
+            [
+                "agent 'a_0': an action mask must be integers or bool of shape (3,), got int8 (2,) "
+                "(likewise 'a_1', 'b_0')"
+            ],
+        ),
+        (
+            "four",
+            [
+                "step must return (observations, rewards, terminations, truncations, infos), got a "
+                "tuple of 4: dict, dict, dict, dict"
+            ],
+        ),
+        (
+            "no_flags",
+            ["agent 'a_0': terminations must be True or False, got None (likewise 'a_1', 'b_0')"],
+        ),
+        ("stranger", ["agent 'c_9' has a reward but is no possible agent"]),
+    ],
+)
+def test_one_mistake_is_listed_once_without_its_consequences(
+    mistake: str, expected: list[str], assets: str
+) -> None:
+    problems = looked_at("mistakes:AtOnce", assets, mistakes=[mistake]).problems
+    assert told(problems) == expected
+    assert all(found.mend != SEE_README for found in problems)
+
+
+def test_without_mistakes_there_is_nothing_to_list(assets: str) -> None:
+    report = check("mistakes:AtOnce", assets)
+    assert report.problems == []
+    assert not any("in size" in note for note in report.notes)
+
+
+def test_mistakes_in_turns_are_listed_at_once(assets: str) -> None:
+    found = told(check("mistakes:InTurns", assets).problems)
+    assert found[:3] == [
+        "infos must have an entry of every agent in agents, 'b' has none",
+        "agent 'b': an observation must have dtype float32, got <U1",
+        "agent 'a': a reward must be finite in float32, got inf",
+    ]
+    assert found[3].endswith("raised RuntimeError: tired")
+    assert found[4] == (
+        "two runs with one seed and the same actions differ: the observation of 'a', after reset"
+    )
+    assert len(found) == 5
+
+
+def test_large_rewards_are_flagged_with_the_rule_and_the_values(assets: str) -> None:
+    report = check("mistakes:AtOnce", assets, mistakes=["large"])
+    assert report.problems == []
+    (note,) = (note for note in report.notes if "rewards are best" in note)
+    assert note.startswith("rewards are best at most 10 in size, these go from -12 to 12: ")
+    assert note.endswith("divide rewards by 2 or so")
+
+
+@pytest.mark.parametrize(("max_cycles", "is_noted"), [(1, False), (4, True)])
+def test_returns_that_say_more_than_who_won_are_noted(
+    max_cycles: int, is_noted: bool, assets: str
+) -> None:
+    report = check("classic/rps-v2", assets, max_cycles=max_cycles)
+    notes = [note for note in report.notes if note.startswith("returns are not only -1, 0 and 1")]
+    assert len(notes) == is_noted
+    assert all("environment.outcome: {margin: auto}" in note for note in notes)
+
+
+def test_a_launch_explains_a_reset_without_infos(assets: str) -> None:
+    """What a launch does: nothing is let pass."""
+    with pytest.raises(EnvironmentFault, match=r"reset must return \(observations, infos\)"):
+        inspect_environment(
+            "mistakes:AtOnce", kwargs={"mistakes": ["no_infos"]}, launch_directory=assets
+        )
+
+
+def test_every_space_that_cannot_be_trained_is_told_in_one_message(assets: str) -> None:
+    with pytest.raises(ConfigError, match=r"agent 'a': .*Text\(.* \(likewise 'b'\)"):
+        check("environments:PictureTurns", assets)
+
+
+def test_what_hangs_is_cut_off_in_time_and_said_to_be(assets: str) -> None:
+    limit_s = 4.0
+    began_s = time.monotonic()
+    stages: list[str] = []
+    report = check_environment(
+        "mistakes:Hanging",
+        kwargs={"mistakes": ["shape"]},
+        launch_directory=assets,
+        seconds=0.1,
+        limit=TimeLimit(limit_s, tell=stages.append),
+    )
+    # Machines may be slow at importing; what hangs hangs for ever.
+    assert time.monotonic() - began_s < 5.0 * limit_s
+    # What was found until then is kept.
+    assert told(report.problems) == [SHAPE]
+    assert list(report.cut_off) == stages[1:]
+    assert all("mistakes.py" in when and "in step" in when for when in report.cut_off.values())
+
+
+def test_each_stage_is_told(assets: str) -> None:
+    stages: list[str] = []
+    check_environment(
+        "classic/rps-v2",
+        kwargs={},
+        launch_directory=assets,
+        seconds=0.1,
+        limit=TimeLimit(tell=stages.append),
+    )
+    assert stages == [
+        "making it and looking at its spaces",
+        "playing one environment by itself",
+        "measuring random play",
+        "comparing two runs with one seed",
+        "running PettingZoo's own tests",
+    ]
+
+
+@pytest.mark.parametrize(("mistakes", "differs"), [([], False), (["unseeded"], True)])
+def test_a_seed_is_looked_at_in_its_own_form(
+    mistakes: list[str], differs: bool, assets: str
+) -> None:
+    """Two environments in turns: what they share, such as a global generator, tells."""
+    spec = environment_facts(
+        "mistakes:AtOnce", kwargs={"mistakes": mistakes}, launch_directory=assets
+    )
+    difference = first_difference(lambda: made(spec, assets), spec=spec, num_calls=30)
+    assert (difference is not None) == differs
+
+
+@pytest.mark.parametrize(
+    ("agents", "means", "roles"),
+    [
+        # Red and blue are paid the same, but for chance.
+        (["red_0", "red_1", "blue_0", "blue_1"], {}, [4]),
+        (["wolf_0", "wolf_1", "sheep_0", "sheep_1"], {"wolf": 3.0, "sheep": -3.0}, [2, 2]),
+        # As many as noise: no reason to think so.
+        (["wolf_0", "wolf_1", "sheep_0", "sheep_1"], {"wolf": 0.2}, [4]),
+        (["wolf_0", "sheep_0", "sheep_1"], {}, [1, 2]),
+        (["player_0", "player_1"], {}, [2]),
+        (["a_0", "b_0", "c_0", "d_0"], {"b": 9.0, "d": 9.0}, [2, 2]),
+    ],
+)
+def test_roles_are_told_apart_by_number_and_reward(
+    agents: list[str], means: dict[str, float], roles: list[int]
+) -> None:
+    rng = np.random.default_rng(3)
+    rewards = rng.normal(0.0, 1.0, (16, len(agents)))
+    rewards += [means.get(agent.partition("_")[0], 0.0) for agent in agents]
+    found = roles_of(agents, rewards)
+    assert [len(role.agents) for role in found] == roles
+    assert sorted(agent for role in found for agent in role.agents) == sorted(agents)
+    assert [bool(role.why) for role in found] == [False] + [True] * (len(roles) - 1)
+
+
+def test_few_environments_say_nothing_of_rewards() -> None:
+    rewards = np.array([[9.0, -9.0]] * 3)
+    assert len(roles_of(["wolf", "sheep"], rewards)) == 1
+    assert len(roles_of(["wolf", "sheep"], np.repeat(rewards, 3, axis=0))) == 2

@@ -1,0 +1,434 @@
+"""Episodes that learners hold: who goes on with them, and what the controller believes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from arena.types import Entrant, LearnerId, PolicyId, Seating
+from arena.wire.messages import InFlight, Train
+from populations.controller.assignments.budgets import budget
+from populations.controller.assignments.carried_episodes import holder_of
+from populations.controller.assignments.validation import entrants_of
+from populations.controller.state.episode_lengths import expected_length
+from populations.controller.state.events import AssignmentFinished, LearnerLeft, Now, Ticked
+from populations.controller.state.leases import Held, Learner, Patience, overdue
+from populations.controller.state.transaction import Transaction
+from populations.types import AssignmentRow, CheckpointRow
+from tests.populations.controller.simulated import (
+    DUEL,
+    DUET,
+    TAG,
+    World,
+    duel_spec,
+    duet_spec,
+    make_world,
+    tag_spec,
+)
+
+POLICIES = 4
+
+
+@dataclass
+class Holding:
+    """What simulated learners hold: every seating of a policy's last assignment, some policies."""
+
+    world: World
+    capacity: int
+    held: dict[LearnerId, dict[PolicyId, tuple[tuple[str, ...], frozenset[Seating]]]] = field(
+        default_factory=dict
+    )
+    dropped: Counter[PolicyId] = field(default_factory=Counter)
+    trained: list[tuple[LearnerId, Train, bool]] = field(default_factory=list)
+
+    def step(self) -> bool:
+        """Let every learner finish what it has."""
+        self.world.now_s += 1.0
+        moved = False
+        for learner in list(self.world.given):
+            queue = self.world.given[learner]
+            message = queue[0] if queue else None
+            event = self.world.work(learner)
+            if event is None:
+                if learner in self.world.stops:
+                    self.world.stops.discard(learner)
+                    self.world.handle(LearnerLeft(learner=learner, reason="stopped"))
+                continue
+            moved = True
+            if isinstance(message, Train) and message.agent_steps:
+                event = self.held_by(learner, message, event)
+            self.world.handle(event)
+        self.world.fit()
+        self.world.explore()
+        self.world.handle(Ticked())
+        return moved
+
+    def held_by(
+        self, learner: LearnerId, message: Train, event: AssignmentFinished
+    ) -> AssignmentFinished:
+        """The result with what the learner holds after it; checks what it was told to go on."""
+        leader = message.trainees[0].policy
+        own = self.held.setdefault(learner, {})
+        starts = tuple(t.checkpoint.key for t in message.trainees if t.checkpoint is not None)
+        checkpoints, seatings = own.pop(leader, ((), frozenset()))
+        if message.carried and checkpoints:
+            # Just what it holds, of just these weights; nothing, if it was dropped meanwhile.
+            assert (checkpoints, seatings) == (starts, frozenset(message.carried))
+        self.trained.append((learner, message, bool(message.carried and checkpoints)))
+        named = entrants_of(message).items()
+        by_entrants = dict(list(named)[: self.world.setup.num_envs])
+        published = {p.policy: p.checkpoint.key for p in event.finished.checkpoints}
+        own[leader] = (
+            tuple(published[t.policy] for t in message.trainees),
+            frozenset(by_entrants.values()),
+        )
+        dropped = list(own)[: max(len(own) - self.capacity, 0)]
+        for policy in dropped:
+            del own[policy]
+            self.dropped[policy] += 1
+        finished = replace(
+            event.finished,
+            in_flight=tuple(InFlight(entrants=names, num_envs=1) for names in by_entrants),
+            dropped=tuple(dropped),
+            metrics={**event.finished.metrics, "episode/dropped": float(len(dropped))},
+        )
+        return replace(event, finished=finished)
+
+    def run(self) -> None:
+        """Go on until the run is over."""
+        for learner in list(self.world.state.learners):
+            self.world.given.setdefault(learner, [])
+            self.world.beat(learner)
+        for _ in range(2000):
+            if self.world.over:
+                return
+            for known in self.world.state.learners.values():
+                known.last_heard_s = self.world.now_s
+            self.step()
+        raise AssertionError("the run is not over")
+
+
+@dataclass
+class LongEpisodes(Holding):
+    """Episodes of 3,000 agent steps of their policy."""
+
+    ended: list[tuple[PolicyId, int]] = field(default_factory=list)
+    begun: Counter[PolicyId] = field(default_factory=Counter)
+
+    def held_by(
+        self, learner: LearnerId, message: Train, event: AssignmentFinished
+    ) -> AssignmentFinished:
+        event = super().held_by(learner, message, event)
+        leader = message.trainees[0].policy
+        _, _, goes_on = self.trained[-1]
+        played = self.begun[leader] * goes_on + message.agent_steps
+        num_ended, self.begun[leader] = divmod(played, 3000)
+        self.ended.append((leader, num_ended))
+        metrics = {**event.finished.metrics, "episode/count": float(num_ended)}
+        return replace(event, finished=replace(event.finished, metrics=metrics))
+
+
+GAMES = {"duel": (DUEL, duel_spec), "duet": (DUET, duet_spec), "tag": (TAG, tag_spec)}
+
+
+def finished(
+    capacity: int = 100, num_learners: int = 2, game: str = "duel", **changes: object
+) -> Holding:
+    document, make_spec = GAMES[game]
+    world = make_world({**document, **changes}, make_spec())
+    for _ in range(num_learners):
+        world.join()
+    holding = Holding(world, capacity)
+    holding.run()
+    return holding
+
+
+def own_training(holding: Holding) -> Iterator[tuple[bool, bool]]:
+    """Of each training: whether its weights were the learner's own last ones, and if it went on."""
+    last: dict[PolicyId, tuple[LearnerId, str]] = {}
+    made = {
+        row.assignment_id: row
+        for row in holding.world.committed
+        if isinstance(row, CheckpointRow) and row.state == "present"
+    }
+    for learner, message, went_on in holding.trained:
+        (trainee,) = message.trainees
+        key = "" if trainee.checkpoint is None else trainee.checkpoint.key
+        yield last.get(trainee.policy) == (learner, key), went_on
+        last[trainee.policy] = learner, made[message.assignment_id].key
+
+
+@pytest.mark.parametrize("num_learners", [1, 2, 3, 4])
+def test_a_policy_goes_on_where_it_trained_last_with_the_same_weights(num_learners: int) -> None:
+    holding = finished(num_learners=num_learners)
+    found = Counter(own_training(holding))
+    assert found[True, False] == 0
+    assert found[False, True] == 0
+    # What begins anew: first assignments, copied weights, and policies that fell behind.
+    copies = len(holding.world.events("exploited"))
+    anew = found[False, False]
+    assert POLICIES + copies <= anew <= POLICIES + copies + 8, found
+    steps = [row.agent_steps for row in holding.world.state.tables.policies.values()]
+    assert min(steps) >= 6000
+
+
+def test_explored_hyperparameters_go_on_and_copied_weights_begin_anew() -> None:
+    holding = finished()
+    by_policy: dict[PolicyId, Train] = {}
+    new_generation = Counter[tuple[str, bool]]()
+    for _, message, went_on in holding.trained:
+        (trainee,) = message.trainees
+        before = by_policy.get(trainee.policy)
+        if before is not None and before.trainees[0].generation != trainee.generation:
+            new_generation["copied" if trainee.donor else "explored", went_on] += 1
+        by_policy[trainee.policy] = message
+    assert new_generation["copied", True] == 0
+    assert new_generation["copied", False] > 0
+    assert new_generation["explored", True] > 0
+
+
+def test_teams_go_on_together() -> None:
+    holding = finished(game="duet")
+    assert not holding.world.events("assignment_failed")
+    went_on = sum(on for _, _, on in holding.trained)
+    assert went_on > 0.7 * len(holding.trained)
+
+
+def test_dropped_episodes_are_told_and_not_named_again() -> None:
+    holding = finished(capacity=1, num_learners=2)
+    events = holding.world.events("episodes_dropped")
+    told = Counter(policy for event in events for policy in event.data["policies"])  # type: ignore[union-attr]
+    assert told == holding.dropped
+    assert told.total() > 10
+    assert sum(event.data["episodes"] for event in events) == told.total()  # type: ignore[misc]
+    assert not holding.world.events("assignment_failed")
+
+
+def test_weights_of_episodes_in_flight_stay_on_disk() -> None:
+    """Opponents are the latest checkpoints of others, which retention would remove."""
+    holding = finished(
+        game="tag",
+        checkpoints={"keep": 1},
+        matchmaking={"kind": "latest"},
+        ghosts={"every_agent_steps": 10**6},
+        pbt={"exploit": "none", "explore": "none"},
+    )
+    removed: dict[str, int] = {}
+    named: Counter[str] = Counter()
+    for at, row in enumerate(holding.world.committed):
+        if isinstance(row, CheckpointRow) and row.state != "present":
+            removed.setdefault(row.key, at)
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Train):
+            for seating in row.message.carried if row.status == "queued" else ():
+                for player in seating.players:
+                    if player.weights is not None:
+                        assert player.weights.key not in removed
+                        named[player.weights.key] += 1
+    assert removed
+    assert len(named) > 20
+
+
+def test_a_learner_that_is_lost_holds_nothing_any_more() -> None:
+    world = make_world({**DUEL, "pbt": {"exploit": "none", "explore": "none"}})
+    first = world.join()
+    world.given.setdefault(first, [])
+    world.beat(first)
+    holding = Holding(world, capacity=100)
+    for _ in range(30):
+        holding.step()
+    assert world.state.episode_holders
+    assert set(world.state.episode_holders.values()) == {first}
+    world.handle(LearnerLeft(learner=first, reason="stopped"))
+    assert world.state.episode_holders == {}
+    second = world.join()
+    world.given.setdefault(second, [])
+    world.beat(second)
+    message = next(m for m in world.given[second] if isinstance(m, Train))
+    leader = world.state.tables.policies[message.trainees[0].policy]
+    assert holder_of(world.state, [leader]) is None
+    # What the first one had was journaled with its episodes; the second one begins anew.
+    assert message.attempt == 2 or message.carried == ()
+
+
+def lie(event: AssignmentFinished, *told: InFlight) -> AssignmentFinished:
+    return replace(event, finished=replace(event.finished, in_flight=told))
+
+
+@pytest.mark.parametrize("told", ["others", "twice", "none"])
+def test_episodes_of_players_that_were_not_seated_are_not_believed(told: str) -> None:
+    world = make_world()
+    learner = world.join()
+    world.given.setdefault(learner, [])
+    world.beat(learner)
+    while True:
+        message = world.given[learner][0]
+        event = world.work(learner)
+        assert event is not None
+        if isinstance(message, Train) and message.agent_steps:
+            break
+        world.handle(event)
+    names = next(iter(entrants_of(message)))
+    strangers = (Entrant("a" * 64), Entrant("b" * 64))
+    said = {
+        "others": (InFlight(entrants=strangers, num_envs=3),),
+        "twice": (InFlight(entrants=names, num_envs=1),) * 2,
+        "none": (InFlight(entrants=names, num_envs=0),),
+    }[told]
+    world.handle(lie(event, *said))
+    (failed,) = world.events("assignment_failed")
+    assert "in flight" in str(failed.data["reason"])
+    assert world.state.episode_holders == {}
+
+
+def test_a_policy_held_elsewhere_is_moved_when_it_falls_behind() -> None:
+    """One learner holds all and is slow; the other one takes over what waits too long."""
+    world = make_world({**DUEL, "pbt": {"exploit": "none", "explore": "none"}})
+    slow = world.join()
+    world.given.setdefault(slow, [])
+    world.beat(slow)
+    holding = Holding(world, capacity=100)
+    for _ in range(20):
+        holding.step()
+    fast = world.join()
+    world.given.setdefault(fast, [])
+    world.beat(fast)
+    kept, world.given[slow] = world.given[slow], []
+    for _ in range(40):
+        world.state.learners[slow].last_heard_s = world.now_s
+        world.state.learners[slow].progress_at_s = world.now_s
+        holding.step()
+    world.given[slow] = kept
+    leased = {t.policy for m in kept if isinstance(m, Train) for t in m.trainees}
+    moved = {row.policy: row.agent_steps for row in world.state.tables.policies.values()}
+    free = [steps for policy, steps in moved.items() if policy not in leased]
+    assert max(free) - min(free) <= 6 * 500
+
+
+@pytest.mark.parametrize("doublings", [0, 1, 3])
+def test_budgets_double_while_no_episode_ends(doublings: int) -> None:
+    world = make_world({**DUEL, "assignment": {"agent_steps": 300}})
+    policy = next(iter(world.state.tables.policies.values()))
+    policy = replace(policy, ghost_at=0, ready_at=10**6)
+    world.state.doublings[policy.policy] = doublings
+    tx = Transaction(tables=world.state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    assert budget(world.state, tx, policy) == 300 * 2**doublings
+    # Never past the end of the policy's training.
+    near = replace(policy, agent_steps=6000 - 100)
+    assert budget(world.state, tx, near) == 100
+
+
+def test_budgets_double_up_to_the_end_of_the_run() -> None:
+    stop = {"agent_steps_per_policy": None, "agent_steps": 1000}
+    world = make_world({**DUEL, "assignment": {"agent_steps": 300}, "stop": stop})
+    policy = next(iter(world.state.tables.policies.values()))
+    policy = replace(policy, ghost_at=0, ready_at=10**6)
+    world.state.doublings[policy.policy] = 5
+    tx = Transaction(tables=world.state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    tx.count(agent_steps=600)
+    assert budget(world.state, tx, policy) == 400
+
+
+def test_doublings_are_counted_by_what_learners_say() -> None:
+    world = make_world({**DUEL, "learners": 1})
+    learner = world.join()
+    world.given.setdefault(learner, [])
+    world.beat(learner)
+    counts: list[int] = []
+    budgets: list[int] = []
+    for _ in range(200):
+        message = world.given[learner][0]
+        event = world.work(learner)
+        assert event is not None
+        if isinstance(message, Train) and message.agent_steps:
+            ended = 1.0 if len(counts) == 12 else 0.0
+            metrics = {**event.finished.metrics, "episode/count": ended}
+            event = replace(event, finished=replace(event.finished, metrics=metrics))
+            budgets.append(message.agent_steps)
+        world.handle(event)
+        if isinstance(message, Train) and message.agent_steps:
+            counts.append(world.state.doublings[message.trainees[0].policy])
+        if len(counts) > 12:
+            break
+    assert counts[:4] == [1, 1, 1, 1]
+    # It began anew, so the next one needs as much.
+    assert counts[12] == max(counts) == 3
+    assert budgets[:4] == [500] * 4
+    assert {500, 1000} < set(budgets)
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 100])
+def test_every_assignment_ends_episodes_once_one_has(capacity: int) -> None:
+    """Episodes of 3,000 agent steps, budgets of 300; what learners cannot hold begins anew."""
+    changes = {
+        "assignment": {"agent_steps": 300},
+        "learners": 1,
+        "pbt": {"exploit": "none", "explore": "none"},
+        "stop": {"agent_steps_per_policy": 15_000},
+    }
+    world = make_world({**DUEL, **changes})
+    world.join()
+    holding = LongEpisodes(world, capacity)
+    holding.run()
+    for policy in world.state.tables.policies.values():
+        ended = [num for name, num in holding.ended if name == policy.policy]
+        first = next(index for index, num in enumerate(ended) if num)
+        late = ended[first:]
+        if capacity == 100:
+            assert sum(late) >= (policy.agent_steps // 3000) - 1
+        else:
+            # The last one ends with the policy's training.
+            assert all(late[:-1])
+
+
+def test_length_is_known_from_matches_before_any_episode_ends_in_training() -> None:
+    """The simulated learners' matches take five steps."""
+    world = make_world({**DUEL, "evaluation": {"share": 0.9}})
+    learner = world.join()
+    world.given.setdefault(learner, [])
+    world.beat(learner)
+    is_evaluated = False
+    while not is_evaluated:
+        is_evaluated = not isinstance(world.given[learner][0], Train)
+        event = world.work(learner)
+        assert event is not None
+        # In training no episode has ended yet.
+        world.handle(replace(event, finished=replace(event.finished, metrics={})))
+    lengths = [row.episode_length for row in world.state.tables.policies.values()]
+    assert 5.0 in lengths
+    assert set(lengths) <= {0.0, 5.0}
+
+
+def test_length_is_the_policys_own_or_its_populations_or_the_measured_one() -> None:
+    world = make_world()
+    tables = world.state.tables
+    first, second, *_ = tables.policies.values()
+    assert expected_length(world.state, first) == 0.0
+    world.state.measured_length = 70.0
+    assert expected_length(world.state, first) == 70.0
+    tables.policies[second.policy] = replace(second, episode_length=40.0)
+    assert expected_length(world.state, first) == 40.0
+    assert expected_length(world.state, tables.policies[second.policy]) == 40.0
+
+
+def test_a_learner_that_makes_progress_is_never_overdue() -> None:
+    """However long its assignment takes; and one that is slow has ten times its longest gap."""
+    world = make_world()
+    name = world.join()
+    learner: Learner = world.state.learners[name]
+    patience = Patience()
+    for step in range(1, 2000):
+        learner.progress_at_s = learner.last_heard_s = 50.0 * step
+        assert overdue(learner, now_s=50.0 * step + 9.0, patience=patience) is None
+    held = learner.held[0]
+    assert isinstance(held, Held)
+    held.started_s = 0.0
+    learner.progress_at_s = 0.0
+    learner.last_heard_s = 61.0
+    assert "no progress for 61" in str(overdue(learner, now_s=61.0, patience=patience))
+    learner.longest_gap_s = 30.0
+    assert overdue(learner, now_s=61.0, patience=patience) is None
+    learner.last_heard_s = 301.0
+    assert "no progress for 301" in str(overdue(learner, now_s=301.0, patience=patience))

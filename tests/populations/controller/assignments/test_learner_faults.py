@@ -1,0 +1,227 @@
+"""A failure is first its learner's: healthy learners, policies and the run are unharmed by it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from arena.types import LearnerId
+from arena.wire.messages import Failed, Train
+from populations.controller.assignments.failures import MAX_BROKEN, MAX_FAILURES
+from populations.controller.state.commands import KillLearner
+from populations.controller.state.events import (
+    AssignmentFailed,
+    LearnerExited,
+    LearnerJoined,
+    Ticked,
+)
+from tests.populations.controller.simulated import DUEL, World, make_world
+
+LONG = {**DUEL, "stop": {"agent_steps_per_policy": 200_000}}
+KINDS = ("error", "environment", "non_finite", "checkpoint", "storage", "stopped")
+
+
+def fail(world: World, learner: LearnerId, *, kind: str, reason: str = "out of memory") -> None:
+    """A learner fails its oldest assignment."""
+    message = world.given[learner].pop(0)
+    key = policy = None
+    if isinstance(message, Train):
+        trainee = message.trainees[0]
+        policy = trainee.policy
+        key = trainee.checkpoint.key if trainee.checkpoint is not None else None
+    failed = Failed(
+        assignment_id=message.assignment_id,
+        attempt=message.attempt,
+        kind=kind,
+        reason=reason,
+        policy=policy,
+        key=key if kind == "checkpoint" else None,
+    )
+    world.handle(AssignmentFailed(learner=learner, failed=failed))
+
+
+def play(world: World, *, good: list[LearnerId], bad: dict[LearnerId, str], seconds: float) -> int:
+    """Let time pass: the good ones take 3 s for an assignment, the bad ones fail all at once.
+
+    Returns:
+        Assignments that were finished.
+    """
+    before = world.state.tables.run.assignments_finished
+    end_s = world.now_s + seconds
+    tick = 0
+    while world.now_s < end_s:
+        world.now_s, tick = world.now_s + 0.25, tick + 1
+        for known in world.state.learners.values():
+            known.last_heard_s = world.now_s
+            known.progress_at_s = world.now_s
+        for learner, kind in bad.items():
+            if learner in world.state.learners and world.given[learner]:
+                fail(world, learner, kind=kind)
+        for learner in good if tick % 12 == 0 else ():
+            event = world.work(learner)
+            if event is not None:
+                world.handle(event)
+        world.fit()
+        world.explore()
+        world.handle(Ticked())
+    return world.state.tables.run.assignments_finished - before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_faulty_learner_harms_nobody(kind: str) -> None:
+    world, alone = make_world(LONG), make_world(LONG)
+    good, bad = world.join(), world.join()
+    done = play(world, good=[good], bad={bad: kind}, seconds=60.0)
+    done_alone = play(alone, good=[alone.join()], bad={}, seconds=60.0)
+    assert world.state.phase == "training"
+    policies = world.state.tables.policies.values()
+    assert {(row.state, row.failures, row.generation == 0) for row in policies} <= {
+        ("active", 0, True),
+        ("active", 0, False),
+    }
+    assert not world.events("quarantined", "checkpoint_corrupt", "ghost_corrupt", "storage_full")
+    (dismissed,) = world.events("learner_dismissed")
+    assert dismissed.subject == bad
+    failures = dismissed.data["failures"]
+    assert isinstance(failures, list)
+    assert set(failures) == {kind}
+    assert 2 <= len(failures) <= 4
+    assert (bad in world.state.learners, good in world.state.learners) == (False, True)
+    assert done >= 0.9 * done_alone
+    assert world.state.alerts.raised["learner_failing", ""]
+
+
+def test_a_remote_learner_is_told_why_and_refused_for_a_minute() -> None:
+    world = make_world(LONG)
+    good, bad = world.join(), world.join()
+    host = world.state.learners[bad].hello.host
+    play(world, good=[good], bad={bad: "error"}, seconds=12.0)
+    ((learner, reason),) = world.refused
+    assert learner == bad
+    assert "2 assignments in a row failed on this learner and not on others" in reason
+    assert "out of memory" in reason
+    assert not reason.startswith("fenced"), "its process ends with a code that says so"
+
+    def come_again() -> LearnerId:
+        world.num_learners += 1
+        again = LearnerId(f"again-{world.num_learners}")
+        world.given[again] = []
+        hello = replace(world.hello(again), host=host)
+        world.handle(LearnerJoined(learner=again, hello=hello, slot=None))
+        return again
+
+    assert come_again() not in world.state.learners
+    assert world.refused[-1][1] == reason
+    play(world, good=[good], bad={}, seconds=60.0)
+    again = come_again()
+    assert again in world.state.learners
+    world.given[again].clear()
+
+
+def test_a_faulty_process_of_the_launcher_is_started_again_after_growing_pauses() -> None:
+    world = make_world({**LONG, "populations": {"player": {"size": 16}}})
+    good = world.join(slot=0)
+    for number in range(1, 5):
+        bad = world.join(slot=1)
+        play(world, good=[good], bad={bad: "error"}, seconds=4.0)
+        assert len(world.events("learner_dismissed")) == number
+        while world.state.slots[1].started_s is None:
+            play(world, good=[good], bad={}, seconds=0.5)
+    slot = world.state.slots[1]
+    assert slot.crashes == 4
+    assert world.state.faults["slot 1"].times == 4
+    assert {row.state for row in world.state.tables.policies.values()} == {"active"}
+    healed = world.join(slot=1)
+    event = world.work(healed)
+    assert event is not None
+    world.handle(event)
+    assert (slot.crashes, dict(world.state.faults)) == (0, {})
+    assert not world.state.alerts.raised
+
+
+def test_a_dismissed_process_of_the_launcher_is_killed() -> None:
+    world = make_world(LONG)
+    world.join(slot=0)
+    bad = world.join(slot=1)
+    for _ in range(2):
+        message = world.given[bad].pop(0)
+        failed = Failed(assignment_id=message.assignment_id, attempt=1, kind="error", reason="no")
+        tx = world.handle(AssignmentFailed(learner=bad, failed=failed))
+    assert KillLearner(slot=1) in tx.commands
+    assert not world.refused
+
+
+def fail_everywhere(world: World, learners: list[LearnerId], *, kind: str, policy: str) -> None:
+    """All learners fail what a policy learns in; everything else they do."""
+    for _ in range(400):
+        if world.state.phase != "training" or world.events("quarantined"):
+            return
+        for learner in learners:
+            queue = world.given[learner]
+            message = queue[0] if queue else None
+            if isinstance(message, Train) and message.trainees[0].policy == policy:
+                fail(world, learner, kind=kind, reason="NaN")
+        world.step()
+    raise AssertionError("nobody was blamed")
+
+
+@pytest.mark.parametrize("kind", ["error", "non_finite", "checkpoint"])
+def test_a_policy_that_fails_on_two_learners_is_blamed(kind: str) -> None:
+    world = make_world(LONG)
+    learners = [world.join(), world.join()]
+    fail_everywhere(world, learners, kind=kind, policy="player/p001")
+    quarantined = world.events("quarantined")[0]
+    assert quarantined.subject == "player/p001"
+    assert not world.events("learner_dismissed")
+    failed = [
+        row for row in world.events("assignment_failed") if row.sequence < quarantined.sequence
+    ]
+    number = 2 if kind == "non_finite" else MAX_FAILURES + 1
+    (subject,) = {row.subject for row in failed[-number:]}
+    assert all(row.subject != subject for row in failed[:-number])
+
+
+def test_an_environment_that_breaks_on_two_learners_fails_the_run() -> None:
+    world = make_world(LONG)
+    learners = [world.join(slot=0), world.join(slot=1)]
+    for _ in range(200):
+        for slot, learner in enumerate(learners):
+            if learner in world.state.learners and world.given[learner]:
+                fail(world, learner, kind="environment", reason="KeyError: player_3")
+            elif world.state.slots[slot].learner is None and world.state.slots[slot].started_s:
+                learners[slot] = world.join(slot=slot)
+        world.now_s += 0.25
+        world.handle(Ticked())
+        if world.state.phase != "training":
+            break
+    assert world.state.failed
+    assert f"the environment broke in {MAX_BROKEN} assignments in a row" in world.state.reason
+    assert {row.state for row in world.state.tables.policies.values()} == {"active"}
+
+
+def test_a_lost_learner_is_first_a_fault_of_its_own() -> None:
+    world = make_world(LONG)
+    good = world.join(slot=0)
+    victims = set()
+    for _ in range(3 * MAX_FAILURES):
+        lost = world.join(slot=1)
+        if world.given[lost]:
+            victims |= {
+                t.policy for m in world.given[lost] if isinstance(m, Train) for t in m.trainees
+            }
+        world.handle(LearnerExited(slot=1, code=-11))
+        world.given[lost].clear()
+        play(world, good=[good], bad={}, seconds=3.0)
+    assert victims
+    assert {row.failures for row in world.state.tables.policies.values()} == {0}
+
+
+def test_a_faulty_learner_that_is_first_there_does_not_end_the_run() -> None:
+    world = make_world(LONG)  # of two processes one is on its way
+    bad = world.join(slot=0)
+    while bad in world.state.learners and world.given[bad]:
+        fail(world, bad, kind="environment")
+    assert world.state.phase == "training"
+    good = world.join(slot=1)
+    assert play(world, good=[good], bad={}, seconds=30.0) >= 9

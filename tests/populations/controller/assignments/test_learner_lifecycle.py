@@ -1,0 +1,149 @@
+"""What is said again, who is fenced, and what a long gap forgives."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from arena.types import Digest, LearnerId
+from arena.wire.messages import Evaluate, Heartbeat, Stop, Train
+from populations.controller.assignments.learner_lifecycle import MAX_GONE
+from populations.controller.state.commands import SendMessage
+from populations.controller.state.events import (
+    HeartbeatReceived,
+    LearnerExited,
+    LearnerJoined,
+    LearnerUnreachable,
+    StopRequested,
+    Ticked,
+)
+from populations.controller.state.leases import Patience
+from populations.controller.state.transaction import Transaction
+from tests.populations.controller.simulated import DUEL, World, make_world
+
+
+def sent(tx: Transaction) -> list[tuple[LearnerId, Train | Evaluate | Stop]]:
+    """Assignments and Stops among the commands."""
+    return [
+        (command.learner, command.message)
+        for command in tx.commands
+        if isinstance(command, SendMessage) and isinstance(command.message, Train | Evaluate | Stop)
+    ]
+
+
+def idle(world: World, learner: LearnerId) -> Transaction:
+    """A heartbeat of somebody who has nothing to do."""
+    heartbeat = Heartbeat(assignment_id=None, attempt=0, progress=0, agent_steps=0, rss_bytes=1)
+    return world.handle(HeartbeatReceived(learner=learner, heartbeat=heartbeat))
+
+
+def test_an_assignment_that_no_heartbeat_is_about_is_sent_again_at_doubling_intervals() -> None:
+    world = make_world({**DUEL, "learners": 1})
+    learner = world.join()
+    message = world.given[learner][0]
+    times = []
+    for tick in range(1, 300):
+        world.now_s = 0.1 * tick
+        idle(world, learner)
+        if again := sent(world.handle(Ticked())):
+            assert again == [(learner, message)]
+            times.append(round(world.now_s, 1))
+    first_s = Patience().resend_s
+    assert times == [first_s * (2**k - 1) for k in range(1, 4)]
+
+
+def test_an_assignment_that_runs_is_not_sent_again_whatever_older_heartbeats_say() -> None:
+    world = make_world({**DUEL, "learners": 1})
+    learner = world.join()
+    message = world.given[learner][0]
+    told = Heartbeat(
+        assignment_id=message.assignment_id, attempt=0, progress=0, agent_steps=0, rss_bytes=1
+    )
+    world.handle(HeartbeatReceived(learner=learner, heartbeat=told))
+    (held, *_) = world.state.learners[learner].held
+    assert held.started_s is None, "that was about an older attempt"
+    told = replace(told, attempt=message.attempt)
+    world.handle(HeartbeatReceived(learner=learner, heartbeat=told))
+    for tick in range(1, 100):
+        world.now_s = 0.1 * tick
+        idle(world, learner)
+        assert not sent(world.handle(Ticked()))
+
+
+def test_who_was_given_up_may_not_come_back_and_who_was_not_may_say_hello_again() -> None:
+    world = make_world()
+    first, second = world.join(), world.join()
+    world.handle(LearnerUnreachable(learner=first))
+    for learner in (first, second):
+        world.handle(LearnerJoined(learner=learner, hello=world.hello(learner), slot=None))
+    assert list(world.state.learners) == [second]
+    assert [learner for learner, _ in world.refused] == [first]
+    assert world.refused[0][1].startswith("fenced")
+    assert not world.events("learner_refused"), "it says Hello until it is heard"
+
+
+def test_only_the_last_who_were_given_up_are_remembered() -> None:
+    world = make_world()
+    world.state.gone = {LearnerId(f"old-{number}"): None for number in range(MAX_GONE)}
+    world.handle(LearnerUnreachable(learner=world.join()))
+    assert len(world.state.gone) == MAX_GONE
+    assert LearnerId("old-0") not in world.state.gone
+
+
+def test_a_stop_is_said_again_to_whoever_is_still_there() -> None:
+    world = make_world()
+    learner = world.join()
+    world.handle(StopRequested(reason="interrupted by SIGINT"))
+    assert [(who, type(message)) for who, message in sent(idle(world, learner))] == [
+        (learner, Stop)
+    ]
+
+
+def test_a_gap_extends_the_time_to_stop_whatever_is_heard_first_after_it() -> None:
+    world = make_world()
+    learner = world.join()
+    world.handle(StopRequested(reason="interrupted by SIGINT"))
+    world.now_s += 1000.0
+    idle(world, learner)
+    world.handle(Ticked())
+    assert not world.over
+    for _ in range(40):
+        world.now_s += 1.0
+        idle(world, learner)
+        world.handle(Ticked())
+    assert world.over
+
+
+def test_a_validation_whose_learner_is_lost_is_done_again_before_anybody_is_blamed() -> None:
+    world = make_world({**DUEL, "learners": 1, "deterministic": True})
+    for _ in range(200):
+        learner = world.state.slots[0].learner or world.join(slot=0)
+        queue = world.given[learner]
+        if queue and isinstance(queue[0], Evaluate):
+            break
+        world.step()
+    validation = queue[0]
+    world.handle(LearnerExited(slot=0, code=-9))
+    assert validation.assignment_id in world.state.tables.assignments
+    again = world.given[world.join(slot=0)][0]
+    assert replace(again, attempt=validation.attempt) == validation
+    world.handle(LearnerExited(slot=0, code=-9))
+    assert validation.assignment_id not in world.state.tables.assignments
+
+
+def test_among_many_learners_heartbeats_are_further_apart() -> None:
+    patience = Patience(heartbeat_s=1.0, liveness_s=10.0)
+    times_s = [patience.heartbeat_among_s(number) for number in (1, 100, 250, 10_000)]
+    assert times_s == [1.0, 1.0, 2.5, 10.0 / 3.0]
+
+
+def test_a_learner_that_does_not_see_the_runs_store_is_told_what_to_mount() -> None:
+    world = make_world()
+    world.state.store = Digest("5" * 64)
+    for store in (None, Digest("6" * 64)):
+        hello = replace(world.hello(LearnerId("far")), store=store)
+        world.handle(LearnerJoined(learner=LearnerId("far"), hello=hello, slot=None))
+    assert not world.state.learners
+    for _, reason in world.refused:
+        assert f"mount the directory {world.setup.root} of the controller's machine" in reason
+    world.join()
+    assert len(world.state.learners) == 1

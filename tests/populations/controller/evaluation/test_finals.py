@@ -1,0 +1,198 @@
+"""After training: until everybody is known, then the championship."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from arena.types import Entrant
+from arena.wire.messages import Evaluate
+from populations.controller.evaluation.contenders import known_field
+from populations.controller.evaluation.finals import (
+    CONTENDER_PROBABILITY,
+    FINAL_DEVIATION,
+    FINAL_MATCHES,
+    MAX_CONTENDERS,
+    TOURNAMENT_MATCHES,
+    is_decided,
+    seconds_left,
+)
+from populations.controller.evaluation.pairings import MATCHES_PER_SEATING
+from populations.controller.evaluation.share import MAX_EVALUATION_S, MIN_MATCHES
+from populations.controller.evaluation.share import match_s as match_time
+from populations.controller.state.state import make_state
+from populations.league.standings import champion, standings
+from populations.ratings.bradley_terry import probability_positive
+from populations.types import AssignmentRow
+from tests.populations.controller.simulated import (
+    DUEL,
+    TAG,
+    SimpleLearner,
+    World,
+    make_world,
+    tag_spec,
+)
+
+
+def finished(document: dict[str, object] | None = None) -> World:
+    world = make_world({**DUEL, **(document or {})})
+    world.join()
+    world.join()
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    return world
+
+
+def test_at_the_end_every_last_checkpoint_is_known() -> None:
+    world = finished()
+    known = known_field(world.state, None)
+    deviations = known.deviations()
+    policies = [i for i, player in enumerate(known.players) if player.kind == "policy"]
+    assert len(policies) >= 3
+    for index in policies:
+        player = known.players[index]
+        played = world.state.league.record("player", player.entrant).matches
+        assert deviations[index] <= FINAL_DEVIATION or played >= FINAL_MATCHES
+    assert is_decided(world.state)
+
+
+def test_where_matches_take_long_evaluations_are_short_and_finals_end() -> None:
+    """Four seconds each: all that finals want would be hours."""
+    world = make_world(DUEL)
+    assert isinstance(world.learner, SimpleLearner)
+    world.learner.match_s = match_s = 4.0
+    world.join()
+    world.join()
+    world.run()
+    state = world.state
+    assert state.tables.run.state == "finished"
+    (stopped,) = world.events("finals_stopped")
+    assert seconds_left(state) <= 0.0
+    over_s = stopped.data["over_s"]
+    assert isinstance(over_s, float)
+    assert 0.0 <= over_s == -seconds_left(state)
+    # What was given out when there was time left is played: an assignment of each learner, and one
+    # that waits there.
+    sizes = [
+        sum(pairing.num_matches for pairing in message.pairings) for message in evaluations(world)
+    ]
+    assert over_s <= 4 * match_s * max(sizes)
+    # Only of the first, of newcomers, nobody could know how long it takes.
+    assert max(sizes[1:]) * match_s <= MAX_EVALUATION_S + 8 * match_s
+    assert match_time(state) == pytest.approx(match_s)
+    resumed = make_state(state.config, state.setup, state.tables)
+    assert (match_time(resumed) or 0.0) >= match_s
+
+
+def test_seconds_decide_nothing_in_deterministic_mode() -> None:
+    world = make_world({**DUEL, "deterministic": True, "learners": 1})
+    assert isinstance(world.learner, SimpleLearner)
+    world.learner.match_s = 4.0
+    world.join()
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    assert not world.events("finals_stopped")
+    # But for the rest that fills no seating; 60 s would be 15 matches.
+    num_matches = max(sum(p.num_matches for p in m.pairings) for m in evaluations(world))
+    assert num_matches > MIN_MATCHES - MATCHES_PER_SEATING
+
+
+def evaluations(world: World) -> list[Evaluate]:
+    """Each that was given out, once, in order."""
+    rows = {
+        row.assignment_id: row.message
+        for row in world.committed
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
+    }
+    return [message for message in rows.values() if isinstance(message, Evaluate)]
+
+
+def met(world: World, first: Entrant, second: Entrant) -> int:
+    """Matches of two by going through all results."""
+    return sum(
+        int(sum(outcome))
+        for (home, away, _), outcome in world.state.league.results.items()
+        if {home[1], away[1]} == {first, second}
+    )
+
+
+def test_the_champion_has_met_everybody_who_may_be_better() -> None:
+    world = finished()
+    lines = standings(world.state.tables, world.state.league)["player"]
+    best = champion(lines)
+    assert best is not None
+    ratings = world.state.ratings("player")
+    rivals = 0
+    for line in lines:
+        if line.kind == "bot" or line.weights in (None, best.weights) or line.rating is None:
+            continue
+        difference = ratings.difference(str(line.weights), str(best.weights))
+        assert difference is not None
+        if probability_positive(*difference) >= CONTENDER_PROBABILITY:
+            rivals += 1
+            if rivals < MAX_CONTENDERS:
+                assert met(world, Entrant(str(line.weights)), Entrant(str(best.weights))) >= (
+                    TOURNAMENT_MATCHES - 8
+                )
+
+
+def test_the_tournament_is_said_with_its_contenders() -> None:
+    """Skills that hardly differ: several may be the best."""
+    world = make_world(DUEL)
+    world.learning = lambda trainee: 1.0
+    world.join()
+    world.run()
+    said = world.events("tournament_assigned")
+    assert said
+    contenders = said[0].data["contenders"]
+    assert isinstance(contenders, list)
+    assert len(contenders) >= 2
+    assert said[0].data["matches_per_pair"] == TOURNAMENT_MATCHES
+
+
+def test_who_stands_alone_plays_no_tournament() -> None:
+    """One policy far ahead of its own past needs no confirmation against nobody."""
+    world = make_world({**DUEL, "populations": {"player": {"size": 1}}})
+    world.learning = lambda trainee: 400.0
+    world.join()
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    known = known_field(world.state, None)
+    assert np.isfinite(known.deviations()).all()
+    assert not world.events("tournament_assigned")
+
+
+def test_two_populations_come_to_an_end() -> None:
+    world = make_world(TAG, tag_spec())
+    world.join(populations=("predator",))
+    world.join(populations=("prey",))
+    world.run()
+    assert world.state.tables.run.state == "finished"
+    assert is_decided(world.state)
+
+
+def test_whether_all_is_played_follows_from_the_rows() -> None:
+    """So a resumed run plays what is missing and no more."""
+    world = make_world(DUEL)
+    world.join()
+    while not world.state.tables.ratings:
+        world.step()
+    assert not is_decided(world.state)
+    world.run()
+    state = world.state
+    again = make_state(state.config, state.setup, state.tables)
+    again.spreads, again.centres = state.spreads, state.centres
+    assert is_decided(again)
+
+
+def test_the_final_matches_are_far_from_everybody_against_everybody() -> None:
+    world = finished()
+    (stopped,) = world.events("training_stopped")
+    in_finals = sum(
+        row.matches
+        for row in world.committed[world.committed.index(stopped) :]
+        if isinstance(row, AssignmentRow)
+        and isinstance(row.message, Evaluate)
+        and row.status == "finished"
+    )
+    assert 0 < in_finals < 2000

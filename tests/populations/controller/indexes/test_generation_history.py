@@ -1,0 +1,37 @@
+"""What exploring is told of other generations, against its definition over all rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from arena.types import trainee_entrant
+from populations.controller.evolution.generations import ended_generation, history
+from populations.controller.evolution.members import members_of
+from populations.controller.indexes.pbt_members import ChangedMembers
+from tests.populations.controller.simulated import DUEL, make_world
+
+WITH_ROLES = {**DUEL, "populations": {"player": {"size": 6, "roles": {"main_exploiter": 2}}}}
+
+
+@pytest.mark.parametrize("document", [DUEL, WITH_ROLES])
+def test_histories_and_members_are_those_that_all_rows_give(document: dict[str, object]) -> None:
+    world = make_world(document)
+    world.join()
+    for _ in range(150):
+        world.step()
+        tables = world.state.tables
+        for policy in tables.policies.values():
+            ended = ended_generation(world.state, policy.policy)
+            assert ended is not None
+            assert ended.entrant == trainee_entrant(policy.policy, generation=policy.generation)
+            assert history(world.state, policy) == tuple(
+                ended if row.entrant == ended.entrant else row
+                for row in tables.generations.values()
+                if tables.policies[row.policy].role == policy.role
+            )
+        for role in ("main", "main_exploiter"):
+            kept = members_of(world.state, "player", role=role)
+            changed, world.state.changed = world.state.changed, ChangedMembers()
+            assert kept == members_of(world.state, "player", role=role)
+            world.state.changed = changed
+    assert world.events("explored", "exploited")

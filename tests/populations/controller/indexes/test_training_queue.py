@@ -1,0 +1,85 @@
+"""Whose turn it is, and what PBT knows of whom: as if all rows were looked at each time."""
+
+from __future__ import annotations
+
+import pytest
+
+from arena.types import PolicyId
+from arena.wire.messages import Train
+from populations.controller.evolution.members import members_of
+from populations.controller.indexes.training_queue import DuePolicies
+from populations.controller.state.state import make_state
+from populations.types import PolicyRow
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+
+def expected(world: World, *, population: str | None) -> PolicyRow | None:
+    """The rule, over all policies."""
+    tables, limit = world.state.tables, world.state.config.stop.agent_steps_per_policy
+    leased = leases(world)
+    starting = any(
+        row.checkpoint is None and row.agent_steps == 0 and row.state == "active"
+        for row in tables.policies.values()
+    )
+    due = [
+        row
+        for row in tables.policies.values()
+        if row.state == "active"
+        and row.policy not in leased
+        and not row.pending
+        and (row.checkpoint is None or not starting)
+        and (limit is None or row.agent_steps < limit)
+        and (row.checkpoint is None or population in (None, row.population))
+    ]
+    return min(due, key=lambda row: (row.agent_steps, row.population, row.index), default=None)
+
+
+def leases(world: World) -> set[PolicyId]:
+    return {
+        trainee.policy
+        for row in world.state.tables.assignments.values()
+        if isinstance(row.message, Train)
+        for trainee in row.message.trainees
+    }
+
+
+@pytest.mark.parametrize("is_tag", [False, True])
+def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> None:
+    world = make_world(TAG, tag_spec()) if is_tag else make_world({**DUEL, "learners": 3})
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    names = ["predator", "prey"] if is_tag else ["player"]
+    for name in names:
+        world.join(populations=(name,))
+    kept = DuePolicies()
+    seen = set()
+    for _ in range(60):
+        before = len(world.committed)
+        world.step()
+        kept.take(world.committed[before:], world.state.tables)
+        for population in (*names, None):
+            found = kept.next(
+                world.state.tables,
+                held_up=set(),
+                limit=world.state.config.stop.agent_steps_per_policy,
+                may_train=lambda name, wanted=population: wanted in (None, name),  # type: ignore[misc]
+            )
+            assert found == expected(world, population=population)
+            seen.add(found and found.policy)
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+    assert len(seen) > 3
+
+
+def test_members_that_are_kept_are_those_made_anew() -> None:
+    world = make_world()
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    for _ in range(80):
+        world.step()
+        state = world.state
+        anew = make_state(state.config, state.setup, state.tables)
+        anew.spreads, anew.centres = state.spreads, state.centres
+        assert members_of(state, "player", role="main") == members_of(anew, "player", role="main")
+        for learner in state.learners.values():
+            learner.last_heard_s = world.now_s
+    assert world.events("exploited")

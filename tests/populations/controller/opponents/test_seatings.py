@@ -1,0 +1,605 @@
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arena.errors import ConfigError
+from arena.types import (
+    AssignmentId,
+    Digest,
+    Entrant,
+    PairScore,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    Tally,
+    WeightsRef,
+    trainee_entrant,
+)
+from arena.wire.messages import Train
+from populations.controller.assignments.failures import set_aside
+from populations.controller.evolution.generations import Cause, begin_generation, explored_on
+from populations.controller.indexes.opponent_pool import CandidateCache, inherited
+from populations.controller.opponents.seatings import (
+    draw_seatings,
+    knowledge,
+    lower_qualities,
+    make_request,
+)
+from populations.controller.state.events import Now
+from populations.controller.state.state import make_state
+from populations.controller.state.transaction import Transaction
+from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
+from populations.league.lineage import line_of
+from populations.league.scores import rating_by_results
+from populations.matchmaking.candidates import Candidates, FloatArray
+from populations.matchmaking.outsiders import Outsider, outsider_id
+from populations.matchmaking.quality import lowered_quality
+from populations.sections import MATCHMAKING_KINDS
+from populations.storage.tables import Tables
+from populations.types import AssignmentRow, EventRow, GhostRow, PolicyRow, TallyRow
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+ROLES = ("main", "main", "main_exploiter", "league_exploiter")
+SHORT: dict[str, object] = {**DUEL, "stop": {"agent_steps_per_policy": 3000}}
+
+
+def played(document: dict[str, object], *, steps: int = 40) -> World:
+    """A world in the middle of its run, with every role."""
+    world = make_world(document, tag_spec() if "predator" in str(document) else None)
+    for row in list(world.state.tables.policies.values()):
+        changed = replace(row, role=ROLES[row.index % 4])
+        world.state.tables.policies[row.policy] = changed
+        world.committed.append(changed)
+    world.join()
+    world.join()
+    for _ in range(steps):
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        world.step()
+    return world
+
+
+def rows(candidates: Candidates) -> list[object]:
+    return [candidates[index] for index in range(len(candidates))]
+
+
+def transaction(world: World) -> Transaction:
+    return Transaction(tables=world.state.tables, now=Now(monotonic_s=0.0, utc=""))
+
+
+def any_policy(tables: Tables) -> PolicyRow:
+    return max(tables.policies.values(), key=lambda row: (row.agent_steps, row.policy))
+
+
+@pytest.mark.parametrize("kind", MATCHMAKING_KINDS)
+def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) -> None:
+    world = played({**SHORT, "matchmaking": {"kind": kind, "opponents": 4}})
+    resumed = make_state(world.state.config, world.setup, world.state.tables)
+    assert len(world.state.tables.ghosts) > 4
+    for policy in world.state.tables.policies.values():
+        if policy.checkpoint is None or policy.state != "active":
+            continue
+        first = draw_seatings(world.state, transaction(world), policy)
+        world.state.tables.run = replace(
+            world.state.tables.run, decisions=world.state.tables.run.decisions - 1
+        )
+        assert draw_seatings(resumed, transaction(world), policy) == first
+        # Two seats, four opponents, each in both seats.
+        assert len(first) == 8
+
+
+@pytest.mark.parametrize("document", [SHORT, {**TAG, "stop": {"agent_steps_per_policy": 3000}}])
+def test_candidates_follow_the_tables(document: dict[str, object]) -> None:
+    world = played(document)
+    tables = world.state.tables
+    for population in world.state.config.populations:
+        kept = world.state.candidates.pool(population, tables)
+        fresh = CandidateCache().pool(population, tables)
+        assert rows(kept.ghosts.candidates) == rows(fresh.ghosts.candidates)
+        nobody = PolicyId("nobody")
+        assert rows(kept.latest(without=nobody)) == rows(fresh.latest(without=nobody))
+        ghosts = [g for g in tables.ghosts.values() if g.population == population]
+        assert [g.player for g in ghosts] == list(kept.ghosts.candidates.players)
+        assert [g.role for g in ghosts] == [tables.policies[g.policy].role for g in ghosts]
+        assert {c.player for c in map(kept.latest(without=nobody).__getitem__, range(3))} <= {
+            PlayerId(policy) for policy in tables.policies
+        }
+
+
+def test_a_corrupt_ghost_and_a_quarantined_policy_are_no_candidates() -> None:
+    world = played(SHORT)
+    tables = world.state.tables
+    pool = world.state.candidates.pool("player", tables)
+    ghost = next(iter(tables.ghosts.values()))
+    policy = any_policy(tables)
+    tx = transaction(world)
+    set_aside(world.state, tx, ghost.key, reason="bytes do not match")
+    tx.put(replace(tables.policies[policy.policy], state="quarantined"))
+    world.state.candidates.take(tx.rows, tables)
+    pool = world.state.candidates.pool("player", tables)
+    assert ghost.player not in pool.ghosts.candidates.players
+    assert len(pool.ghosts.candidates) == len(tables.ghosts) - 1
+    assert policy.policy not in pool.latest(without=PolicyId("nobody")).policies
+    trainee = next(row for row in tables.policies.values() if row.policy != policy.policy)
+    request = make_request(world.state, trainee, "player")
+    assert trainee.policy not in request.latest.policies
+    assert policy.policy not in request.latest.policies
+
+
+def test_results_are_those_of_the_payoffs() -> None:
+    world = played(SHORT)
+    state = world.state
+    met = 0
+    for policy in state.tables.policies.values():
+        request = make_request(state, policy, "player")
+        line = line_of(state.tables.generations, request.entrant)
+        records = [
+            [state.league.payoff.record(generation, entrant) for generation in line]
+            for entrant in request.ghosts.entrants
+        ]
+        # 5000 matches are a half-life: of so few nothing fades that can be seen.
+        wins = [sum(r.wins + r.draws / 2 for r in found) for found in records]
+        losses = [sum(r.losses + r.draws / 2 for r in found) for found in records]
+        assert request.record(request.ghosts)[0] == pytest.approx(wins, rel=0.1)
+        assert request.record(request.ghosts)[1] == pytest.approx(losses, rel=0.1)
+        rates = request.win_rates(request.ghosts)
+        turned = request.ghosts.take(np.arange(len(rates))[::-1])
+        assert request.win_rates(turned) == pytest.approx(rates[::-1], abs=1e-12)
+        some = request.ghosts.take(np.array([2, 0]))
+        assert request.win_rates(some) == pytest.approx([rates[2], rates[0]])
+        met += int(np.count_nonzero(wins))
+    assert met > 0
+
+
+def records_of(world: World, policy: PolicyRow) -> FloatArray:
+    """Wins and losses against all ghosts; of a resumed controller they are the same to the bit."""
+    state = world.state
+    resumed = make_state(state.config, world.setup, state.tables)
+    found = []
+    for controller in (state, resumed):
+        request = make_request(controller, policy, "player")
+        found.append(np.array(request.record(request.ghosts)))
+        # Nothing is kept that a second question would find changed.
+        assert np.array_equal(found[-1], request.record(request.ghosts))
+    assert np.array_equal(found[0], found[1])
+    return found[0]
+
+
+def test_results_stay_with_a_policy_that_explores_and_fade_with_later_ones() -> None:
+    world = played({**SHORT, "payoffs": {"half_life_matches": 10}})
+    state = world.state
+    policy = any_policy(state.tables)
+    before = records_of(world, policy)
+    met = int(before.sum(axis=0).argmax())
+    assert before[:, met].sum() > 0.0
+    for cause in ("explore", "quarantine"):
+        policy = explored_on(state, transaction(world), policy, cause=cause)
+        assert np.array_equal(records_of(world, policy), before)
+    ghost = make_request(state, policy, "player").ghosts[met]
+    own = trainee_entrant(policy.policy, generation=policy.generation)
+    tally = _tally(own, ghost.entrant, wins=8, losses=2)
+    put_tally(world, tally)
+    # Ten matches are a half-life of those before.
+    expected = before.copy()
+    expected[:, met] = 0.5 * before[:, met] + [8.0, 2.0]
+    assert records_of(world, policy) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("cause", ["exploit", "reset", "immigrate"])
+def test_results_begin_anew_with_other_weights(cause: Cause) -> None:
+    world = played(SHORT)
+    state = world.state
+    policy = any_policy(state.tables)
+    assert records_of(world, policy).sum() > 0.0
+    policy = begin_generation(state, transaction(world), policy, cause=cause, parent=None)
+    assert records_of(world, policy).sum() == 0.0
+    policy = explored_on(state, transaction(world), policy, cause="explore")
+    assert records_of(world, policy).sum() == 0.0
+
+
+def put_tally(world: World, tally: Tally) -> None:
+    """Commit a training tally."""
+    tx = transaction(world)
+    sequence = world.state.tables.num_tallies + 1
+    row = TallyRow(sequence=sequence, assignment_id=AssignmentId(1), kind="train", tally=tally)
+    tx.add_tally(row)
+    for folded in world.state.league.add_tally(row):
+        tx.put(folded)
+
+
+def test_a_new_ghost_is_found_among_those_it_has_met() -> None:
+    world = played(SHORT)
+    state = world.state
+    policy, rival = list(state.tables.policies.values())[:2]
+    request = make_request(state, policy, "player")
+    request.record(request.ghosts)
+    own = trainee_entrant(policy.policy, generation=policy.generation)
+    put_tally(world, _tally(own, "f" * 64, wins=3, losses=1))
+    assert request.entrant == own
+    num_ghosts = len(records_of(world, policy)[0])
+    ghost = next(iter(state.tables.ghosts.values()))
+    transaction(world).put(
+        replace(
+            ghost,
+            player=PlayerId(f"{rival.policy}@000000999999"),
+            policy=rival.policy,
+            weights_digest=Digest("f" * 64),
+        )
+    )
+    found = records_of(world, policy)
+    assert found.shape == (2, num_ghosts + 1)
+    assert found[:, -1].tolist() == [3.0, 1.0]
+
+
+def test_predictions_are_by_ratings() -> None:
+    world = played(DUEL, steps=120)
+    state = world.state
+    policy = any_policy(state.tables)
+    row = state.tables.ratings["player"]
+    ghosts = {Entrant(ghost.weights_digest) for ghost in state.tables.ghosts.values()}
+    # As if no fit knew every second ghost yet.
+    known_now = [e not in ghosts or i % 2 == 0 for i, e in enumerate(row.entrants)]
+    transaction(world).put(
+        replace(
+            row,
+            entrants=tuple(e for e, keep in zip(row.entrants, known_now, strict=True) if keep),
+            ratings=tuple(r for r, keep in zip(row.ratings, known_now, strict=True) if keep),
+            deviations=tuple(d for d, keep in zip(row.deviations, known_now, strict=True) if keep),
+        )
+    )
+    request = make_request(state, policy, "player")
+    ratings = request.ratings(request.ghosts)
+    known = dict(zip(request.ghosts.entrants, ratings, strict=True))
+    expected, num_inherited = [], 0
+    for entrant in request.ghosts.entrants:
+        # Who is unrated is as good as its nearest rated ancestor among the ghosts.
+        line = [entrant, *state.league.ancestors(Digest(entrant))]
+        rated = [known[name] for name in line if not np.isnan(known.get(name, np.nan))]
+        num_inherited += np.isnan(known[entrant]) and bool(rated)
+        gap = rated[0] - request.trainee_rating if rated else 0.0
+        expected.append(1.0 / (1.0 + 10.0 ** (gap / 400.0)))
+    assert num_inherited > 0
+    assert request.predicted(request.ghosts) == pytest.approx(expected, abs=1e-9)
+    for latest, predicted in zip(
+        request.ratings(request.latest), request.predicted(request.latest), strict=True
+    ):
+        gap = 0.0 if np.isnan(latest) else latest - request.trainee_rating
+        assert predicted == pytest.approx(1.0 / (1.0 + 10.0 ** (gap / 400.0)))
+
+
+def test_what_no_fit_knows_yet_is_rated_as_what_it_came_from() -> None:
+    world = played(DUEL, steps=120)
+    state = world.state
+    policy = any_policy(state.tables)
+    row = state.tables.ratings["player"]
+    standing = state.league.standing_weights(policy, state.tables)
+    assert standing is not None
+    rated = Entrant(standing)
+    assert rated in row.entrants
+    known = [entrant != rated for entrant in row.entrants]
+    without = replace(
+        row,
+        entrants=tuple(e for e, keep in zip(row.entrants, known, strict=True) if keep),
+        ratings=tuple(r for r, keep in zip(row.ratings, known, strict=True) if keep),
+        deviations=tuple(d for d, keep in zip(row.deviations, known, strict=True) if keep),
+    )
+    transaction(world).put(without)
+    left = dict(zip(without.entrants, without.ratings, strict=True))
+    ancestors = map(Entrant, state.league.ancestors(standing))
+    request = make_request(state, policy, "player")
+    assert request.trainee_rating == next(left[a] for a in ancestors if a in left)
+    assert len(set(request.predicted(request.ghosts))) > 2
+
+
+def test_against_another_population_results_say_what_a_side_is_worth() -> None:
+    world = played(TAG, steps=60)
+    state = world.state
+    policy = next(
+        row
+        for row in state.tables.policies.values()
+        if row.population == "predator"
+        and np.isfinite(make_request(state, row, "prey").trainee_rating)
+    )
+    request = make_request(state, policy, "prey")
+    ratings = request.ratings(request.ghosts)
+    wins, losses = request.record(request.ghosts)
+    counts = np.isfinite(ratings) & (wins + losses > 0)
+    assert counts.any()
+    moved = rating_by_results(
+        request.trainee_rating, ratings[counts], wins=wins[counts], losses=losses[counts]
+    )
+    assert moved != request.trainee_rating
+    rated = request.ghosts.take(np.flatnonzero(np.isfinite(ratings)))
+    gaps = request.ratings(rated) - moved
+    assert request.predicted(rated) == pytest.approx(1.0 / (1.0 + 10.0 ** (gaps / 400.0)))
+
+
+def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() -> None:
+    world = played(SHORT)
+    state = world.state
+    trainee, rival = list(state.tables.policies.values())[:2]
+    rival = replace(rival, generation=5, agent_steps=10_000)
+    state.tables.policies[rival.policy] = rival
+    some = next(iter(state.tables.checkpoints.values()))
+    own = trainee_entrant(trainee.policy, generation=9)
+    # A ghost every 1000 steps: from 9000 on it is recent.
+    for name, agent_steps, generation, wins, losses in (
+        ("newest", 10_000, 5, 3, 1),
+        ("recent", 9_000, 5, 2, 0),
+        ("old", 8_999, 5, 7, 0),
+        ("of another generation", 9_500, 4, 11, 0),
+    ):
+        state.league.checkpoints[Digest(name)] = replace(
+            some,
+            weights_digest=Digest(name),
+            policy=rival.policy,
+            agent_steps=agent_steps,
+            generation=generation,
+        )
+        state.league.payoff.add(_tally(own, name, wins=wins, losses=losses))
+    request = make_request(state, replace(trainee, generation=9), "player")
+    wins_of, losses_of = request.record(request.latest)
+    found = dict(zip(request.latest.policies, zip(wins_of, losses_of, strict=True), strict=True))
+    assert found.pop(rival.policy) == (5.0, 1.0)
+    assert set(found.values()) == {(0.0, 0.0)}
+
+
+def test_ratings_and_scores_are_those_of_the_last_fit_and_the_evaluations() -> None:
+    world = played(DUEL, steps=120)
+    state = world.state
+    policy = any_policy(state.tables)
+    request = make_request(state, policy, "player")
+    ratings = state.ratings("player")
+    for number, found in zip(request.ghosts.entrants, request.ratings(request.ghosts), strict=True):
+        index = ratings.index(number)
+        if index is None or ratings.row is None:
+            assert np.isnan(found)
+        else:
+            assert found == ratings.row.ratings[index]
+    assert np.isfinite(request.ratings(request.ghosts)).any()
+    standing = state.league.standing_weights(policy, state.tables)
+    index = ratings.index(standing)
+    assert index is not None
+    assert ratings.row is not None
+    assert request.trainee_rating == ratings.row.ratings[index]
+
+    scores = request.scores(request.ghosts)
+    assert scores == pytest.approx(1.0 - scores.T)
+    played_pairs = 0
+    entrants = list(request.ghosts.entrants)
+    rated = request.ratings(request.ghosts)
+    for i, first in enumerate(entrants):
+        for j, second in enumerate(entrants):
+            if i == j or first == second:
+                continue
+            gap = rated[j] - rated[i]
+            predicted = 0.5 if np.isnan(gap) else 1.0 / (1.0 + 10.0 ** (gap / 400.0))
+            wins = matches = 0.0
+            for (a, b, _), (won, drawn, lost, *_) in state.league.results.items():
+                if (a[1], b[1]) == (first, second):
+                    wins, matches = wins + won + drawn / 2, matches + won + drawn + lost
+                elif (b[1], a[1]) == (first, second):
+                    wins, matches = wins + lost + drawn / 2, matches + won + drawn + lost
+            expected = (wins + PRIOR_MATCHES * predicted) / (matches + PRIOR_MATCHES)
+            assert scores[i, j] == pytest.approx(expected, abs=1e-12)
+            played_pairs += matches > 0
+    assert played_pairs > 0
+
+
+def test_a_beaten_ghost_loses_quality_and_a_new_one_enters_with_the_highest() -> None:
+    world = played({**DUEL, "matchmaking": {"kind": "quality", "quality_step": 0.2}}, steps=60)
+    assert world.state.config.matchmaking.latest_ratio == 0.8
+    qualities: dict[str, float] = {}
+    num_lowered = 0
+    for row in world.committed:
+        if not isinstance(row, GhostRow):
+            continue
+        old = qualities.get(row.player)
+        if old is None:
+            assert row.quality == max(qualities.values(), default=0.0)
+        else:
+            assert row.quality <= old
+            num_lowered += row.quality < old
+        qualities[row.player] = row.quality
+    assert num_lowered > 10
+
+
+def test_qualities_fall_by_the_formula_once_for_each_win() -> None:
+    world = played({**SHORT, "matchmaking": {"kind": "quality"}})
+    state = world.state
+    before = {row.player: row.quality for row in state.tables.ghosts.values()}
+    ghosts = list(state.tables.ghosts.values())[:2]
+    given = next(
+        row.message
+        for row in reversed(world.committed)
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
+    )
+    own = trainee_entrant(given.trainees[0].policy, generation=given.trainees[0].generation)
+    live = Player(player=PlayerId(given.trainees[0].policy))
+    seatings = tuple(
+        Seating(players=(live, Player(player=ghost.player, weights=ghost.weights)))
+        for ghost in ghosts
+    )
+    message = replace(given, opponents=seatings)
+    tallies = [
+        _tally(own, ghosts[0].weights_digest, wins=3, losses=2),
+        _tally(own, ghosts[1].weights_digest, wins=0, losses=4),
+    ]
+    expected = lowered_quality(np.array(list(before.values())), 0, num_wins=3, quality_step=0.01)
+    tx = transaction(world)
+    lower_qualities(state, tx, message, tallies)
+    assert state.tables.ghosts[ghosts[0].player].quality == expected
+    after = {row.player: row.quality for row in state.tables.ghosts.values()}
+    assert {p for p in after if after[p] != before[p]} == {ghosts[0].player}
+
+
+def test_a_ghost_of_an_episode_that_went_on_loses_quality_too() -> None:
+    """Of long episodes most end in a later assignment than that which drew the opponent."""
+    world = played({**SHORT, "matchmaking": {"kind": "quality"}})
+    state = world.state
+    ghost = next(iter(state.tables.ghosts.values()))
+    given = next(
+        row.message
+        for row in reversed(world.committed)
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
+    )
+    own = trainee_entrant(given.trainees[0].policy, generation=given.trainees[0].generation)
+    live = Player(player=PlayerId(given.trainees[0].policy))
+    carried = Seating(players=(live, Player(player=ghost.player, weights=ghost.weights)))
+    message = replace(given, opponents=(Seating(players=(live, live)),), carried=(carried,))
+    before = ghost.quality
+    lower_qualities(
+        state, transaction(world), message, [_tally(own, ghost.weights_digest, wins=3, losses=2)]
+    )
+    assert state.tables.ghosts[ghost.player].quality < before
+
+
+def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
+    world = played({**SHORT, "matchmaking": {"opponents": 4, "latest_ratio": 0.25}})
+    state = world.state
+    policy = any_policy(state.tables)
+    seatings = draw_seatings(state, transaction(world), policy)
+    given = next(
+        row.message
+        for row in reversed(world.committed)
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
+    )
+    trainee = replace(given.trainees[0], policy=policy.policy, generation=policy.generation)
+    message = replace(given, trainees=(trainee,), opponents=seatings)
+    found = knowledge(state, message)
+    request = make_request(state, policy, "player")
+    wins, losses = request.record(request.ghosts)
+    rates = request.win_rates(request.ghosts)
+    frozen = {p.player for seating in seatings for p in seating.players if p.weights is not None}
+    expected = {
+        player: (pytest.approx(rate, abs=6e-4), pytest.approx(8 / (8 + won + lost), abs=6e-4))
+        for player, rate, won, lost in zip(request.ghosts.players, rates, wins, losses, strict=True)
+        if player in frozen
+    }
+    assert len(expected) >= 1
+    assert set(expected) == frozen
+    win_rates = cast("dict[str, float]", found["win_rates"])
+    predicted = cast("dict[str, float]", found["predicted"])
+    assert win_rates == {player: rate for player, (rate, _) in expected.items()}
+    assert predicted == {player: share for player, (_, share) in expected.items()}
+    # Committed with every draw, and some of it was known and some was not.
+    shares = [
+        share
+        for event in world.events("train_assigned")
+        for share in cast("dict[str, float]", event.data["predicted"]).values()
+    ]
+    assert 0.0 < min(shares) < max(shares) == 1.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.one_of(st.just(np.nan), st.floats(-1e3, 1e3)), st.integers(-1, 30)),
+        max_size=30,
+    )
+)
+def test_the_unrated_are_as_good_as_their_nearest_rated_ancestor(
+    rows: list[tuple[float, int]],
+) -> None:
+    ratings = np.array([rating for rating, _ in rows], dtype=np.float64)
+    # A parent comes before its children, whatever the positions are.
+    parents = np.array(
+        [min(parent, index - 1) for index, (_, parent) in enumerate(rows)], dtype=int
+    )
+    expected = []
+    for index in range(len(rows)):
+        at = index
+        while np.isnan(ratings[at]) and parents[at] >= 0:
+            at = parents[at]
+        expected.append(ratings[at])
+    before = ratings.copy()
+    assert np.array_equal(inherited(ratings, parents), expected, equal_nan=True)
+    assert np.array_equal(ratings, before, equal_nan=True)
+
+
+def _tally(own: str, digest: str, *, wins: int, losses: int) -> Tally:
+    return Tally(
+        entrants=(Entrant(own), Entrant(digest)),
+        matches=wins + losses,
+        pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=losses),),
+        return_sum=(0.0, 0.0),
+        return_sum_of_squares=(0.0, 0.0),
+        length_sum=1,
+    )
+
+
+def test_bots_have_their_share_of_training() -> None:
+    bots = {"bot:random": 0.25, "bot:arena.bots.connect_four:Tactical": 0.25}
+    world = played({**SHORT, "matchmaking": {"bots": bots, "opponents": 4}})
+    counts: Counter[str] = Counter()
+    trained = 0
+    for event in world.events("train_assigned"):
+        trained += 1
+        seatings = cast("list[list[str]]", event.data["opponents"])
+        counts.update(player for players in seatings for player in players if "bot:" in player)
+    assert trained > 5
+    # One opponent of four each, in both seats.
+    assert counts == {bot: 2 * trained for bot in bots}
+    entrants = {
+        entrant
+        for row in world.committed
+        if isinstance(row, TallyRow) and row.kind == "train"
+        for entrant in row.tally.entrants
+    }
+    assert set(bots) <= entrants
+
+
+def test_an_imported_player_plays_with_its_weights_until_they_are_corrupt() -> None:
+    world = played({**SHORT, "matchmaking": {"kind": "uniform", "opponents": 4}})
+    state = world.state
+    weights = WeightsRef(digest=Digest("f" * 64), key="outsiders/000/player")
+    outsider = Outsider(player=outsider_id(0, "my exports/champion"), share=0.5, weights=weights)
+    assert outsider.player == "outsider:0:my_exports/champion"
+    state.outsiders = {"player": (outsider,)}
+    policy = any_policy(state.tables)
+    champion = Player(player=outsider.player, weights=weights)
+    seatings = draw_seatings(state, transaction(world), policy)
+    assert sum(champion in seating.players for seating in seatings) == 4
+    tx = transaction(world)
+    set_aside(state, tx, weights.key, reason="bytes do not match")
+    assert [row.kind for row in tx.rows if isinstance(row, EventRow)] == ["outsider_corrupt"]
+    seatings = draw_seatings(state, transaction(world), policy)
+    assert len(seatings) == 8
+    assert not any(champion in seating.players for seating in seatings)
+
+
+class Wrong:
+    """A user's own matchmaker that answers whatever it was told to."""
+
+    def __init__(self, answer: Opponents) -> None:
+        self.answer = answer
+
+    def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
+        del request, rng
+        return self.answer
+
+
+def test_a_users_own_matchmaker_must_draw_what_was_asked() -> None:
+    world = played({**SHORT, "matchmaking": {"opponents": 4}})
+    policy = any_policy(world.state.tables)
+    request = make_request(world.state, policy, "player")
+    stranger = replace(request.ghosts[0], player=PlayerId("player/p777@000000000001"))
+    for answer, message in (
+        (Opponents(num_mirrors=1, players=()), "must draw 4 opponents, got 1"),
+        (Opponents(num_mirrors=-1, players=(request.ghosts[0],) * 5), "must draw 4 opponents"),
+        (Opponents(num_mirrors=3, players=(stranger,)), "ghosts and latest, got 'player/p777@"),
+    ):
+        world.state.matchmaker = Wrong(answer)
+        with pytest.raises(ConfigError, match=message):
+            draw_seatings(world.state, transaction(world), policy)
+    tag = played({**TAG, "matchmaking": {"opponents": 2}})
+    tag.state.matchmaker = Wrong(Opponents(num_mirrors=2, players=()))
+    with pytest.raises(ConfigError, match="which is not its own"):
+        draw_seatings(tag.state, transaction(tag), any_policy(tag.state.tables))

@@ -1,0 +1,508 @@
+"""The controller as a conversation: events in, decisions out, no socket, clock or file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from arena.types import AssignmentId, Digest, LearnerId
+from arena.wire.messages import Evaluate, Failed, Train
+from populations.controller.evaluation.pairings import validated_by
+from populations.controller.state.events import (
+    AssignmentFailed,
+    LearnerExited,
+    Now,
+    StopRequested,
+    Ticked,
+)
+from populations.controller.state.state import make_state
+from populations.controller.state.transaction import Transaction
+from populations.folded import PairRow, RecordRow
+from populations.storage.tables import Tables
+from populations.types import (
+    AssignmentRow,
+    CheckpointRow,
+    GenerationRow,
+    GhostRow,
+    PolicyRow,
+    RatingsRow,
+    Row,
+    RunRow,
+    TallyRow,
+)
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+
+def fold(rows: list[Row]) -> Tables:
+    """What a journal that committed these rows would load."""
+    run = next(row for row in rows if isinstance(row, RunRow))
+    tables = Tables(
+        run=run,
+        policies={},
+        checkpoints={},
+        ghosts={},
+        generations={},
+        assignments={},
+        ratings={},
+        num_events=0,
+    )
+    for row in rows:
+        match row:
+            case RunRow():
+                tables.run = row
+            case PolicyRow():
+                tables.policies[row.policy] = row
+            case CheckpointRow():
+                tables.checkpoints[row.key] = row
+            case GhostRow():
+                tables.ghosts[row.player] = row
+            case GenerationRow():
+                tables.generations[row.entrant] = row
+            case RatingsRow():
+                tables.ratings[row.population] = row
+            case AssignmentRow() if row.status == "queued":
+                tables.assignments[row.assignment_id] = row
+            case AssignmentRow():
+                tables.assignments.pop(row.assignment_id, None)
+            case TallyRow():
+                tables.num_tallies = row.sequence
+                if row.kind == "evaluate":
+                    tables.last_evaluation_sequence = row.sequence
+            case RecordRow():
+                tables.records[row.key] = row
+            case PairRow():
+                tables.pairs[row.key] = row
+            case _:
+                tables.num_events += 1
+    return tables
+
+
+def test_a_run_trains_evaluates_snapshots_evolves_and_ends() -> None:
+    world = make_world()
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    world.join()
+    world.run()
+    run = world.state.tables.run
+    assert run.state == "finished"
+    assert all(row.agent_steps >= 6000 for row in world.state.tables.policies.values())
+    assert run.agent_steps == sum(row.agent_steps for row in world.state.tables.policies.values())
+    assert {ghost.agent_steps for ghost in world.state.tables.ghosts.values()} >= {0, 1000, 2000}
+    assert world.events("exploited"), "learning rates differ, so somebody is far behind"
+    assert set(world.linked) == set(world.state.tables.ghosts)
+
+
+def test_state_in_memory_equals_the_committed_rows_after_every_event() -> None:
+    world = make_world()
+    world.join()
+    world.run()
+    assert fold(world.committed) == world.state.tables
+
+
+def test_an_exploit_takes_the_donors_checkpoint_and_keeps_the_policys_own_counters() -> None:
+    world = make_world()
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    before: dict[str, PolicyRow] = {}
+    for _ in range(400):
+        before = dict(world.state.tables.policies)  # type: ignore[arg-type]
+        world.beat(LearnerId("learner-1"))
+        world.step()
+        if world.events("exploited"):
+            break
+    event = world.events("exploited")[0]
+    policy = world.state.tables.policies[event.subject]  # type: ignore[index]
+    checkpoint = world.state.tables.checkpoints[policy.checkpoint or ""]
+    assert checkpoint.policy == event.data["donor"] != event.subject
+    assert policy.parent == event.data["donor"]
+    assert policy.generation == before[event.subject].generation + 1
+    assert policy.agent_steps >= before[event.subject].agent_steps
+    assert event.data["old"] == dict(before[event.subject].hyperparameters)
+    assert event.data["new"] == dict(policy.hyperparameters)
+    assert float(str(event.data["gap"])) >= 10.0
+
+
+def test_the_next_assignment_after_an_exploit_starts_from_the_donors_checkpoint() -> None:
+    world = make_world()
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    world.join()
+    world.run()
+    exploits = {event.subject: event for event in world.events("exploited")}
+    assert exploits
+    donated = [
+        trainee
+        for row in world.committed
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Train)
+        for trainee in row.message.trainees
+        if trainee.donor is not None
+    ]
+    assert donated
+    for trainee in donated:
+        assert trainee.checkpoint is not None
+        assert f"/{trainee.donor}/" in trainee.checkpoint.key
+
+
+def test_a_policy_is_never_in_two_open_assignments() -> None:
+    world = make_world()
+    world.join()
+    world.join()
+    world.join()
+    for _ in range(60):
+        world.step()
+        trainees = [
+            trainee.policy
+            for row in world.state.tables.assignments.values()
+            if isinstance(row.message, Train)
+            for trainee in row.message.trainees
+        ]
+        assert len(trainees) == len(set(trainees))
+
+
+def test_a_learner_has_at_most_one_running_and_one_queued_assignment() -> None:
+    world = make_world()
+    for _ in range(2):
+        world.join()
+    for _ in range(30):
+        assert all(len(learner.held) <= 2 for learner in world.state.learners.values())
+        world.step()
+
+
+def test_no_policy_waits_behind_another_while_a_learner_has_none_to_train() -> None:
+    populations = {"player": {**DUEL["populations"]["player"], "size": 2}}  # type: ignore[index]
+    document = {**DUEL, "populations": populations, "evaluation": {"share": 0.3}}
+    world = make_world(document)
+    learners = [world.join(), world.join()]
+    for turn in range(80):
+        # The second is slower: it is training while the first has evaluated.
+        learner = learners[turn % 3 // 2]
+        event = world.work(learner)
+        if event is None:
+            continue
+        world.handle(event)
+        world.fit()
+        world.explore()
+        held = [world.state.learners[learner].held for learner in learners]
+        training = [
+            sum(world.state.tables.assignments[h.assignment_id].kind == "train" for h in of_one)
+            for of_one in held
+        ]
+        started = all(row.checkpoint for row in world.state.tables.policies.values())
+        if started and world.state.phase == "training":
+            assert sorted(training) in ([1, 1], [0, 1]), training
+
+
+def test_bound_learners_only_ever_train_their_own_population() -> None:
+    world = make_world(TAG, tag_spec())
+    predator = world.join(populations=("predator",))
+    prey = world.join(populations=("prey",))
+    world.run()
+    trained = set()
+    for event in world.events("train_assigned"):
+        policies = event.data["policies"]
+        assert isinstance(policies, list)
+        trained |= {(event.data["learner"], str(policy).split("/")[0]) for policy in policies}
+    assert trained == {(predator, "predator"), (prey, "prey")}
+
+
+def test_a_lost_learners_assignment_is_given_out_again_with_the_next_attempt() -> None:
+    world = make_world()
+    first = world.join(slot=0)
+    second = world.join(slot=1)
+    lost = world.given[first][0]
+    late = world.work(first)
+    assert late is not None
+    for mine in world.given[second]:
+        world.state.learners[second].release(mine.assignment_id, attempt=1, now_s=world.now_s)
+        del world.state.holders[mine.assignment_id]
+    world.given[second].clear()
+    world.handle(LearnerExited(slot=0, code=-9))
+    again = next(m for m in world.given[second] if m.assignment_id == lost.assignment_id)
+    assert again.attempt == 2
+    assert again.seed == lost.seed
+    before = world.state.tables.run
+    world.handle(late)
+    assert world.state.tables.run.matches == before.matches
+    assert world.state.tables.run.assignments_finished == before.assignments_finished
+    assert [(a.assignment_id, a.attempt) for a in world.acknowledged][-1] == (
+        lost.assignment_id,
+        1,
+    )
+
+
+def test_a_duplicate_finished_is_acknowledged_and_counted_once() -> None:
+    world = make_world()
+    learner = world.join()
+    event = world.work(learner)
+    assert event is not None
+    world.handle(event)
+    counted = world.state.tables.run.assignments_finished
+    world.handle(event)
+    assert world.state.tables.run.assignments_finished == counted
+    assert len(world.acknowledged) == 2
+
+
+def test_three_crashes_on_one_checkpoint_quarantine_a_policy_and_the_run_goes_on() -> None:
+    document = {**DUEL, "learners": 1}
+    world = make_world(document)
+    learner = world.join()
+    for _ in range(20):
+        world.step()
+    victim = next(iter(world.state.tables.policies))
+    for _ in range(200):
+        queue = world.given[learner]
+        if not queue:
+            world.step()
+            continue
+        message = queue[0]
+        if isinstance(message, Train) and message.trainees[0].policy == victim:
+            queue.pop(0)
+            failed = Failed(
+                assignment_id=message.assignment_id,
+                attempt=message.attempt,
+                kind="error",
+                reason="boom",
+            )
+            world.handle(AssignmentFailed(learner=learner, failed=failed))
+        else:
+            world.step()
+        if world.events("quarantined"):
+            break
+    assert [event.subject for event in world.events("quarantined")] == [victim]
+    other = next(p for p in world.state.tables.policies.values() if p.policy != victim)
+    steps = other.agent_steps
+    for _ in range(40):
+        world.step()
+    assert world.state.tables.policies[other.policy].agent_steps > steps
+
+
+def test_a_silent_learner_is_given_up_and_a_gap_in_the_controllers_own_loop_is_forgiven() -> None:
+    world = make_world()
+    learner = world.join()
+    world.beat(learner)
+    world.now_s += 1000.0  # the machine slept: nobody could be heard
+    world.handle(Ticked())
+    assert learner in world.state.learners
+    for _ in range(30):
+        world.now_s += 1.0
+        world.handle(Ticked())
+    assert learner not in world.state.learners
+    assert "silent" in str(world.events("learner_lost")[0].data["reason"])
+
+
+def test_a_learner_without_progress_is_stuck_though_it_beats() -> None:
+    world = make_world()
+    learner = world.join()
+    for second in range(120):
+        world.now_s += 1.0
+        world.beat(learner, progress=min(second, 5))
+        world.handle(Ticked())
+    assert "no progress" in str(world.events("learner_lost")[0].data["reason"])
+
+
+def test_processes_that_never_say_hello_fail_the_run() -> None:
+    world = make_world()
+    world.now_s += 1.0
+    world.handle(Ticked())
+    for _ in range(40):
+        for slot in range(2):
+            world.handle(LearnerExited(slot=slot, code=1))
+        world.now_s += 40.0
+        world.handle(Ticked())
+    assert world.over
+    assert world.state.tables.run.state == "failed"
+    assert "learner processes" in world.state.tables.run.reason
+
+
+def test_a_stop_request_ends_with_everything_saved_and_the_run_resumable() -> None:
+    world = make_world()
+    world.join()
+    for _ in range(10):
+        world.step()
+    world.handle(StopRequested(reason="interrupted by SIGINT"))
+    world.run()
+    assert world.state.tables.run.state == "stopped"
+    resumed = make_state(world.state.config, world.setup, fold(world.committed))
+    assert resumed.tables.run.reason == "interrupted by SIGINT"
+
+
+def test_a_learner_with_another_configuration_is_refused() -> None:
+    world = make_world()
+    hello = replace(world.hello(LearnerId("stranger")), config_digest=Digest("0" * 64))
+    from populations.controller.state.events import LearnerJoined
+
+    world.handle(LearnerJoined(learner=LearnerId("stranger"), hello=hello, slot=None))
+    assert not world.state.learners
+    assert "configuration differs" in str(world.events("learner_refused")[0].data["reason"])
+
+
+def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
+    document = {**DUEL, "evaluation": {"share": 0.05}, "stop": {"agent_steps_per_policy": 20000}}
+    world = make_world(document)
+    world.join()
+    world.join()
+    world.run()
+    run = world.state.tables.run
+    assert run.evaluation_s / (run.evaluation_s + run.training_s) == pytest.approx(0.05, abs=0.02)
+    for row in world.committed:
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate):
+            for pairing in row.message.pairings:
+                assert any(player.weights is not None for player in pairing.seating.players)
+                for player in pairing.seating.players:
+                    assert player.weights is not None or player.player == "bot:random"
+
+
+@pytest.mark.parametrize(("num_envs", "at_most"), [(8, 128), (600, 600)])
+def test_an_evaluation_has_a_match_for_every_environment(num_envs: int, at_most: int) -> None:
+    environment = {"id": "tests.duel:env", "num_envs": num_envs}
+    # A share that so many matches make up for.
+    world = make_world({**DUEL, "environment": environment, "evaluation": {"share": 0.1}})
+    world.join()
+    for _ in range(30):
+        if world.state.phase == "training":
+            world.step()
+    evaluations = [
+        row.message
+        for row in world.committed
+        if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate)
+    ]
+    assert evaluations
+    for message in evaluations:
+        if list(validated_by(world.state, iter([message]))):
+            continue
+        # Pairs play in whole shares, so what does not divide is left out.
+        total = sum(pairing.num_matches for pairing in message.pairings)
+        assert 0.7 * at_most < total <= at_most
+
+
+def decisions(world: World) -> list[object]:
+    """What was decided, without who did it and when."""
+    kinds = ("exploited", "explored", "ghost_created", "quarantined")
+    return [(row.kind, row.subject, dict(row.data)) for row in world.events(*kinds)]
+
+
+@pytest.mark.parametrize("kill_at", [(), (7, 30), (1, 2, 3, 50)])
+def test_a_deterministic_run_decides_the_same_with_kills_and_resumes(
+    kill_at: tuple[int, ...],
+) -> None:
+    document = {**DUEL, "deterministic": True, "evaluation": {"share": 0.3}}
+    plain = make_world(document)
+    plain.join()
+    plain.run()
+    world = make_world(document)
+    world.join()
+    for step in range(2000):
+        if world.over:
+            break
+        if step in kill_at:
+            _restart(world)
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        world.step()
+    assert decisions(world) == decisions(plain)
+    assert [row.tally for row in world.committed if isinstance(row, TallyRow)] == [
+        row.tally for row in plain.committed if isinstance(row, TallyRow)
+    ]
+    assert world.state.tables.records == plain.state.tables.records
+    assert world.state.tables.pairs == plain.state.tables.pairs
+    assert {c.weights_digest for c in world.state.tables.checkpoints.values()} == {
+        c.weights_digest for c in plain.state.tables.checkpoints.values()
+    }
+
+
+def _restart(world: World) -> None:
+    """Controller and learners die; another controller loads what was committed."""
+    from populations.controller.state.events import ControllerStarted
+
+    world.questions.clear()
+    world.state = make_state(world.state.config, world.setup, fold(world.committed))
+    world.given.clear()
+    world.fits.clear()
+    world.handle(ControllerStarted())
+    world.join()
+
+
+def test_assignment_ids_are_never_given_twice() -> None:
+    world = make_world()
+    world.join()
+    world.run()
+    finished = [
+        row.assignment_id
+        for row in world.committed
+        if isinstance(row, AssignmentRow) and row.status == "finished"
+    ]
+    assert len(finished) == len(set(finished))
+    assert AssignmentId(1) in finished
+
+
+def test_every_decision_draws_anew_and_a_resumed_run_draws_what_it_would_have_drawn() -> None:
+    world = make_world()
+    now = Now(monotonic_s=0.0, utc="")
+    tx = Transaction(tables=world.state.tables, now=now)
+    drawn = [float(world.state.draw(tx).random()) for _ in range(3)]
+    assert len(set(drawn)) == 3
+    assert world.state.tables.run.decisions == 3
+    resumed = make_state(world.state.config, world.setup, fold([*world.committed, *tx.rows]))
+    again = Transaction(tables=resumed.tables, now=now)
+    following = float(world.state.draw(tx).random())
+    assert float(resumed.draw(again).random()) == following
+
+
+def test_evaluations_that_take_their_learners_with_them_end_the_run() -> None:
+    world = make_world({**DUEL, "learners": 1})
+    crashes = 0
+    for _ in range(400):
+        if world.over or world.state.failed:
+            break
+        slot = world.state.slots[0]
+        learner = slot.learner or world.join(slot=0)
+        queue = world.given[learner]
+        if queue and isinstance(queue[0], Evaluate):
+            world.given.pop(learner)
+            world.handle(LearnerExited(slot=0, code=-11))
+            crashes += 1
+        else:
+            world.step()
+    assert world.state.failed
+    assert crashes <= 30
+    assert "all are quarantined" in world.state.reason
+    reasons = [str(event.data["reason"]) for event in world.events("quarantined")]
+    assert all("signal 11" in reason for reason in reasons)
+
+
+def test_a_corrupt_checkpoint_is_set_aside_and_its_policy_goes_on_from_an_older_one() -> None:
+    world = make_world({**DUEL, "learners": 1, "checkpoints": {"keep": None}})
+    learner = world.join()
+    for _ in range(200):
+        queue = world.given[learner]
+        message = queue[0]
+        trainee = message.trainees[0] if isinstance(message, Train) else None
+        ref = trainee.checkpoint if trainee is not None else None
+        if trainee is not None and ref is not None and trainee.agent_steps >= 1000:
+            break
+        world.step()
+    assert trainee is not None
+    assert ref is not None
+    queue.pop(0)
+    failed = Failed(
+        assignment_id=message.assignment_id,
+        attempt=message.attempt,
+        kind="checkpoint",
+        reason="weights.safetensors: sha256 differs",
+        policy=trainee.policy,
+        key=ref.key,
+    )
+    world.handle(AssignmentFailed(learner=learner, failed=failed, damage="a byte differs"))
+    assert world.state.tables.checkpoints[ref.key].state == "corrupt"
+    policy = world.state.tables.policies[trainee.policy]
+    assert policy.checkpoint is not None
+    older = world.state.tables.checkpoints[policy.checkpoint]
+    assert older.state == "present"
+    assert older.agent_steps < trainee.agent_steps
+    assert policy.agent_steps == trainee.agent_steps  # counters never fall
+    assert message.assignment_id not in world.state.tables.assignments
+    kinds = [event.kind for event in world.events("checkpoint_corrupt", "fell_back")]
+    assert kinds == ["checkpoint_corrupt", "fell_back"]
+    world.run()
+    assert world.state.tables.run.state == "finished"

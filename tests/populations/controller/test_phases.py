@@ -1,0 +1,97 @@
+"""Which limit ends a run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from arena.types import Entrant
+from populations.controller.phases import (
+    any_time_width,
+    bound_at_any_time,
+    limit_reached,
+    lower_bound,
+)
+from populations.league.standings import Z95
+from tests.populations.controller.simulated import DUEL, make_world
+
+
+@pytest.mark.parametrize("rating", [-50.0, 0.0, 60.0])
+def test_a_rating_ends_the_run_whatever_its_sign(rating: float) -> None:
+    """A limit of 0 is one: the 21st of the fifty bugs."""
+    stop = {"rating": rating, "agent_steps_per_policy": 10**9}
+    world = make_world({**DUEL, "stop": stop})
+    world.join()
+    world.join()
+    world.run()
+    run, state = world.state.tables.run, world.state
+    assert run.state == "finished"
+    assert run.reason == (
+        f"stop.rating: every population has a policy whose lower bound is {rating:g}"
+    )
+    bounds = [lower_bound(state, row) for row in state.tables.policies.values()]
+    assert max(bound for bound in bounds if bound is not None) >= rating - 30.0
+
+
+def test_nobody_is_rated_so_no_rating_is_reached() -> None:
+    world = make_world({**DUEL, "stop": {"rating": -1000.0}})
+    world.join()
+    assert limit_reached(world.state, elapsed_s=1e6) is None
+
+
+def test_policies_that_wait_for_a_donor_have_not_done_their_steps() -> None:
+    """All are quarantined and will go on with copied weights: no limit holds meanwhile."""
+    world = make_world({**DUEL, "stop": {"agent_steps_per_policy": 6000}})
+    tables = world.state.tables
+    for row in list(tables.policies.values()):
+        waiting = replace(row, state="quarantined", pending={"kind": "exploit"}, agent_steps=500)
+        tables.policies[row.policy] = waiting
+    assert limit_reached(world.state, elapsed_s=1.0) is None
+    for row in list(tables.policies.values()):
+        tables.policies[row.policy] = replace(row, pending={})
+    assert limit_reached(world.state, elapsed_s=1.0) is None
+    for row in list(tables.policies.values()):
+        tables.policies[row.policy] = replace(row, state="active", agent_steps=6000)
+    assert "every active policy has done 6000" in str(limit_reached(world.state, elapsed_s=1.0))
+
+
+def test_a_bound_at_any_time_by_hand() -> None:
+    world = make_world(DUEL)
+    world.join()
+    state, digest = world.state, None
+    policy = next(iter(state.tables.policies.values()))
+    while digest is None or not state.ratings(policy.population).rating(digest):
+        world.step()
+        policy = next(iter(state.tables.policies.values()))
+        digest = state.league.standing_weights(policy, state.tables)
+    row = state.tables.ratings[policy.population]
+    place = row.entrants.index(Entrant(digest))
+    known = replace(
+        row,
+        ratings=tuple(500.0 if i == place else 0.0 for i in range(len(row.entrants))),
+        deviations=(40.0,) * len(row.entrants),
+        child_deviation=200.0,
+        optimism=10.0,
+    )
+    state.tables.ratings[policy.population] = known
+    # u / v = (200 / 40)^2 = 25: z^2 = (1 + 1 / 25) (2 log 20 + log 26) = 9.62, where 1.96^2 = 3.84.
+    bound = bound_at_any_time(state, policy)
+    assert bound == pytest.approx(500.0 - 10.0 - 40.0 * math.sqrt(1.04 * (5.991465 + 3.258097)))
+    assert lower_bound(state, policy) == pytest.approx(500.0 - 1.959964 * 40.0)
+
+
+def test_a_rating_that_is_looked_at_often_is_rarely_above_its_bound() -> None:
+    # A player of strength 0 whose estimate is looked at after each of 400 matches: a bound of 95%
+    # is above the truth at some time in a third of all cases.
+    rng = np.random.default_rng(0)
+    matches = np.arange(16, 416)
+    deviations = 347.4 / np.sqrt(matches)
+    means = 347.4 * np.cumsum(rng.normal(size=(2000, 415)), axis=1)[:, 15:] / matches
+    plain = (means - Z95 * deviations > 0.0).any(axis=1).mean()
+    widths = np.array([any_time_width(float(d), scale=200.0) for d in deviations])
+    at_any_time = (means - widths > 0.0).any(axis=1).mean()
+    assert plain > 0.1
+    assert at_any_time <= 0.025

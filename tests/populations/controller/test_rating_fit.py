@@ -1,0 +1,205 @@
+"""From the league to the rows of ratings, on a run of simulated learners."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from arena.types import AssignmentId, Digest, Entrant, PolicyId
+from populations.controller.rating_fit import (
+    fit_input,
+    fit_ratings,
+    optimism,
+    snapshot,
+    wanted_entrants,
+)
+from populations.controller.state.events import ControllerStarted
+from populations.controller.state.state import make_state
+from populations.core import Result
+from populations.ratings.bradley_terry import BradleyTerry, Fit
+from populations.ratings.results import Counts
+from populations.types import CheckpointRow, GenerationRow
+from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
+
+
+@pytest.fixture(scope="module")
+def finished() -> World:
+    world = make_world({**DUEL, "evaluation": {"share": 0.3}})
+    world.join()
+    world.run()
+    return world
+
+
+def test_a_fit_says_of_each_population_what_was_wanted(finished: World) -> None:
+    league, tables = finished.state.league, finished.state.tables
+    known = snapshot(league, tables)
+    fit = fit_input(known)
+    fitted = fit_ratings(fit)
+    assert fit.wanted == tuple(wanted_entrants(known))
+    for row in fitted.rows:
+        assert [(row.population, e) for e in row.entrants] == [
+            rated for rated in fit.wanted if rated[0] == row.population
+        ]
+        assert row.num_tallies == league.last_evaluation_sequence
+        spread = fitted.spreads[row.population]
+        assert len(spread) == len(row.entrants)
+        assert np.linalg.norm(spread, axis=1) == pytest.approx(np.array(row.deviations))
+        # Skill alone decides simulated matches: nothing is left for cycles.
+        assert row.cyclicity < 0.02
+
+
+def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
+    league = finished.state.league
+    fit = fit_input(snapshot(league, finished.state.tables))
+    chosen = (
+        set(fit.wanted) | set(fit.parents) | {e for r in fit.results for e in (r.first, r.second)}
+    )
+    assert fit.parents
+    for rated in chosen:
+        named = {entrant for population, entrant in chosen if population == rated[0]}
+        ancestor = league.rated_ancestor(Digest(rated[1]), named)
+        expected = None if ancestor is None else (rated[0], ancestor)
+        assert fit.parents.get(rated) == expected
+
+
+def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
+    league = finished.state.league
+    fit = fit_input(snapshot(league, finished.state.tables))
+    taken = {(r.first, r.second, r.seats): Counts.of(r) for r in fit.results}
+    named = set(fit.results.entrants)
+    assert taken == {
+        key: counts for key, counts in league.results.items() if named >= {key[0], key[1]}
+    }
+
+
+@pytest.mark.parametrize("document", [DUEL, TAG])
+def test_a_resume_repeats_the_last_fit_to_the_bit(document: dict[str, object]) -> None:
+    world = make_world(document, tag_spec()) if document is TAG else make_world(document)
+    world.join()
+    for _ in range(2000):
+        world.step()
+        state = world.state
+        is_rated = all(len(row.entrants) > 1 for row in state.tables.ratings.values())
+        is_known = bool(state.tables.ratings) and is_rated
+        if is_known and not state.fitting and not state.ratings_are_stale():
+            break
+    before = dict(state.tables.ratings)
+    # Since then somebody was quarantined, and somebody else has no checkpoint: the wanted changed.
+    policy = next(iter(state.tables.policies.values()))
+    state.tables.policies[policy.policy] = replace(policy, checkpoint=None)
+    spreads = dict(state.spreads)
+    assert spreads
+
+    world.state = make_state(state.config, world.setup, state.tables)
+    world.given.clear()
+    world.fits.clear()
+    population = policy.population
+    first, second = before[population].entrants[:2]
+    assert world.state.ratings(population).spread is None
+    unsure = world.state.ratings(population).difference(first, second)
+    world.handle(ControllerStarted())
+    world.fit()
+    assert world.state.tables.ratings == before
+    assert world.state.spreads.keys() == spreads.keys()
+    for name, spread in spreads.items():
+        assert np.array_equal(world.state.spreads[name], spread)
+    known = world.state.ratings(population).difference(first, second)
+    assert unsure is not None
+    assert known is not None
+    assert known[0] == unsure[0]
+
+
+def test_no_evaluation_is_no_fit_to_speak_of() -> None:
+    world = make_world()
+    fitted = fit_ratings(fit_input(snapshot(world.state.league, world.state.tables)))
+    assert [(row.entrants, row.ratings, row.cyclicity) for row in fitted.rows] == [((), (), 0.0)]
+
+
+def test_time_is_that_of_the_line_whoever_had_the_weights() -> None:
+    # p0 made a (100 steps) and b (300). p1, at 1000 of its own steps, copied b and made c at 1050;
+    # p2, at 50 of its own, copied c and made d at 80.
+    rows = [
+        checkpoint("a", policy="p0", generation=0, agent_steps=100, parent=None),
+        checkpoint("b", policy="p0", generation=0, agent_steps=300, parent="a"),
+        checkpoint("c", policy="p1", generation=2, agent_steps=1050, parent="b"),
+        checkpoint("d", policy="p2", generation=1, agent_steps=80, parent="c"),
+    ]
+    begins = {"p0#0": 0, "p1#2": 1000, "p2#1": 50}
+    world = make_world()
+    known = replace(
+        snapshot(world.state.league, world.state.tables),
+        standing=tuple(("player", Entrant(row.weights_digest)) for row in rows),
+        checkpoints={row.weights_digest: row for row in rows},
+        generations={
+            Entrant(name): GenerationRow(
+                entrant=Entrant(name),
+                policy=PolicyId(name.split("#")[0]),
+                population="player",
+                generation=int(name.split("#")[1]),
+                cause="exploit",
+                parent=None,
+                hyperparameters={},
+                agent_steps_begin=steps,
+            )
+            for name, steps in begins.items()
+        },
+    )
+    times = {rated[1]: time for rated, time in fit_input(known).times.items()}
+    assert times == {
+        "a": ("player", 100.0),
+        "b": ("player", 300.0),
+        "c": ("player", 350.0),
+        "d": ("player", 380.0),
+    }
+
+
+def checkpoint(
+    weights: str, *, policy: str, generation: int, agent_steps: int, parent: str | None
+) -> CheckpointRow:
+    return CheckpointRow(
+        key=weights,
+        digest=Digest(f"of {weights}"),
+        weights_digest=Digest(weights),
+        policy=PolicyId(policy),
+        generation=generation,
+        agent_steps=agent_steps,
+        learner_updates=0,
+        parent=None if parent is None else Digest(parent),
+        assignment_id=AssignmentId(0),
+    )
+
+
+def test_the_best_of_many_was_lucky() -> None:
+    # Forty equals of one time: the best is so by luck, nearly half of which is taken back; what the
+    # prior of distances allows stays. One that stands out by far has earned it.
+    rng = np.random.default_rng(1)
+
+    def rated(ahead: float) -> float:
+        results = []
+        for first in range(40):
+            for second in range(first):
+                p = 1.0 / (1.0 + 10.0 ** (ahead * ((second == 0) - (first == 0)) / 400.0))
+                wins = int(rng.binomial(8, p))
+                results.append(
+                    Result(
+                        first=first,
+                        second=second,
+                        seats=(0, 0),
+                        wins=wins,
+                        draws=0,
+                        losses=8 - wins,
+                    )
+                )
+        fit = BradleyTerry().fit(results, times={k: ("player", 0.0) for k in range(40)})
+        best = float(fit.ratings.max())
+        return optimism(fit, candidates=np.arange(40), centre=range(40)) / best
+
+    assert rated(0.0) > 0.35
+    assert rated(400.0) < 0.25
+
+
+def test_without_candidates_nobody_was_lucky() -> None:
+    fit: Fit[int] = BradleyTerry().fit([])
+    assert optimism(fit, candidates=np.zeros(0, dtype=np.int64), centre=[]) == 0.0
