@@ -22,11 +22,11 @@ from experiments.planted_league.coverage import CHANGES, MATCHES_PER_S, clustere
 from populations.config import load_config
 from populations.controller.phases import lower_bound
 from populations.controller.rating_fit import optimism
-from populations.core import Result
 from populations.garbage import collector_paused
 from populations.league.calibration import MISFIT
 from populations.ratings.bootstrap import bootstrap
 from populations.ratings.bradley_terry import Z95, BradleyTerry, Fit, Time
+from populations.ratings.model import Result
 from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
 from populations.simulation.environment import simulated_config, simulated_run

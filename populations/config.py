@@ -31,8 +31,10 @@ from populations.aliases import overridden
 from populations.core import SearchSpace
 from populations.documents import nearest, read_document
 from populations.faults import Faults, named
+from populations.fields import IMPORT_PATH, Count
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.quality import QUALITY_LATEST_RATIO
+from populations.matchmaking.settings import MatchmakingConfig
 from populations.own_settings import check_reward_weights, resolve_pbt, resolve_schedule
 from populations.pbt.search_space import Choices, parse_search_space, validate_search_space
 from populations.preset_files import config_text
@@ -52,13 +54,10 @@ from populations.resolution import (
 )
 from populations.role_settings import RolesConfig, check_roles
 from populations.sections import (
-    IMPORT_PATH,
     AssignmentConfig,
     CheckpointsConfig,
-    Count,
     EvaluationConfig,
     GhostsConfig,
-    MatchmakingConfig,
     MetricsConfig,
     PayoffsConfig,
     PbtConfig,

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from arena.config import Model
 from arena.errors import ConfigError
+from populations.fields import Share
 from populations.league.roles import MAIN, deal_roles, has_exploiters
-from populations.sections import PopulationConfig, Share
+from populations.sections import PopulationConfig
 
 INITIAL = "initial"
 NEAREST_EVEN = "nearest_even"

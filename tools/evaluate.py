@@ -13,7 +13,7 @@ from ._tables import print_table
 if TYPE_CHECKING:
     from arena.matches.tournament import PairResult, TournamentResult
     from arena.types import Tally
-    from populations.core import Result
+    from populations.ratings.model import Result
 
     from ._game import Game
     from ._players import ResolvedPlayer
@@ -190,7 +190,7 @@ def ratings_of(
 def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
     """What ratings learn from a tally: one result for each player and match that counts."""
     from arena.matches.seating import result_weights
-    from populations.core import Result
+    from populations.ratings.model import Result
     from populations.ratings.results import Counts
 
     weights = result_weights(

@@ -25,7 +25,7 @@ from populations.matchmaking.uniform import UniformRule
 from populations.matchmaking.window import WindowRule
 
 if TYPE_CHECKING:
-    from populations.sections import MatchmakingConfig
+    from populations.matchmaking.settings import MatchmakingConfig
 
 RULES: Mapping[str, Callable[[MatchmakingConfig, int], Rule]] = {
     "uniform": lambda config, window: UniformRule(),

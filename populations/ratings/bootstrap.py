@@ -18,8 +18,8 @@ from typing import Generic
 
 import numpy as np
 
-from populations.core import E, Result
 from populations.ratings.bradley_terry import BradleyTerry, Time
+from populations.ratings.model import E, Result
 from populations.ratings.newton import maximize
 from populations.ratings.posterior import FloatArray
 from populations.ratings.results import POINTS
@@ -73,7 +73,7 @@ def bootstrap(
 
     Args:
         model: With its priors.
-        results: As for `populations.core.RatingModel.fit`, and so are the next four. As
+        results: As for `populations.ratings.model.RatingModel.fit`, and so are the next four. As
             many matches are drawn as the nearest whole number to their sum.
         entrants: To be rated even if they have no result.
         parents: Whose rating is the prior mean.
@@ -83,7 +83,7 @@ def bootstrap(
         rng: Draws the resamples.
 
     Raises:
-        ValueError: As `populations.core.RatingModel.fit`, and if ``num_resamples`` is below 2.
+        ValueError: As `RatingModel.fit`, and if ``num_resamples`` is below 2.
     """
     if num_resamples < 2:
         raise ValueError(f"num_resamples must be at least 2, got {num_resamples!r}")

@@ -35,7 +35,6 @@ from typing import Generic
 
 import numpy as np
 
-from populations.core import E, Result
 from populations.ratings.components import (
     Components,
     Pairs,
@@ -43,6 +42,7 @@ from populations.ratings.components import (
     pair_variance,
     prior_deviation,
 )
+from populations.ratings.model import E, Result
 from populations.ratings.newton import MAX_EXACT, Solver, make_solver, maximize
 from populations.ratings.posterior import FloatArray, IntArray, Problem, differences, logistic
 from populations.ratings.results import ResultColumns, merge_columns, result_columns
@@ -176,7 +176,7 @@ class BradleyTerry:
         times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
     ) -> Fit[E]:
-        """Find the ratings of highest posterior density; see `populations.core.RatingModel`.
+        """Find the ratings of highest posterior density; see `RatingModel`.
 
         Entrants whose scales are apart (predators and prey) go into one fit under different names,
         each scale with its own anchor; what the game gives to one side is in the advantages.

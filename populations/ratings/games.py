@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Generic
 
-from populations.core import E
+from populations.ratings.model import E
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

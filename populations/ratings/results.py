@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from arena.matches.pair_scores import Scored, kept_sums, num_scored, points, squares
 from arena.types import Entrant
-from populations.core import E, Result
+from populations.ratings.model import E, Result
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -10,9 +10,9 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from populations.core import E
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.games import TeamGame
+from populations.ratings.model import E
 
 MU = 25.0
 SIGMA = 25.0 / 3.0

@@ -33,7 +33,7 @@ from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.matchmaking.make import make_matchmaker
-from populations.sections import MatchmakingConfig
+from populations.matchmaking.settings import MatchmakingConfig
 from populations.types import CheckpointRow, GhostRow, RatingsRow
 from tests.populations.controller.simulated import DUEL, make_world
 

@@ -26,10 +26,10 @@ import numpy as np
 from populations.config import RunConfig, load_config
 from populations.controller.evolution.generations import first_generations
 from populations.controller.server.run_directory import create_run, initial_policies
-from populations.core import Result
 from populations.league.views import Inspection
 from populations.pbt.explore import Resample
 from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.model import Result
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
 from populations.types import PolicyRow

@@ -14,7 +14,7 @@ from populations.config import RunConfig, load_config, preset_names, validate_co
 from populations.documents import read_document
 from populations.matchmaking.make import KINDS as matchmaking_kinds  # noqa: N811
 from populations.matchmaking.pfsp import Weighting
-from populations.sections import MATCHMAKING_KINDS, MatchmakingConfig
+from populations.matchmaking.settings import MATCHMAKING_KINDS, MatchmakingConfig
 from populations.validation import known_paths
 
 MINIMAL = RunConfig(environment=EnvironmentConfig(id="classic/connect_four-v3"))

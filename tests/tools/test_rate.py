@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from arena.errors import ConfigError
-from populations.core import RatingModel, Result
 from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.model import RatingModel, Result
 from tools.rate import Model, rate, rate_scores, read_scores
 
 ROCK, PAPER, SCISSORS = "rock", "paper", "scissors"

@@ -10,7 +10,7 @@ import pytest
 from arena.errors import ConfigError
 from populations.config import validate_config
 from populations.matchmaking.make import make_matchmaker
-from populations.sections import MatchmakingConfig
+from populations.matchmaking.settings import MatchmakingConfig
 from tests.populations.matchmaking.toy_league import request
 
 OWN = """

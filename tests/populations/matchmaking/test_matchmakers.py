@@ -16,7 +16,7 @@ from populations.matchmaking.drawing import RuleMatchmaker
 from populations.matchmaking.latest import LatestMatchmaker
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.outsiders import Outsider, OutsidersMatchmaker
-from populations.sections import MATCHMAKING_KINDS, MatchmakingConfig
+from populations.matchmaking.settings import MATCHMAKING_KINDS, MatchmakingConfig
 from tests.populations.matchmaking.toy_league import ghost, latest, request, shares
 
 VARIANTS: dict[str, dict[str, object]] = {kind: {"kind": kind} for kind in MATCHMAKING_KINDS}

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from populations.core import Result
 from populations.ratings.bootstrap import bootstrap
 from populations.ratings.bradley_terry import Z95, BradleyTerry
+from populations.ratings.model import Result
 from populations.ratings.ranks import rank_intervals
 
 BOT = "bot:random"

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from populations.core import Result
 from populations.ratings.bradley_terry import (
     ELO_PER_UNIT,
     Z95,
@@ -19,6 +18,7 @@ from populations.ratings.bradley_terry import (
     Fit,
     probability_positive,
 )
+from populations.ratings.model import Result
 from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pytest
 from scipy import optimize
 
-from populations.core import Result
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
+from populations.ratings.model import Result
 from populations.ratings.posterior import FloatArray
 
 BOT = "bot:random"

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from populations.core import Result
 from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.model import Result
 from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity, rank_intervals
 

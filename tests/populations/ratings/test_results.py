@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from populations.core import Result
+from populations.ratings.model import Result
 from populations.ratings.results import (
     CHUNK,
     Counts,

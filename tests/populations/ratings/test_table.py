@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from populations.core import Result
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.elo import Game, elo_ratings
+from populations.ratings.model import Result
 from populations.ratings.table import (
     MatchTable,
     Model,

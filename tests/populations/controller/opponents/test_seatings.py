@@ -42,7 +42,7 @@ from populations.league.scores import rating_by_results
 from populations.matchmaking.candidates import Candidates, FloatArray
 from populations.matchmaking.outsiders import Outsider, outsider_id
 from populations.matchmaking.quality import lowered_quality
-from populations.sections import MATCHMAKING_KINDS
+from populations.matchmaking.settings import MATCHMAKING_KINDS
 from populations.storage.tables import Tables
 from populations.types import AssignmentRow, EventRow, GhostRow, PolicyRow, TallyRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec

@@ -1,0 +1,26 @@
+"""Types of keys that several sections of the configuration have."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field
+
+from arena.bot_ids import canonical_bot
+from arena.errors import ConfigError
+
+IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+"""``package.module:Name``."""
+
+Count = Annotated[int, Field(ge=1, le=10**15)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Seconds = Annotated[float, Field(gt=0.0, le=1e9)]
+
+
+def canonical(bot: str) -> str:
+    """Return a bot's one spelling: the same bot has one name in tallies and ratings."""
+    try:
+        return canonical_bot(bot)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None

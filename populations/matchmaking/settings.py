@@ -1,0 +1,123 @@
+"""The section ``matchmaking`` of the configuration: which rule draws opponents, and how."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from arena.config import Model
+from arena.errors import BrokenRules
+from arena.types import is_bot
+from populations.fields import IMPORT_PATH, Share, canonical
+
+MATCHMAKING_KINDS = (
+    "latest",
+    "uniform",
+    "delta_uniform",
+    "window",
+    "pfsp",
+    "quality",
+    "rating_proximate",
+    "psro",
+    "alphastar",
+)
+
+
+class MatchmakingConfig(Model):
+    """Against whom a policy trains."""
+
+    kind: str = "pfsp"
+    """How opponents are drawn; a user's own: ``package.module:Class``."""
+
+    weighting: Literal[
+        "squared", "linear", "linear_capped", "variance", "variance_left_rectified"
+    ] = "squared"
+    """How strongly ``pfsp`` prefers hard opponents."""
+
+    posterior: Literal["mean", "thompson"] = "mean"
+    """What ``pfsp`` takes for a win rate: the posterior's mean, or a draw from it."""
+
+    left_threshold: float = Field(0.1, gt=0.0, lt=0.5)
+    """``variance_left_rectified``: win rates below weigh as much as this one."""
+
+    delta: Share = 0.5
+    """``delta_uniform``: which part of history is too old; 0: none, 1: all but the newest."""
+
+    quality_step: float = Field(0.01, gt=0.0, le=1.0)
+    """``quality``: how fast beaten ghosts are met less."""
+
+    rating_width: float = Field(1.0 / 6.0, gt=0.0, le=100.0)
+    """``rating_proximate``: standard deviation of the expected score around even matches."""
+
+    meta_solver: Literal[
+        "uniform", "uniform_biased", "nash", "prd", "alpha_rank", "rectified", "latest"
+    ] = "nash"
+    """``psro``: which solution of the game between ghosts is played against."""
+
+    psro_players: int = Field(24, ge=2, le=128)
+    """``psro``: ghosts in that game, the best rated and the newest ones."""
+
+    constants: Literal["pseudocode", "paper"] = "pseudocode"
+    """``alphastar``: which numbers hold where the paper's text and its pseudocode disagree."""
+
+    latest_ratio: Share = 0.5
+    """Share of opponents that are the trainee itself, or the latest policies of another
+    population; default: 0.8 for ``quality``, and at most what ``living_ratio`` leaves."""
+
+    living_ratio: Share = 0.0
+    """Share of opponents that are the latest checkpoints of the other living policies of the
+    trainee's own population, for every kind; with ``latest_ratio`` at most 1."""
+
+    bots: dict[str, Annotated[float, Field(gt=0.0, le=1.0)]] = Field(default_factory=dict)
+    """Shares of opponents that are bots, or champions that other runs exported (directories)."""
+
+    opponents: int = Field(8, ge=1, le=1024)
+    """Opponents in one assignment; its environments are split among them equally."""
+
+    teammates: Literal["same"] = "same"
+    """Who shares a side: copies of the same policy; in cooperation of several populations the
+    policies of equal index, who learn together."""
+
+    options: dict[str, object] = Field(default_factory=dict)
+    """Keyword arguments of a user's own class."""
+
+    @field_validator("kind")
+    @classmethod
+    def _known_kind(cls, kind: str) -> str:
+        if kind not in MATCHMAKING_KINDS and not IMPORT_PATH.fullmatch(kind):
+            raise ValueError(
+                f"must be one of {', '.join(MATCHMAKING_KINDS)} or package.module:Class"
+            )
+        return kind
+
+    @field_validator("bots")
+    @classmethod
+    def _known_bots(cls, bots: dict[str, float]) -> dict[str, float]:
+        named = {canonical(bot) if is_bot(bot) else bot: share for bot, share in bots.items()}
+        if len(named) < len(bots):
+            raise ValueError(f"each must be there once, got {', '.join(bots)}")
+        # 0.1 * 3 + 0.7 is a bit more than 1.
+        if sum(bots.values()) > 1.0 + 1e-9:
+            raise ValueError("their shares must sum to at most 1")
+        return named
+
+    @model_validator(mode="after")
+    def _shares_of_the_same(self) -> Self:
+        # 0.7 + 0.1 * 3 is a bit more than 1.
+        is_said = "latest_ratio" in self.model_fields_set
+        if is_said and self.latest_ratio + self.living_ratio > 1.0 + 1e-9:
+            raise BrokenRules(
+                "matchmaking.latest_ratio and matchmaking.living_ratio must sum to at most 1, "
+                f"got {self.latest_ratio!r} and {self.living_ratio!r}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _options_for_own(self) -> Self:
+        if self.options and self.kind in MATCHMAKING_KINDS:
+            raise BrokenRules(
+                f"matchmaking.options must be empty where kind is {self.kind!r} (they are for a "
+                f"kind of your own, package.module:Class), got {self.options!r}"
+            )
+        return self
