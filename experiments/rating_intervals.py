@@ -25,8 +25,8 @@ from populations.controller.rating_fit import optimism
 from populations.garbage import collector_paused
 from populations.league.calibration import MISFIT
 from populations.ratings.bootstrap import bootstrap
-from populations.ratings.bradley_terry import Z95, BradleyTerry, Fit, Time
-from populations.ratings.model import Result
+from populations.ratings.bradley_terry import BradleyTerry, Time
+from populations.ratings.model import Z95, Fit, Result
 from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
 from populations.simulation.environment import simulated_config, simulated_run

@@ -1,6 +1,6 @@
 """Filling in what depends on the environment: who plays what, and who wins together.
 
-Pure functions of plain data; `populations.config.resolve_config` puts them together.
+Pure functions of plain data; `populations.resolve.resolve_config` puts them together.
 """
 
 from __future__ import annotations

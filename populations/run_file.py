@@ -18,10 +18,11 @@ from arena.errors import ConfigError
 from arena.matches.seating import make_seats
 from arena.rules import broken_rules, shown
 from populations.aliases import Notify, overridden
-from populations.config import RunConfig, ignore_notice, resolve_config, validate_config
+from populations.config import RunConfig, ignore_notice, validate_config
 from populations.documents import read_document, write_document
 from populations.errors import ResumeRefused, StorageError
 from populations.message_sizes import check_messages
+from populations.resolve import resolve_config
 from populations.sizing import explain, needs_margin, with_sizes_of
 from populations.types import Json
 from populations.validation import validate_document

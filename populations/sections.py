@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_serializer
 
@@ -279,3 +279,29 @@ class StopConfig(Model):
     rating: float | None = None
     """In every population a policy's rating has reached this for certain: by a lower bound that
     holds however often and at however many policies one looks."""
+
+
+AlertKind = Literal[
+    "no_episode_ended",
+    "reward_constant",
+    "observations_constant",
+    "entropy_collapsed",
+    "loss_high",
+    "kl_high",
+    "void_episodes",
+    "learner_failing",
+    "learners_idle",
+    "explore_fell_back",
+    "exploit_fell_back",
+    "pbt_undecided",
+    "no_steps",
+    "sink_failed",
+]
+"""What `populations.controller.monitoring.alerts` raises."""
+
+
+class AlertsConfig(Model):
+    """What somebody should look at; alerts are raised in any case."""
+
+    fail: tuple[AlertKind, ...] = ()
+    """Kinds of alerts that end the run, with exit code 3."""

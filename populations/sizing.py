@@ -1,7 +1,7 @@
 """How many environments step as one batch, and how many whole episodes each of them plays.
 
-Pure functions of what random play of one environment has shown; `populations.config.resolve_config`
-puts their results in the configuration.
+Pure functions of what random play of one environment has shown;
+`populations.resolve.resolve_config` puts their results in the configuration.
 """
 
 from __future__ import annotations

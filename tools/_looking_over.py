@@ -50,7 +50,7 @@ def _look_at_the_rest(
     """Find what else is wrong beside faults that are known: with the environment, and in it."""
     from arena.envs.inspect import inspect_environment
     from arena.errors import ConfigError, EnvironmentFault
-    from populations.config import resolve_config
+    from populations.resolve import resolve_config
 
     if any(path[0] == "environment" and path[1] in _ENVIRONMENT for path in draft.removed):
         return

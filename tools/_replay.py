@@ -31,9 +31,9 @@ def replaying(
         ConfigError: If there is no such policy, or it is of another environment or population.
     """
     from arena.errors import ConfigError
-    from populations.config import resolve_config
     from populations.league.lineage import schedule_of
     from populations.league.views import Inspection
+    from populations.resolve import resolve_config
     from populations.sections import PbtConfig
 
     run, _, policy = player.rpartition(":")

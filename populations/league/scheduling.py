@@ -24,7 +24,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from populations.ratings.bradley_terry import ELO_PER_UNIT, Z95
+from populations.ratings.bradley_terry import ELO_PER_UNIT
+from populations.ratings.model import Z95
 
 FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]

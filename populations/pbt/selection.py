@@ -32,7 +32,7 @@ from populations.decisions import (
     NotReady,
 )
 from populations.pbt.ranking import Ranking
-from populations.ratings.bradley_terry import probability_positive
+from populations.ratings.model import probability_positive
 
 MAX_PAIRS = 64
 """Differences that the noise of ratings is estimated from."""

@@ -42,16 +42,13 @@ from populations.ratings.components import (
     pair_variance,
     prior_deviation,
 )
-from populations.ratings.model import E, Result
+from populations.ratings.model import E, Fit, Result
 from populations.ratings.newton import MAX_EXACT, Solver, make_solver, maximize
 from populations.ratings.posterior import FloatArray, IntArray, Problem, differences, logistic
 from populations.ratings.results import ResultColumns, merge_columns, result_columns
 
 ELO_PER_UNIT = 400.0 / math.log(10.0)
 """Elo points of one unit of theta."""
-
-Z95 = 1.959963984540054
-"""Half the width of a 95% interval in standard deviations."""
 
 Time = tuple[str, float]
 """Among whom an entrant came to be (its population), and when, in any unit."""
@@ -67,78 +64,6 @@ NUM_ROUNDS = 3
 
 ROUGH = 1e-6
 """Gain in log density below which a fit is good enough to estimate the components."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit(Generic[E]):
-    """Ratings and what is known about them.
-
-    Attributes:
-        entrants: Everyone rated, in an order that does not depend on that of the results.
-        ratings: Elo. float64 [N].
-        spread: Elo: the ratings' covariance (Laplace's approximation) is spread @ spread.T, so a
-            rating's standard deviation is the length of its row, and a difference's that of the
-            difference of two rows. Rows of anchors are 0. float64 [N, K].
-        advantages: By pair of seats, lower first: Elo that the first seat is worth.
-        components: Constants of the model, as they were estimated.
-        shrunk: Elo, by priors that are only as wide as the entrants lie apart: right about the best
-            of many, who was lucky, too; less so about how far all are from the anchor. float64 [N].
-    """
-
-    entrants: tuple[E, ...]
-    ratings: FloatArray
-    spread: FloatArray
-    advantages: Mapping[tuple[int, int], float]
-    components: Components
-    shrunk: FloatArray
-
-    @property
-    def covariance(self) -> FloatArray:
-        """Of the ratings, in Elo squared. float64 [N, N]: for few entrants."""
-        return self.spread @ self.spread.T
-
-    @property
-    def deviations(self) -> FloatArray:
-        """Standard deviations of the ratings, in Elo. float64 [N]."""
-        return np.asarray(np.linalg.norm(self.spread, axis=1), dtype=np.float64)
-
-    def index(self, entrant: E) -> int:
-        """Position of an entrant.
-
-        Raises:
-            ValueError: If it was not rated.
-        """
-        return self.entrants.index(entrant)
-
-    def rating(self, entrant: E) -> float:
-        """Elo."""
-        return float(self.ratings[self.index(entrant)])
-
-    def deviation(self, entrant: E) -> float:
-        """Standard deviation of the rating, in Elo."""
-        return float(np.linalg.norm(self.spread[self.index(entrant)]))
-
-    def interval(self, entrant: E) -> tuple[float, float]:
-        """Ends of the 95% interval, in Elo."""
-        rating, half = self.rating(entrant), Z95 * self.deviation(entrant)
-        return rating - half, rating + half
-
-    def difference(self, first: E, second: E) -> tuple[float, float]:
-        """Mean and standard deviation of how much better ``first`` is, in Elo."""
-        i, j = self.index(first), self.index(second)
-        deviation = float(np.linalg.norm(self.spread[i] - self.spread[j]))
-        return float(self.ratings[i] - self.ratings[j]), deviation
-
-    def probability_better(self, first: E, second: E) -> float:
-        """Probability that ``first`` is the stronger one."""
-        return probability_positive(*self.difference(first, second))
-
-
-def probability_positive(mean: float, deviation: float) -> float:
-    """Probability that a normal variable is above 0; 0.5 if it is 0 for certain."""
-    if deviation <= 0.0:
-        return 0.5 if mean == 0.0 else float(mean > 0.0)
-    return 0.5 * math.erfc(-mean / (deviation * math.sqrt(2.0)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,7 @@ from typing import Generic
 import numpy as np
 import numpy.typing as npt
 
-from populations.ratings.games import TeamGame
-from populations.ratings.model import E
+from populations.ratings.model import E, TeamGame
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from populations.ratings.bradley_terry import ELO_PER_UNIT, Z95, Fit
-from populations.ratings.model import E, Result
+from populations.ratings.bradley_terry import ELO_PER_UNIT
+from populations.ratings.model import Z95, E, Fit, Result
 from populations.ratings.posterior import FloatArray, IntArray, logistic
 from populations.ratings.results import ResultColumns, result_columns
 

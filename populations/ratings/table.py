@@ -14,10 +14,9 @@ import numpy.typing as npt
 
 from populations.ratings.alpha_rank import alpha_rank
 from populations.ratings.bootstrap import bootstrap
-from populations.ratings.bradley_terry import ELO_PER_UNIT, Z95, BradleyTerry
+from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
 from populations.ratings.elo import K_FACTOR, elo_of_many
-from populations.ratings.games import TeamGame
-from populations.ratings.model import Result
+from populations.ratings.model import Z95, Result, TeamGame
 from populations.ratings.nash import nash_averaging, normalized
 from populations.ratings.ranks import measured_cyclicity, rank_intervals
 from populations.ratings.resampling import Intervals, intervals

@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT
-from populations.ratings.games import TeamGame
-from populations.ratings.model import E
+from populations.ratings.model import E, TeamGame
 
 MU = 25.0
 SIGMA = 25.0 / 3.0

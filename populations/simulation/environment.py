@@ -7,7 +7,8 @@ without starting the environment or importing what it is made of.
 from __future__ import annotations
 
 from arena.envs.spec import AgentSpec, EnvironmentSpec
-from populations.config import RunConfig, resolve_config
+from populations.config import RunConfig
+from populations.resolve import resolve_config
 from populations.run_file import RunFile
 from populations.sections import PopulationConfig
 

@@ -21,8 +21,8 @@ from arena.matches.seating import make_seats, rival_seats, seat_teams
 from arena.matches.tournament import TournamentResult
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.league.league import League
-from populations.ratings.bradley_terry import Z95, BradleyTerry
-from populations.ratings.model import Result
+from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.model import Z95, Result
 from populations.types import TallyRow
 from tools.evaluate import ratings_of
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from arena.errors import ConfigError
-from populations.config import RunConfig, resolve_config, validate_config
+from populations.config import RunConfig, validate_config
+from populations.resolve import resolve_config
 from populations.sections import PbtConfig
 from tests.populations.controller.simulated import TAG, duel_spec, tag_spec
 

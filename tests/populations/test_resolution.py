@@ -7,8 +7,9 @@ import pytest
 from arena.config import EnvironmentConfig, NetworkConfig, ThresholdOutcome
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
-from populations.config import RunConfig, load_config, resolve_config, validate_config
+from populations.config import RunConfig, load_config, validate_config
 from populations.resolution import check_encoder, group_agents, resolve_sides
+from populations.resolve import resolve_config
 
 BOARD = {"type": "Box", "shape": [6, 7, 2]}
 MOVES = {"type": "Discrete", "n": 7}

@@ -6,9 +6,10 @@ import pytest
 
 from arena.errors import ConfigError
 from arena.wire.messages import Train
-from populations.config import RunConfig, load_config, resolve_config, validate_config
+from populations.config import RunConfig, load_config, validate_config
 from populations.league.lineage import schedule_of
 from populations.overrides import apply_overrides
+from populations.resolve import resolve_config
 from tests.populations.controller.simulated import DUEL, duel_spec, make_world
 
 ENVIRONMENT: dict[str, object] = {

@@ -8,7 +8,8 @@ import pytest
 from arena.envs.probe.pace import Pace
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
-from populations.config import RunConfig, resolve_config, validate_config
+from populations.config import RunConfig, validate_config
+from populations.resolve import resolve_config
 from populations.sizing import (
     Load,
     choose_episodes,

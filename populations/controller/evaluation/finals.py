@@ -30,7 +30,7 @@ from populations.controller.indexes.player_strengths import Known
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.standings import Ratings
-from populations.ratings.bradley_terry import probability_positive
+from populations.ratings.model import probability_positive
 
 FINAL_DEVIATION = 32.0
 """Elo: from the mean of the population."""

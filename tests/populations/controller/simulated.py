@@ -25,7 +25,7 @@ from arena.wire.messages import (
     Train,
     Trainee,
 )
-from populations.config import RunConfig, resolve_config, validate_config
+from populations.config import RunConfig, validate_config
 from populations.controller.evolution.exploration import answer
 from populations.controller.state.commands import (
     Command,
@@ -43,6 +43,7 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
+from populations.resolve import resolve_config
 from populations.run_file import learner_setup, new_run_file
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import PlantedModel, Weights

@@ -17,8 +17,8 @@ from populations.controller.rating_fit import (
 )
 from populations.controller.state.events import ControllerStarted
 from populations.controller.state.state import make_state
-from populations.ratings.bradley_terry import BradleyTerry, Fit
-from populations.ratings.model import Result
+from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.model import Fit, Result
 from populations.ratings.results import Counts
 from populations.types import CheckpointRow, GenerationRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from populations.ratings.bootstrap import bootstrap
-from populations.ratings.bradley_terry import Z95, BradleyTerry
-from populations.ratings.model import Result
+from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.model import Z95, Result
 from populations.ratings.ranks import rank_intervals
 
 BOT = "bot:random"

@@ -11,14 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from populations.ratings.bradley_terry import (
-    ELO_PER_UNIT,
-    Z95,
-    BradleyTerry,
-    Fit,
-    probability_positive,
-)
-from populations.ratings.model import Result
+from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
+from populations.ratings.model import Z95, Fit, Result, probability_positive
 from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
 

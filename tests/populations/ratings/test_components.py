@@ -7,9 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
-from populations.ratings.bradley_terry import Z95, BradleyTerry, Fit
+from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.components import Pairs, pair_fit, pair_variance, prior_deviation
-from populations.ratings.model import Result
+from populations.ratings.model import Z95, Fit, Result
 from populations.ratings.posterior import FloatArray
 
 BOT = "bot:random"

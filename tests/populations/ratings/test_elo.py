@@ -12,7 +12,7 @@ from populations.ratings.elo import (
     expected_score,
     team_elo_ratings,
 )
-from populations.ratings.games import TeamGame
+from populations.ratings.model import TeamGame
 
 
 def test_expected_scores_by_hand() -> None:

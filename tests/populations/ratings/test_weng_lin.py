@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from populations.ratings.games import TeamGame
+from populations.ratings.model import TeamGame
 from populations.ratings.weng_lin import BETA, ELO_PER_MU, WengLinRating, weng_lin_ratings
 
 KAPPA = 1e-4

@@ -22,7 +22,7 @@ from populations.controller.evaluation.share import MAX_EVALUATION_S, MIN_MATCHE
 from populations.controller.evaluation.share import match_s as match_time
 from populations.controller.state.state import make_state
 from populations.league.standings import champion, standings
-from populations.ratings.bradley_terry import probability_positive
+from populations.ratings.model import probability_positive
 from populations.types import AssignmentRow
 from tests.populations.controller.simulated import (
     DUEL,
