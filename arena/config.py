@@ -1,7 +1,7 @@
 """The torch-free part of the configuration that the playing half needs.
 
-`populations.config.RunConfig` contains these and is the only reader of YAML; a learner receives a
-`LearnerSetup` as JSON.
+`populations.config.run_config.RunConfig` contains these and is the only reader of YAML; a learner
+receives a `LearnerSetup` as JSON.
 """
 
 from __future__ import annotations

@@ -21,9 +21,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from populations.league.calibration import MISFIT
+from populations.inspection.calibration import MISFIT
+from populations.inspection.views import Inspection
 from populations.league.standings import champion
-from populations.league.views import Inspection
 from tests.checks.mixtures import configuration, train
 from tests.checks.scores import Counts, meet
 

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.planted_league.coverage import CHANGES, MATCHES_PER_S, clustered
-from populations.config import load_config
+from populations.config.run_config import load_config
 from populations.controller.phases import lower_bound
 from populations.controller.rating_fit import optimism
-from populations.garbage import collector_paused
-from populations.league.calibration import MISFIT
+from populations.gc_pause import collector_paused
+from populations.inspection.calibration import MISFIT
 from populations.ratings.bootstrap import bootstrap
 from populations.ratings.bradley_terry import BradleyTerry, Time
 from populations.ratings.model import Z95, Fit, Result

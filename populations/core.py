@@ -22,11 +22,11 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.types import Entrant, PolicyId
+from populations.candidates import Candidate, Candidates
 from populations.decisions import Decision
-from populations.matchmaking.candidates import Candidate, Candidates
 
 if TYPE_CHECKING:
-    from populations.types import GenerationRow
+    from populations.records.rows import GenerationRow
 
 
 FloatArray = npt.NDArray[np.float64]

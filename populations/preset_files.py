@@ -6,7 +6,7 @@ from importlib import resources
 from pathlib import Path
 
 from arena.errors import ConfigError
-from populations.documents import nearest
+from populations.yaml_documents import nearest
 
 PRESETS = "populations.presets"
 

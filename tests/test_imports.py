@@ -89,18 +89,11 @@ def test_the_search_for_torch_finds_it() -> None:
 
 MAX_MODULES = 15
 
-TOO_MANY = {"populations", "populations/storage", "arena/matches", "arena/learners", "tools"}
+TOO_MANY = {"arena/matches", "arena/learners", "tools"}
 """Folders that have more modules yet."""
 
 RINGS = {
     "arena": [{"config", "envs"}, {"core", "learning", "matches", "networks", "rollout"}],
-    "populations": [
-        {
-            *("config", "controller", "league", "message_sizes", "role_settings", "run_file"),
-            *("sizing", "storage"),
-        },
-        {"core", "matchmaking", "ratings"},
-    ],
     "tools": [{"_output", "_screen"}],
 }
 """Rings that are there yet, by the package in which they are."""

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from arena.checkpoints.manifest import Manifest
     from arena.export.card import Ancestor, Card, CardEnvironment, CardRating, RecordLine
     from arena.types import Digest
+    from populations.inspection.views import Inspection
     from populations.league.league import League
-    from populations.league.views import Inspection
 
     from ._game import Game
     from ._players import PolicyWeights
@@ -114,7 +114,7 @@ def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardR
     """Of these very weights; a policy's later checkpoints may be unrated."""
     from arena.export.card import CardRating
     from arena.types import RANDOM_BOT, Entrant
-    from populations.league.calibration import calibrations
+    from populations.inspection.calibration import calibrations
     from populations.league.standings import Ratings, champion
 
     row = inspection.tables.ratings.get(population)

@@ -126,9 +126,9 @@ def _trial_setup(
     Raises:
         ConfigError: If the configuration and the environment do not fit.
     """
-    from populations.config import validate_config
-    from populations.documents import read_document
-    from populations.run_file import learner_setup, new_run_file
+    from populations.config.run_config import validate_config
+    from populations.config.run_file import learner_setup, new_run_file
+    from populations.yaml_documents import read_document
 
     config = validate_config(read_document(preset, name="the suggested configuration"))
     run_file = new_run_file(

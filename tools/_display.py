@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.state.state import ControllerState
     from populations.league.standings import Standing
-    from populations.types import EventRow, Json, Row
+    from populations.records.rows import EventRow, Json, Row
 
     from ._screen import Screen
 
@@ -174,7 +174,7 @@ class LiveDisplay:
 
 def told(rows: Sequence[Row]) -> Iterator[EventRow]:
     """The events among committed rows that a person wants to see as they happen."""
-    from populations.types import EventRow
+    from populations.records.rows import EventRow
 
     for row in rows:
         if isinstance(row, EventRow) and row.kind in TOLD:

@@ -112,8 +112,8 @@ class Game:
             ConfigError: If there is no such environment.
         """
         from arena.envs.inspect import inspect_environment
-        from populations.config import validate_config
-        from populations.run_file import learner_setup, new_run_file
+        from populations.config.run_config import validate_config
+        from populations.config.run_file import learner_setup, new_run_file
 
         launch_directory = str(Path.cwd())
         spec = inspect_environment(environment, kwargs={}, launch_directory=launch_directory)

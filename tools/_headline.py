@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from populations.controller.state.leases import Learner
     from populations.controller.state.state import ControllerState
-    from populations.types import Json
+    from populations.records.rows import Json
 
 MAX_LEARNERS = 8
 """That have a line each."""

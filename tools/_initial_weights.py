@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from ._players import MixtureWeights, PolicyWeights, resolve_player
 
 if TYPE_CHECKING:
-    from populations.run_file import RunFile
-    from populations.types import Json
+    from populations.config.run_file import RunFile
+    from populations.records.rows import Json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     """
     from arena.errors import ConfigError
     from populations.controller.evolution.resets import reset_key
-    from populations.league.roles import has_exploiters
+    from populations.roles import has_exploiters
 
     roles = run_file.config.roles
     names = [

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from populations.types import Json
+    from populations.records.rows import Json
 
 _LIMIT = re.compile(r"stop\.([a-z_]+): ")
 """How the reason of a run begins that a limit has ended."""

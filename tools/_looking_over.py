@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.envs.inspect import Inspected
-    from populations.config import RunConfig
+    from populations.config.run_config import RunConfig
+    from populations.config.validation import Draft
     from populations.faults import Faults
-    from populations.validation import Draft
 
 _ENVIRONMENT = ("id", "kwargs", "backend", "possible_agents")
 """Keys without which another environment would be looked at."""
@@ -50,7 +50,7 @@ def _look_at_the_rest(
     """Find what else is wrong beside faults that are known: with the environment, and in it."""
     from arena.envs.inspect import inspect_environment
     from arena.errors import ConfigError, EnvironmentFault
-    from populations.resolve import resolve_config
+    from populations.config.resolve import resolve_config
 
     if any(path[0] == "environment" and path[1] in _ENVIRONMENT for path in draft.removed):
         return

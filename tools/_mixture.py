@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     from arena.export.card import Card, CardMember, MixtureCard
     from arena.export.write import WrittenMixture
+    from populations.inspection.views import Inspection
     from populations.league.mixture import Mixture
     from populations.league.standings import Standing
-    from populations.league.views import Inspection
-    from populations.types import Json
+    from populations.records.rows import Json
 
     from ._exploitability import Exploitability
     from ._game import Game
@@ -46,10 +46,10 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
     """A line for each population whose results are not what its ratings promise.
 
     Args:
-        fits: As `populations.league.views.fits` gives it.
+        fits: As `populations.inspection.views.fits` gives it.
         run: The run's directory.
     """
-    from populations.league.calibration import MISFIT
+    from populations.inspection.calibration import MISFIT
 
     for population, fit in fits.items():
         misfit, deviation = float(str(fit["misfit"])), float(str(fit["pair_deviation"]))

@@ -34,8 +34,8 @@ class TakesKeys(TyperCommand):
 
 def _as_override(option: str, arguments: Sequence[str]) -> str | None:
     """How an option's key is written; None where no key has its name."""
-    from populations.config import RunConfig
-    from populations.validation import hyperparameter_path, known_paths
+    from populations.config.run_config import RunConfig
+    from populations.config.validation import hyperparameter_path, known_paths
 
     name = option.lstrip("-").replace("-", "_")
     paths = [p for p in known_paths(RunConfig) if p == tuple(name.split(".")) or p[-1] == name]

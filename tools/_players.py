@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arena.export.card import Card, MixtureCard
     from arena.matches.mixture import ActorMixture
     from arena.types import Digest, WeightsRef
-    from populations.league.views import Inspection
+    from populations.inspection.views import Inspection
 
 _POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
 _GHOST = re.compile(rf"{_POLICY.pattern}@[0-9]+")
@@ -259,8 +259,8 @@ def _game_of_card(card: Card | MixtureCard) -> Game:
 
 def _of_run(name: str, run_dir: Path, *, player: str | None) -> ResolvedPlayer:
     from arena.types import population_of
-    from populations.league.views import Inspection
-    from populations.run_file import learner_setup
+    from populations.config.run_file import learner_setup
+    from populations.inspection.views import Inspection
 
     inspection = Inspection.open(run_dir)
     try:

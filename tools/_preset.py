@@ -116,7 +116,7 @@ def _environment(
 def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[str, ...]], str]:
     """Who seems to share policies, and why: agents with equal spaces, unless their roles differ."""
     from arena.envs.checks.roles import role_map
-    from populations.resolution import group_agents
+    from populations.config.resolution import group_agents
 
     groups = group_agents(report.spec)
     role_of = role_map(report.measured.roles)
@@ -255,7 +255,7 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
         given: ``num_envs`` as the user has set it; None: not.
     """
     from arena.envs.spaces.observations import ObservationLayout
-    from populations.sizing import ROLLOUT_BYTES, Load, choose_num_envs
+    from populations.config.sizing import ROLLOUT_BYTES, Load, choose_num_envs
 
     spec = report.spec
     in_turns = spec.api == "aec"

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from arena.export.card import RecordLine
     from arena.matches.mixture import ActorMixture
     from arena.types import Tally
+    from populations.inspection.views import Inspection
     from populations.league.standings import Standing
-    from populations.league.views import Inspection
 
     from ._game import Game
     from ._progress import PlayProgress

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from arena.envs.spec import EnvironmentSpec
-    from populations.config import RunConfig
+    from populations.config.run_config import RunConfig
 
 _POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
 
@@ -31,10 +31,10 @@ def replaying(
         ConfigError: If there is no such policy, or it is of another environment or population.
     """
     from arena.errors import ConfigError
+    from populations.config.resolve import resolve_config
+    from populations.config.sections import PbtConfig
+    from populations.inspection.views import Inspection
     from populations.league.lineage import schedule_of
-    from populations.league.views import Inspection
-    from populations.resolve import resolve_config
-    from populations.sections import PbtConfig
 
     run, _, policy = player.rpartition(":")
     if not _POLICY.fullmatch(policy) or not (Path(run) / "run.yaml").is_file():

@@ -9,8 +9,8 @@ from ._output import log_console
 
 if TYPE_CHECKING:
     from arena.envs.inspect import Inspected
-    from populations.config import RunConfig
-    from populations.run_file import RunFile
+    from populations.config.run_config import RunConfig
+    from populations.config.run_file import RunFile
 
 
 def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig, Inspected]:
@@ -24,7 +24,7 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
         EnvironmentFault: If it cannot even be reset.
     """
     from arena.envs.inspect import inspect_and_play
-    from populations.sizing import needs_pace, without_pace
+    from populations.config.sizing import needs_pace, without_pace
 
     environment, is_needed = config.environment, needs_pace(config)
     screen = log_console()

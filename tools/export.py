@@ -15,7 +15,7 @@ from ._tables import print_table
 if TYPE_CHECKING:
     from arena.export.write import Written, WrittenMixture
     from arena.types import WeightsRef
-    from populations.league.views import Inspection
+    from populations.inspection.views import Inspection
 
     from ._game import Game
 
@@ -45,7 +45,7 @@ def export(
     With --mixture, a directory of several: one is drawn at the beginning of each episode.
     """
     from arena.errors import ConfigError
-    from populations.league.views import Inspection
+    from populations.inspection.views import Inspection
 
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
@@ -97,7 +97,7 @@ class _Settings:
 
 
 def _game(inspection: Inspection) -> Game:
-    from populations.run_file import learner_setup
+    from populations.config.run_file import learner_setup
 
     from ._game import Game
 

@@ -13,7 +13,7 @@ from ._output import log_console, print_json
 
 if TYPE_CHECKING:
     from populations.controller.server.run_directory import OpenRun
-    from populations.types import Json
+    from populations.records.rows import Json
 
 
 def launch(
@@ -83,7 +83,8 @@ def _start(
     """Check everything that can be checked, and only then create anything."""
     from arena.errors import ConfigError
     from arena.metrics.sink import find_sinks
-    from populations.config import draft_config
+    from populations.config.run_config import draft_config
+    from populations.config.run_file import new_run_file
     from populations.controller.server.run_directory import (
         clear_run,
         create_run,
@@ -91,7 +92,6 @@ def _start(
         make_run_directory,
     )
     from populations.controller.server.server import utc_now
-    from populations.run_file import new_run_file
     from populations.storage.lock import RunLock
 
     from ._initial_weights import (
@@ -167,9 +167,15 @@ def _resume(
     json_: bool,
 ) -> None:
     from arena.errors import ConfigError
-    from populations.config import load_config
+    from populations.config.run_config import load_config
+    from populations.config.run_file import (
+        RUN_FILE,
+        RunFile,
+        check_resume,
+        other_versions,
+        with_config,
+    )
     from populations.controller.server.run_directory import has_run
-    from populations.run_file import RUN_FILE, RunFile, check_resume, other_versions, with_config
     from populations.storage.lock import RunLock
 
     from ._device import check_device
@@ -252,7 +258,7 @@ def _holding_limit(run: OpenRun) -> str | None:
 
 def _say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
     """Print the last lines of a run; its status."""
-    from populations.league.views import Inspection, cyclicity, fits, status_view
+    from populations.inspection.views import Inspection, cyclicity, fits, status_view
 
     from ._last_lines import last_lines, make_ending
     from ._mixture import cyclic_warnings, misfit_warnings

@@ -15,8 +15,8 @@ import typer
 from ._output import console, plain, print_json
 
 if TYPE_CHECKING:
-    from populations.league.views import Inspection
-    from populations.types import Json
+    from populations.inspection.views import Inspection
+    from populations.records.rows import Json
 
 View = Literal[
     "standings",
@@ -97,8 +97,8 @@ def league(
 def _document(
     run: Path, view: View, population: str | None, *, by_seats: bool = False
 ) -> dict[str, object]:
-    from populations.garbage import collector_paused
-    from populations.league.views import VIEWS, payoff_view
+    from populations.gc_pause import collector_paused
+    from populations.inspection.views import VIEWS, payoff_view
 
     with collector_paused(), _inspection(run, population) as inspection:
         if by_seats:
@@ -108,7 +108,7 @@ def _document(
 
 def _measure(run: Path, population: str | None) -> None:
     """Measure how exploitable the players are, once each; the run's directory keeps it."""
-    from populations.run_file import learner_setup
+    from populations.config.run_file import learner_setup
 
     from ._exploitability import measure_run
     from ._game import Game
@@ -122,7 +122,7 @@ def _measure(run: Path, population: str | None) -> None:
 def _inspection(run: Path, population: str | None) -> Iterator[Inspection]:
     """A run that is read, and closed afterwards."""
     from arena.errors import ConfigError
-    from populations.league.views import Inspection
+    from populations.inspection.views import Inspection
 
     if not (run / "run.yaml").is_file():
         raise ConfigError(f"{run} is no run directory: it has no run.yaml")
@@ -140,7 +140,7 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
     """Write Optuna studies, and say which."""
     import optuna
 
-    from populations.league.study import write_studies
+    from populations.inspection.study import write_studies
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with _inspection(run, population) as inspection:

@@ -26,7 +26,7 @@ def learner(
 ) -> None:
     """Join a run as one more learner; its environment and configuration must match."""
     from arena.learners.process import serve
-    from populations.run_file import RunFile, learner_setup
+    from populations.config.run_file import RunFile, learner_setup
 
     path = run / "run.yaml" if run.is_dir() else run
     setup = learner_setup(RunFile.load(path), root=path.resolve().parent)

@@ -160,8 +160,8 @@ def _rate(
     from rich.progress import Progress as Bar
 
     from arena.errors import ConfigError
-    from populations.documents import nearest
     from populations.ratings.table import MatchTable, rate_table
+    from populations.yaml_documents import nearest
 
     table = MatchTable.of(scores)
     anchor = settings.anchor

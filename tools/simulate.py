@@ -52,7 +52,7 @@ def simulate(
     from dataclasses import replace
     from time import thread_time
 
-    from populations.config import load_config
+    from populations.config.run_config import load_config
     from populations.simulation import league
     from populations.simulation.environment import simulated_config
 

@@ -10,8 +10,8 @@ import typer
 from ._output import console, print_json
 
 if TYPE_CHECKING:
-    from populations.storage.repair import Repair
-    from populations.types import Json
+    from populations.audit.repair import Repair
+    from populations.records.rows import Json
 
 STORAGE_EXIT_CODE = 5
 
@@ -30,8 +30,8 @@ def verify(
 ) -> None:
     """Check every invariant that a run directory can show; exit 5 where one is broken."""
     from arena.errors import ConfigError
-    from populations.storage.repair import repair_run
-    from populations.storage.verify import verify_run
+    from populations.audit.repair import repair_run
+    from populations.audit.verify import verify_run
 
     if not run.is_dir():
         raise ConfigError(f"RUN must be a run directory, got {str(run)!r}")

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from populations.config import load_config
-from populations.garbage import collector_paused
+from populations.config.run_config import load_config
+from populations.gc_pause import collector_paused
 from populations.league.standings import Z95, champion, standings
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model

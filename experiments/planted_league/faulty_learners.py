@@ -13,12 +13,12 @@ import json
 import sys
 from collections.abc import Sequence
 
-from populations.config import validate_config
+from populations.config.run_config import validate_config
 from populations.controller.state.events import Ticked
+from populations.records.rows import EventRow, Row
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import World, make_world, start
-from populations.types import EventRow, Row
 
 KINDS = ("error", "environment", "non_finite", "checkpoint", "storage", "stopped")
 TICK_S = 0.5

@@ -24,13 +24,13 @@ from dataclasses import asdict, dataclass, field, replace
 import numpy as np
 
 from arena.types import Entrant
-from populations.config import RunConfig, load_config
+from populations.config.run_config import RunConfig, load_config
 from populations.core import Exploration, Explore, SearchSpace
+from populations.records.rows import GenerationRow, Row
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import total_agent_steps
 from populations.simulation.planted import PlantedModel
 from populations.simulation.world import World, make_world, start
-from populations.types import GenerationRow, Row
 
 RULES = ("perturb", "resample", "pb2", "gp", "tpe", "cma_es")
 BLIND = ("perturb", "resample")

@@ -30,10 +30,10 @@ from typing import Literal
 import numpy as np
 
 from arena.types import Digest
-from populations.config import load_config
+from populations.candidates import FloatArray
+from populations.config.run_config import load_config
 from populations.core import OpponentRequest, Opponents
 from populations.league.payoff import JEFFREYS
-from populations.matchmaking.candidates import FloatArray
 from populations.matchmaking.drawing import RuleMatchmaker, normalized
 from populations.matchmaking.pfsp import Weighting, pfsp_probabilities
 from populations.simulation.environment import simulated_config, simulated_run

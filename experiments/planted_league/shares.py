@@ -23,13 +23,13 @@ from dataclasses import asdict, dataclass, field
 
 from arena.types import PolicyId
 from arena.wire.messages import Evaluate
-from populations.config import RunConfig, load_config
+from populations.config.run_config import RunConfig, load_config
 from populations.controller.evaluation.pairings import validated_policy
-from populations.garbage import collector_paused
+from populations.gc_pause import collector_paused
+from populations.records.rows import AssignmentRow, EventRow, Json, PolicyRow, Row
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import Speeds, World, make_world, start
-from populations.types import AssignmentRow, EventRow, Json, PolicyRow, Row
 
 PRESET = "connect_four"
 

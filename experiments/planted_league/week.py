@@ -29,18 +29,18 @@ from arena.types import (
     ghost_id,
     trainee_entrant,
 )
-from populations.config import load_config
+from populations.config.run_config import load_config
 from populations.controller.machine import handle
 from populations.controller.state.events import AssignmentFinished, Event, Now, RatingsFitted
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
-from populations.folded import PairRow, RecordRow
-from populations.garbage import collector_paused
+from populations.gc_pause import collector_paused
+from populations.records.aggregates import PairRow, RecordRow
+from populations.records.rows import CheckpointRow, GenerationRow, GhostRow, PolicyRow
+from populations.records.tables import Tables
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.planted import PlantedModel, Weights
 from populations.simulation.world import World, make_world, start
-from populations.storage.tables import Tables
-from populations.types import CheckpointRow, GenerationRow, GhostRow, PolicyRow
 
 POPULATION = "player"
 

@@ -12,7 +12,7 @@ from populations.controller.state.commands import EndRun, KillLearner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.standings import Z95
-from populations.types import PolicyRow, RunState
+from populations.records.rows import PolicyRow, RunState
 
 
 def advance(state: ControllerState, tx: Transaction) -> None:

@@ -20,8 +20,8 @@ from populations.ratings.model import Fit as BradleyTerryFit
 from populations.ratings.posterior import FloatArray, IntArray
 from populations.ratings.ranks import advantage_table, measured_cyclicity
 from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
-from populations.storage.tables import Tables
-from populations.types import CheckpointRow, GenerationRow, RatingsRow
+from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
+from populations.records.tables import Tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

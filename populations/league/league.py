@@ -15,17 +15,17 @@ from typing import NamedTuple
 from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
 from arena.types import Digest, Entrant, PolicyId, Seat, Tally, is_bot
-from populations.folded import PairKey, PairRow, RecordRow
-from populations.garbage import collector_paused
+from populations.gc_pause import collector_paused
 from populations.league.payoff import Payoff, added, pair_rows
 from populations.ratings.results import Counts, Rated, ResultTable
-from populations.storage.tables import Tables
-from populations.types import (
+from populations.records.aggregates import PairKey, PairRow, RecordRow
+from populations.records.rows import (
     CheckpointRow,
     GhostRow,
     PolicyRow,
     TallyRow,
 )
+from populations.records.tables import Tables
 
 ResultKey = tuple[Rated, Rated, tuple[int, int]]
 """First, second, and their seats; the seats are (0, 0) in cooperation."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from arena.errors import ConfigError
 from arena.types import Entrant, PolicyId, trainee_entrant
-from populations.documents import nearest
-from populations.sections import ScheduleEntry
-from populations.storage.tables import Tables
-from populations.types import GenerationRow
+from populations.config.sections import ScheduleEntry
+from populations.records.rows import GenerationRow
+from populations.records.tables import Tables
+from populations.yaml_documents import nearest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

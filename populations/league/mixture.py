@@ -22,12 +22,12 @@ from arena.errors import ConfigError
 from arena.matches.pair_scores import num_scored, points
 from arena.types import Seat
 from populations.core import FloatArray
-from populations.folded import PairRow
 from populations.league.scores import Outcome, counted, filled_scores, filled_scores_among
 from populations.league.standings import Standing
 from populations.matchmaking.psro import players_of_game
 from populations.matchmaking.rating_proximate import expected_scores
 from populations.ratings.nash import max_entropy_nash, zero_sum_nash
+from populations.records.aggregates import PairRow
 
 MAX_PLAYERS = 256
 """Of more players, the best rated half of so many and the newest others are in the game."""

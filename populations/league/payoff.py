@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from arena.matches.pair_scores import added_sums, num_scored, points, reversed_sums
 from arena.types import Entrant, PairScore, Tally
-from populations.folded import PairRow
+from populations.records.aggregates import PairRow
 
 JEFFREYS = 0.5
 """Added to wins and to losses: the Beta(1/2, 1/2) prior."""

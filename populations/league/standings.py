@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from arena.types import Digest, Entrant, PlayerId, is_bot
 from populations.league.league import League
-from populations.storage.tables import Tables
-from populations.types import GhostRow, PolicyRow, RatingsRow
+from populations.records.rows import GhostRow, PolicyRow, RatingsRow
+from populations.records.tables import Tables
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -17,8 +17,8 @@ from typing import Literal
 import numpy as np
 
 from arena.types import PolicyId
+from populations.candidates import Candidates, FloatArray, IntArray
 from populations.core import OpponentRequest, Opponents
-from populations.matchmaking.candidates import Candidates, FloatArray, IntArray
 from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
 from populations.matchmaking.pfsp import Weighting, pfsp_probabilities
 

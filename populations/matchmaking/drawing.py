@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
+from populations.candidates import FloatArray, IntArray
 from populations.core import OpponentRequest, Opponents
-from populations.matchmaking.candidates import FloatArray, IntArray
 
 MIN_TOTAL = 1e-10
 """Weights that sum to less say nothing."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from arena.types import Entrant, PlayerId, PolicyId, WeightsRef, is_bot
+from populations.candidates import Candidate, FloatArray
 from populations.core import Matchmaker, OpponentRequest, Opponents
-from populations.matchmaking.candidates import Candidate, FloatArray
 from populations.matchmaking.drawing import draw_count
 
 NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_.:@/-]")

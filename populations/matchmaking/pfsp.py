@@ -12,8 +12,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from populations.candidates import FloatArray
 from populations.core import OpponentRequest
-from populations.matchmaking.candidates import FloatArray
 from populations.matchmaking.drawing import normalized
 
 Weighting = Literal["squared", "linear", "linear_capped", "variance", "variance_left_rectified"]

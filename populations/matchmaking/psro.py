@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
+from populations.candidates import Candidates, FloatArray, IntArray
 from populations.core import OpponentRequest
-from populations.matchmaking.candidates import Candidates, FloatArray, IntArray
 from populations.matchmaking.drawing import normalized
 from populations.matchmaking.window import newest
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from populations.candidates import FloatArray
 from populations.core import OpponentRequest
-from populations.matchmaking.candidates import FloatArray
 
 QUALITY_LATEST_RATIO = 0.8
 """Share of the latest where the configuration says none."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from populations.candidates import FloatArray
 from populations.core import OpponentRequest
-from populations.matchmaking.candidates import FloatArray
 
 ELO_SCALE = 400.0
 MAX_EXPONENT = 690.0

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from populations.candidates import FloatArray
 from populations.core import OpponentRequest
-from populations.matchmaking.candidates import FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from populations.config.search_space import Choices, Dimension, parse_search_space
 from populations.core import Exploration, SearchSpace
-from populations.pbt.search_space import Choices, Dimension, parse_search_space
-from populations.types import GenerationRow
+from populations.records.rows import GenerationRow
 
 PERTURB_FACTORS = (0.8, 1.2)
 RESAMPLE_PROBABILITY = 0.25

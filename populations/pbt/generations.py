@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from populations.types import GenerationRow
+from populations.records.rows import GenerationRow
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -7,6 +7,7 @@ from typing import cast, get_args
 from arena.errors import ConfigError
 from arena.resolve import resolve
 from arena.users_code import users_code
+from populations.config.sections import EXPLOIT_KINDS, EXPLORE_KINDS, PbtConfig
 from populations.core import Exploit, Explore
 from populations.pbt.exploit import (
     BinaryTournament,
@@ -20,7 +21,6 @@ from populations.pbt.explore import NoExplore, Perturb, Resample
 from populations.pbt.model_based import ModelBased, SamplerKind
 from populations.pbt.pb2 import Pb2
 from populations.pbt.selection import Rule, Selection
-from populations.sections import EXPLOIT_KINDS, EXPLORE_KINDS, PbtConfig
 
 
 def make_exploit(section: PbtConfig, *, launch_directory: str = "") -> Exploit:

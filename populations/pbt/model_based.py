@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from populations.core import Exploration, SearchSpace
-from populations.pbt.explore import Perturb
-from populations.pbt.generations import Improvement, finished, running
-from populations.pbt.search_space import (
+from populations.config.search_space import (
     Choices,
     Dimension,
     optuna_distributions,
     parse_search_space,
 )
-from populations.types import GenerationRow
+from populations.core import Exploration, SearchSpace
+from populations.pbt.explore import Perturb
+from populations.pbt.generations import Improvement, finished, running
+from populations.records.rows import GenerationRow
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -20,13 +20,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from populations.config.search_space import Dimension, parse_search_space
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb
 from populations.pbt.gaussian_process import FloatArray, Posterior, fit_kernel
 from populations.pbt.generations import Improvement, finished, running
 from populations.pbt.model_based import fall_back
-from populations.pbt.search_space import Dimension, parse_search_space
-from populations.types import GenerationRow
+from populations.records.rows import GenerationRow
 
 MAX_ROWS = 1000
 MIN_GENERATIONS = 4

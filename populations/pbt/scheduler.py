@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 
 def next_mark(policy: PolicyRow, *, ready_agent_steps: int, warm_up_agent_steps: int) -> int:

@@ -7,10 +7,10 @@ without starting the environment or importing what it is made of.
 from __future__ import annotations
 
 from arena.envs.spec import AgentSpec, EnvironmentSpec
-from populations.config import RunConfig
-from populations.resolve import resolve_config
-from populations.run_file import RunFile
-from populations.sections import PopulationConfig
+from populations.config.resolve import resolve_config
+from populations.config.run_config import RunConfig
+from populations.config.run_file import RunFile
+from populations.config.sections import PopulationConfig
 
 NUM_LEARNERS = 4
 """Where the configuration does not say: a number of this machine would change the results."""

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.types import Digest, Entrant, PolicyId
-from populations.config import RunConfig
-from populations.garbage import collector_paused
+from populations.config.run_config import RunConfig
+from populations.gc_pause import collector_paused
+from populations.records.rows import CheckpointRow, EventRow, Row, TallyRow
 from populations.simulation.environment import simulated_run
 from populations.simulation.planted import PlantedModel
 from populations.simulation.world import World, make_world, start
-from populations.types import CheckpointRow, EventRow, Row, TallyRow
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -15,7 +15,8 @@ from typing import TypedDict, Unpack
 from arena.config import LearnerSetup
 from arena.types import LearnerId
 from arena.wire.messages import PROTOCOL_VERSION, Evaluate, Failed, Hello, Stop, Train
-from populations.config import RunConfig
+from populations.config.run_config import RunConfig
+from populations.config.run_file import RunFile, learner_setup
 from populations.controller.evolution.exploration import answer
 from populations.controller.evolution.generations import first_generations
 from populations.controller.machine import handle
@@ -45,11 +46,10 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
-from populations.run_file import RunFile, learner_setup
+from populations.records.rows import Row, RunRow
+from populations.records.tables import Tables
 from populations.simulation.learner import UTC, SimulatedLearner
 from populations.simulation.planted import PlantedModel, make_landscape
-from populations.storage.tables import Tables
-from populations.types import Row, RunRow
 
 START_S = 0.1
 """From starting a learner to its Hello."""

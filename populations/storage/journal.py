@@ -27,7 +27,27 @@ from typing import Literal, Self
 
 from arena.failpoints import failpoint
 from populations.errors import StorageError
-from populations.folded import PairRow
+from populations.records.aggregates import PairRow
+from populations.records.rows import (
+    AssignmentRow,
+    AssignmentStatus,
+    EventRow,
+    Row,
+    TallyRow,
+)
+from populations.records.tables import (
+    ASSIGNMENTS,
+    EVENTS,
+    PAIRS,
+    SCHEMA,
+    TALLIES,
+    RowT,
+    Table,
+    Tables,
+    Value,
+    add_columns,
+    encode_row,
+)
 from populations.storage.database import (
     APPLICATION_ID,
     SCHEMA_VERSION,
@@ -44,26 +64,6 @@ from populations.storage.database import (
 )
 from populations.storage.loading import load_tables, read_rows
 from populations.storage.migrations import migrate
-from populations.storage.tables import (
-    ASSIGNMENTS,
-    EVENTS,
-    PAIRS,
-    SCHEMA,
-    TALLIES,
-    RowT,
-    Table,
-    Tables,
-    Value,
-    add_columns,
-    encode_row,
-)
-from populations.types import (
-    AssignmentRow,
-    AssignmentStatus,
-    EventRow,
-    Row,
-    TallyRow,
-)
 
 TALLIES_AT_ONCE = 10_000
 

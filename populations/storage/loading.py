@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from populations.errors import JournalCorrupt
-from populations.garbage import collector_paused
-from populations.storage.database import repair_hint
-from populations.storage.tables import (
+from populations.gc_pause import collector_paused
+from populations.records.tables import (
     ASSIGNMENTS,
     CHECKPOINTS,
     GENERATIONS,
@@ -24,6 +23,7 @@ from populations.storage.tables import (
     Tables,
     Value,
 )
+from populations.storage.database import repair_hint
 
 
 @collector_paused()

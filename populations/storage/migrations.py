@@ -18,6 +18,8 @@ from pathlib import Path
 
 from arena.failpoints import failpoint
 from populations.errors import JournalForeign
+from populations.records.rows import EventRow
+from populations.records.tables import encode_row
 from populations.storage.database import (
     SCHEMA_VERSION,
     connect,
@@ -31,8 +33,6 @@ from populations.storage.database import (
     transaction,
 )
 from populations.storage.loading import load_tables
-from populations.storage.tables import encode_row
-from populations.types import EventRow
 
 logger = logging.getLogger(__name__)
 

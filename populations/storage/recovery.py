@@ -21,10 +21,7 @@ from arena.checkpoints.publish import link_ghost, remove_directory, set_aside, s
 from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing
 from arena.types import PlayerId
 from populations.errors import StorageError
-from populations.storage.database import TEMPORARY_FILE, storage_errors
-from populations.storage.store import link_ghosts, named_keys, newest_last, remove_doomed
-from populations.storage.tables import Tables
-from populations.types import (
+from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
     EventRow,
@@ -33,6 +30,9 @@ from populations.types import (
     PolicyRow,
     Row,
 )
+from populations.records.tables import Tables
+from populations.storage.database import TEMPORARY_FILE, storage_errors
+from populations.storage.store import link_ghosts, named_keys, newest_last, remove_doomed
 
 logger = logging.getLogger(__name__)
 

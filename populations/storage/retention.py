@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 from arena.types import PolicyId
-from populations.folded import RecordRow
-from populations.storage.store import milestones, named_by, newest_last
-from populations.storage.tables import Tables
-from populations.types import (
+from populations.records.aggregates import RecordRow
+from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
     GhostRow,
     PolicyRow,
     Row,
 )
+from populations.records.tables import Tables
+from populations.storage.store import milestones, named_by, newest_last
 
 Standing = Callable[[PolicyRow], str | None]
 """Key of the checkpoint that a policy's standing is about."""

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from arena.failpoints import failpoint
+from populations.records.rows import Json
 from populations.storage.database import storage_errors
-from populations.types import Json
 
 STATUS = "status.json"
 

@@ -21,8 +21,8 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Evaluate, Train
-from populations.league.roles import MAIN
-from populations.types import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
+from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
+from populations.roles import MAIN
 
 logger = logging.getLogger(__name__)
 

@@ -32,13 +32,11 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
-from populations.config import validate_config
-from populations.folded import PairKey, PairRow, RecordKey, RecordRow
+from populations.config.run_config import validate_config
+from populations.config.run_file import RunFile, learner_setup, new_run_file
 from populations.league.league import League
-from populations.run_file import RunFile, learner_setup, new_run_file
-from populations.storage.database import JOURNAL
-from populations.storage.journal import Journal
-from populations.types import (
+from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
+from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
     EventRow,
@@ -50,6 +48,8 @@ from populations.types import (
     RunRow,
     TallyRow,
 )
+from populations.storage.database import JOURNAL
+from populations.storage.journal import Journal
 
 STEPS = 5_000
 KEPT = 3

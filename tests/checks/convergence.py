@@ -21,8 +21,8 @@ from arena.envs.batched.kuhn_poker import KuhnPoker
 from arena.envs.batched.leduc_poker import LeducPoker
 from arena.matches.exploitability import exploitability
 from arena.matches.game_tree import grow_tree
-from populations.config import validate_config
-from populations.run_file import RunFile
+from populations.config.run_config import validate_config
+from populations.config.run_file import RunFile
 from tests.checks.in_process import MirrorLearner, prepare
 from tests.checks.mixtures import as_policy
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import torch
 
-from populations.config import load_config
-from populations.league.views import Inspection
+from populations.config.run_config import load_config
+from populations.inspection.views import Inspection
 from tests.checks.commands import launch
 from tests.checks.in_process import MirrorLearner, prepare
 from tests.checks.learning import TACTICAL, facts

@@ -37,10 +37,10 @@ from arena.types import LearnerId
 from arena.wire.keys import KEYS, key_path, load_learner_keys
 from arena.wire.messages import Acknowledge, Assignment, Finished, FromLearner, Header, Message
 from arena.wire.zeromq import ZmqLearnerTransport
-from populations.config import validate_config
+from populations.config.run_config import validate_config
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup, new_run_file
 from populations.controller.server.run_directory import SETUP, create_run
 from populations.controller.server.server import utc_now
-from populations.run_file import RUN_FILE, RunFile, learner_setup, new_run_file
 from tests.checks.fuzz_controller import HEALTHY, HOSTILE
 from tests.checks.fuzz_messages import Victim
 from tests.checks.load import started

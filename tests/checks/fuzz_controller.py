@@ -25,8 +25,8 @@ from arena.wire.zeromq import ZmqControllerTransport
 from populations.controller.server.run_directory import OpenRun
 from populations.controller.server.server import Server
 from populations.controller.state.state import ControllerState
+from populations.records.rows import Json
 from populations.storage.lock import RunLock
-from populations.types import Json
 from tests.checks.load_controller import NoLauncher, say
 
 HEALTHY = "learner-0"

@@ -29,8 +29,8 @@ from arena.networks.frozen import FrozenPolicy
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning
 from arena.types import Entrant, PolicyId
-from populations.config import RunConfig
-from populations.run_file import RunFile, learner_setup, new_run_file
+from populations.config.run_config import RunConfig
+from populations.config.run_file import RunFile, learner_setup, new_run_file
 
 CPU = torch.device("cpu")
 EVALUATION_ENVS = 200

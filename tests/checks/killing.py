@@ -16,11 +16,11 @@ from typing import Literal
 
 import psutil
 
+from populations.audit.verify import verify_run
 from populations.errors import StorageError
+from populations.records.rows import RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.storage.verify import verify_run
-from populations.types import RunRow
 from tests.checks.commands import COMMAND
 
 TINY: tuple[str, ...] = (

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 from arena.types import RANDOM_BOT
-from populations.league.views import Inspection
+from populations.inspection.views import Inspection
 from tests.checks.commands import arena, launch, match_counts
 from tests.checks.returns import late_returns, returns_trend
 from tests.checks.tictactoe import best_response, greedy_export

@@ -29,8 +29,8 @@ from arena.wire.messages import Evaluate, FromController, Message, Train
 from arena.wire.zeromq import ZmqControllerTransport
 from populations.controller.server.run_directory import OpenRun
 from populations.controller.server.server import Server
+from populations.records.rows import Json
 from populations.storage.lock import RunLock
-from populations.types import Json
 
 MIB = 2**20
 

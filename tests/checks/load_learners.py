@@ -55,7 +55,7 @@ from arena.wire.messages import (
     Train,
 )
 from arena.wire.session import LearnerSession
-from populations.run_file import RunFile, learner_setup
+from populations.config.run_file import RunFile, learner_setup
 from populations.simulation.learner import SimulatedLearner
 from tests.checks.load_work import publishing_learner
 

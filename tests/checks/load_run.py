@@ -15,11 +15,11 @@ from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
 from arena.checkpoints.publish import publish
 from arena.config import LearnerSetup
-from populations.run_file import RunFile, learner_setup
+from populations.config.run_file import RunFile, learner_setup
+from populations.records.rows import CheckpointRow, PolicyRow, Row
 from populations.simulation.learner import UTC
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
-from populations.types import CheckpointRow, PolicyRow, Row
 from tests.checks.big_journal import STEPS, Size, write_run
 
 ROWS_AT_ONCE = 2_000

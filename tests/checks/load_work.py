@@ -10,7 +10,7 @@ from arena.checkpoints.publish import publish
 from arena.config import LearnerSetup
 from arena.types import Digest
 from arena.wire.messages import Train, Trainee
-from populations.run_file import RunFile
+from populations.config.run_file import RunFile
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import Landscape, PlantedModel, Weights
 from tests.checks.load_run import AGENT_STEPS_PER_S, EPISODE_LENGTH, OPTIMIZER_BYTES

@@ -35,7 +35,7 @@ import numpy.typing as npt
 import psutil
 import yaml
 
-from populations.run_file import RUN_FILE, RunFile
+from populations.config.run_file import RUN_FILE, RunFile
 from tests.checks.commands import COMMAND
 
 LONG = "tests.assets.long_episodes"

@@ -34,7 +34,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
-from populations.types import CheckpointRow, GhostRow, RatingsRow
+from populations.records.rows import CheckpointRow, GhostRow, RatingsRow
 from tests.populations.controller.simulated import DUEL, make_world
 
 ROLES = ("main", "main_exploiter", "league_exploiter")

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from arena.matches.seated import SeatedPlayers, block_of_envs
-from populations.config import validate_config
-from populations.run_file import RunFile
+from populations.config.run_config import validate_config
+from populations.config.run_file import RunFile
 from tests.checks.in_process import MirrorLearner, prepare
 
 CORES = ("none", "gru", "lstm")

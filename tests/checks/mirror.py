@@ -18,9 +18,9 @@ import time
 import torch
 
 from arena.types import RANDOM_BOT
-from populations.config import validate_config
-from populations.overrides import apply_overrides
-from populations.run_file import RunFile
+from populations.config.cli_overrides import apply_overrides
+from populations.config.run_config import validate_config
+from populations.config.run_file import RunFile
 from tests.checks.in_process import MirrorLearner, prepare
 
 QUICK_MATCHES, THOROUGH_MATCHES = 100, 1000

@@ -40,12 +40,12 @@ from arena.matches.game_tree import grow_tree
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.types import WeightsRef
-from populations.config import RunConfig, validate_config
+from populations.config.cli_overrides import apply_overrides
+from populations.config.run_config import RunConfig, validate_config
+from populations.config.run_file import RunFile
 from populations.controller.server.run_directory import create_run
-from populations.league.views import Inspection
-from populations.overrides import apply_overrides
+from populations.inspection.views import Inspection
 from populations.ratings.nash import max_entropy_nash
-from populations.run_file import RunFile
 from tests.checks import mixed_tictactoe
 from tests.checks.commands import arena
 from tests.checks.in_process import prepare

@@ -23,7 +23,7 @@ from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Z95, Result
-from populations.types import TallyRow
+from populations.records.rows import TallyRow
 from tools.evaluate import ratings_of
 
 Teams = tuple[int, int]

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.types import LearnerId
+from populations.records.rows import AssignmentRow, CheckpointRow, EventRow, Row, RunRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.types import AssignmentRow, CheckpointRow, EventRow, Row, RunRow
 
 DECISIONS = (
     "exploited",

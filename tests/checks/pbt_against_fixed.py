@@ -23,16 +23,16 @@ from statistics import median
 
 import numpy as np
 
-from populations.config import RunConfig, load_config
+from populations.config.run_config import RunConfig, load_config
 from populations.controller.evolution.generations import first_generations
 from populations.controller.server.run_directory import create_run, initial_policies
-from populations.league.views import Inspection
+from populations.inspection.views import Inspection
 from populations.pbt.explore import Resample
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Result
+from populations.records.rows import PolicyRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import Journal
-from populations.types import PolicyRow
 from tests.checks.commands import arena
 from tests.checks.in_process import prepare
 from tests.checks.scores import Counts, meet

@@ -22,7 +22,7 @@ from arena.learning.averages import without_prefix
 from arena.learning.ppo import LIVE
 from arena.matches.exploitability import Policy, exploitability, mixture
 from arena.matches.game_tree import grow_tree
-from populations.league.views import Inspection
+from populations.inspection.views import Inspection
 from tests.checks.commands import launch
 from tests.checks.mixtures import POKER_GAMES, as_policy, frozen, left_behind
 

@@ -68,12 +68,12 @@ def controller(run: Path) -> dict[str, float]:
     """Open a run as the controller does, but for files of checkpoints; what that and work cost."""
     import psutil
 
+    from populations.config.run_file import RunFile, learner_setup
     from populations.controller.opponents.seatings import draw_seatings
     from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
     from populations.controller.state.events import Now
     from populations.controller.state.state import make_state
     from populations.controller.state.transaction import Transaction
-    from populations.run_file import RunFile, learner_setup
     from populations.storage.journal import Journal
 
     run_file = RunFile.load(run / "run.yaml")

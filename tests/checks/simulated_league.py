@@ -27,7 +27,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from statistics import median
 
-from populations.config import load_config
+from populations.config.run_config import load_config
 from populations.simulation.environment import simulated_config
 from populations.simulation.league import Outcome, default_model, simulate
 

@@ -27,8 +27,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from arena.learners.witness import DIRECTORY
+from populations.audit.evolution_checks import check_evolution
 from populations.storage.database import JOURNAL
-from populations.storage.evolution_checks import check_evolution
 from populations.storage.journal import JournalReader
 from tests.checks.killed_run import VICTIMS
 from tests.checks.killing import (

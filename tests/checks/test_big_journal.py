@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from populations.league.refold import differences, refold
-from populations.league.views import Inspection, payoff_view, standings_view
-from populations.run_file import RunFile, learner_setup
+from populations.audit.refold import differences, refold
+from populations.config.run_file import RunFile, learner_setup
+from populations.inspection.views import Inspection, payoff_view, standings_view
 from populations.storage.journal import JournalReader
 from tests.checks.big_journal import Size, write_run
 from tests.checks.scale import controller

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from arena.types import RANDOM_BOT
-from populations.config import validate_config
-from populations.overrides import apply_overrides
-from populations.run_file import RunFile
+from populations.config.cli_overrides import apply_overrides
+from populations.config.run_config import validate_config
+from populations.config.run_file import RunFile
 from tests.checks import mirror
 from tests.checks.in_process import MirrorLearner, Record, prepare
 

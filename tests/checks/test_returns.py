@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from arena.types import Entrant, Seat, Tally
-from populations.league.views import Inspection
+from populations.inspection.views import Inspection
 from tests.checks.returns import returns_by_quarter, returns_trend
 
 SEAT = Seat(name="home", side="team", population="ant", agents=("a",))

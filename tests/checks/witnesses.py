@@ -15,7 +15,7 @@ from pathlib import Path
 
 from arena.learners.witness import tally_digest
 from arena.types import AssignmentId
-from populations.types import AssignmentRow, TallyRow
+from populations.records.rows import AssignmentRow, TallyRow
 
 Lease = tuple[AssignmentId, int]
 

@@ -56,9 +56,9 @@ from arena.wire.messages import (
     Welcome,
 )
 from arena.wire.zeromq import ZmqControllerTransport
-from populations.config import validate_config
-from populations.resolution import group_agents
-from populations.run_file import learner_setup, new_run_file
+from populations.config.resolution import group_agents
+from populations.config.run_config import validate_config
+from populations.config.run_file import learner_setup, new_run_file
 from tests.environments.rows import Row
 from tests.support import wait_until
 

@@ -9,7 +9,7 @@ import pytest
 
 import experiments.league_against_self_play as experiment
 from experiments.league_against_self_play import Plan, comparable, fill_in, table
-from populations.config import RunConfig
+from populations.config.run_config import RunConfig
 
 PLAN = Plan(seconds=5.0, exploited=(), exploiter_steps=10, matches=2, overrides=("learners=1",))
 

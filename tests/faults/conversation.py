@@ -19,13 +19,13 @@ from arena.learners.state import Patience as LearnerPatience
 from arena.types import LearnerId
 from arena.wire.messages import Assignment, Failed, Finished
 from arena.wire.zeromq import ZmqControllerTransport, ZmqLearnerTransport
-from populations.config import validate_config
+from populations.config.run_config import validate_config
+from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server, utc_now
 from populations.controller.state.leases import Patience
-from populations.run_file import new_run_file
+from populations.records.rows import Row
 from populations.simulation.learner import SimulatedLearner
-from populations.types import Row
 from tests.checks.load_work import publishing_learner
 from tests.faults.chaos import ChaosProxy, Plan
 from tests.populations.controller.server.test_server import NoLauncher

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from arena.checkpoints.manifest import WEIGHTS
 from arena.types import PolicyId
+from populations.audit.repair import repair_run
+from populations.audit.verify import verify_run
 from populations.errors import StorageError
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import JournalReader
-from populations.storage.repair import repair_run
-from populations.storage.verify import verify_run
-from tests.populations.storage.conftest import SmallRun
+from tests.populations.small_run import SmallRun
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 PAGE_BYTES = 4096

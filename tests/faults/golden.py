@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from populations.run_file import RUN_FILE
+from populations.config.run_file import RUN_FILE
+from populations.records.rows import EventRow
+from populations.records.tables import Tables
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.storage.tables import Tables
-from populations.types import EventRow
 
 RUNS = Path(__file__).parent.parent / "assets" / "golden_runs"
 RELEASES = sorted(path.name for path in RUNS.iterdir() if (path / RUN_FILE).exists())

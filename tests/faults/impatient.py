@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from arena.envs.inspect import inspect_environment
-from populations.config import load_config
+from populations.config.run_config import load_config
+from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server, utc_now
 from populations.controller.state.leases import Patience
 from populations.launchers.make import make_launcher
-from populations.run_file import new_run_file
 from populations.storage.lock import RunLock
 from tests.checks.killing import TINY
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from populations.records.tables import GENERATIONS, Tables
 from populations.storage import migrations
 from populations.storage.database import JOURNAL, SCHEMA_VERSION
 from populations.storage.journal import Journal
 from populations.storage.migrations import Migration
-from populations.storage.tables import GENERATIONS, Tables
-from tests.populations.storage.conftest import SmallRun
+from tests.populations.small_run import SmallRun
 
 OLD = SCHEMA_VERSION - 1
 

@@ -14,24 +14,24 @@ from arena.checkpoints.manifest import MANIFEST, WEIGHTS
 from arena.export import directory as export_directory
 from arena.export.directory import clean_up, replace_directory
 from arena.types import PolicyId
+from populations.audit.verify import verify_run
+from populations.config.run_file import RUN_FILE, RunFile
 from populations.controller.server.run_directory import (
     clear_run,
     create_run,
     has_run,
     make_run_directory,
 )
-from populations.run_file import RUN_FILE, RunFile
+from populations.records.rows import AssignmentRow, EventRow, Json, RunRow
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.recovery import recover
 from populations.storage.status import read_status, write_status
 from populations.storage.store import link_ghosts, remove_doomed, retained
-from populations.storage.verify import verify_run
-from populations.types import AssignmentRow, EventRow, Json, RunRow
 from tests.faults.damage import make_damaged_run, repair, repaired
 from tests.faults.nth import Scenario
 from tests.faults.older import make_older_run, migrate, settled
-from tests.populations.storage.conftest import SmallRun, duel_run_file
+from tests.populations.small_run import SmallRun, duel_run_file
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 

@@ -10,12 +10,12 @@ import pytest
 
 from arena.errors import AddressInUse
 from arena.wire.address import default_endpoint, remove_socket
-from populations.config import validate_config
+from populations.config.run_config import validate_config
+from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import utc_now
 from populations.errors import RunInUse
 from populations.launchers.make import make_launcher
-from populations.run_file import new_run_file
 from populations.storage.lock import RunLock
 from tests.populations.controller.simulated import DUEL, duel_spec
 from tools._output import exit_code

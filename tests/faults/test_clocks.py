@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from populations.audit.verify import verify_run
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.storage.verify import verify_run
 from tests.checks.killing import counters, processes_of
 from tests.checks.outcomes import differences, outcome
 from tests.faults.conversation import conversation

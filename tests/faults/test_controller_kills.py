@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from arena.wire.address import default_endpoint, remove_socket
+from populations.config.run_file import RUN_FILE, RunFile
 from populations.controller.server.run_directory import create_run
-from populations.run_file import RUN_FILE, RunFile
 from tests.checks.killed_run import VICTIMS, measure
 from tests.checks.killing import TINY, killed_run, processes_of
 from tests.checks.outcomes import Outcome, differences, outcome

@@ -18,6 +18,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from arena.types import Entrant, LearnerId
 from arena.wire.messages import Failed, Finished, Heartbeat, Train
+from populations.audit.refold import differences, refold
 from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,
@@ -29,8 +30,7 @@ from populations.controller.state.events import (
     StrangerSpoke,
     Ticked,
 )
-from populations.league.refold import differences, refold
-from populations.types import AssignmentRow, TallyRow
+from populations.records.rows import AssignmentRow, TallyRow
 from tests.populations.controller.simulated import World, make_world
 from tests.populations.controller.test_properties import EAGER, PICK, Controller
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
 from arena.types import PolicyId
+from populations.audit.verify import verify_run
+from populations.records.rows import CheckpointRow, EventRow, PolicyRow, Row
+from populations.records.tables import Tables
 from populations.storage.recovery import recover
-from populations.storage.tables import Tables
-from populations.storage.verify import verify_run
-from populations.types import CheckpointRow, EventRow, PolicyRow, Row
-from tests.populations.storage.conftest import SmallRun
+from tests.populations.small_run import SmallRun
 
 FILES = (WEIGHTS, OPTIMIZER, MANIFEST)
 P0 = PolicyId("player/p000")

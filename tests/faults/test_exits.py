@@ -16,7 +16,7 @@ import pytest
 from populations.storage.lock import RunLock
 from tests.faults.runs import ASSETS, check_left, document, events
 from tests.integration.conftest import ARENA
-from tests.populations.storage.conftest import SmallRun
+from tests.populations.small_run import SmallRun
 from tests.support import wait_until
 
 Prepare = Callable[[Path, ExitStack], None]

@@ -15,9 +15,9 @@ import pytest
 
 from arena.learners.state import EXIT_REFUSED
 from arena.wire.keys import key_path
+from populations.audit.verify import verify_run
+from populations.records.rows import EventRow
 from populations.storage.journal import JournalReader
-from populations.storage.verify import verify_run
-from populations.types import EventRow
 from tests.assets.faulty_learner import KINDS
 from tests.faults.runs import (
     ASSETS,

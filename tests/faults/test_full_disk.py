@@ -23,11 +23,11 @@ from populations.controller.server.server import Server
 from populations.controller.state.commands import Command, LinkGhosts
 from populations.controller.state.events import AssignmentFailed, GhostsLinked, Ticked
 from populations.errors import StorageError, StorageUnavailable
-from populations.league.views import Inspection, status_view
+from populations.inspection.views import Inspection, status_view
+from populations.records.rows import EventRow, Row, RunRow
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
 from populations.storage.status import read_status, write_status
-from populations.types import EventRow, Row, RunRow
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
 from tests.populations.controller.server.test_server import (
@@ -37,7 +37,7 @@ from tests.populations.controller.server.test_server import (
     ScriptedTransport,
 )
 from tests.populations.controller.simulated import World, make_world, open_ids
-from tests.populations.storage.conftest import SmallRun
+from tests.populations.small_run import SmallRun
 
 REASON = "populations/player: No space left on device"
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from populations.audit.repair import repair_run
+from populations.audit.verify import verify_run
+from populations.config.run_file import RUN_FILE, RunFile
 from populations.controller.evolution.generations import first_generations
 from populations.controller.server.run_directory import initial_policies
-from populations.run_file import RUN_FILE, RunFile
+from populations.records.rows import Row, RunRow
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal
-from populations.storage.repair import repair_run
-from populations.storage.verify import verify_run
-from populations.types import Row, RunRow
 from tests.assets.golden_runs.make import HOST, KEPT, MAX_BYTES, size_bytes
 from tests.faults.damage import flip_page
 from tests.faults.golden import (

@@ -14,9 +14,9 @@ import pytest
 
 from arena.checkpoints.files import resolve_key
 from arena.errors import CheckpointError, ConfigError
-from populations.config import validate_config
+from populations.config.run_config import validate_config
 from populations.storage.journal import JournalReader
-from tests.populations.storage.conftest import SmallRun
+from tests.populations.small_run import SmallRun
 
 LABELS = (
     "../../x",

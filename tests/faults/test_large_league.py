@@ -13,11 +13,11 @@ from types import FrameType
 
 import pytest
 
+from populations.config.run_file import RunFile, learner_setup
 from populations.controller.opponents.seatings import draw_seatings
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
-from populations.run_file import RunFile, learner_setup
 from populations.storage.journal import Journal, JournalReader
 from tests.checks.big_journal import Size, write_run
 

@@ -19,8 +19,8 @@ from populations.controller.server import server as server_module
 from populations.controller.server.server import Server
 from populations.controller.state.events import Event, RatingsFitted
 from populations.controller.state.state import ControllerState
+from populations.records.rows import AssignmentRow
 from populations.simulation.learner import SimulatedLearner
-from populations.types import AssignmentRow
 from tests.checks.load import make_run, measure
 from tests.populations.controller.server.test_server import (
     LEARNER,

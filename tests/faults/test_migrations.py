@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from populations.errors import JournalCorrupt, JournalForeign
+from populations.records.tables import Tables
 from populations.storage import migrations
 from populations.storage.database import BACKUP, JOURNAL, SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.migrations import Migration, copy_path
-from populations.storage.tables import Tables
 from tests.faults.nth import copied
 from tests.faults.older import OLD, TO_THIS, make_older_run, opened, settled, version_of
-from tests.populations.storage.conftest import SmallRun
+from tests.populations.small_run import SmallRun
 from tools.main import main
 
 

@@ -16,18 +16,18 @@ import pytest
 
 from arena.checkpoints.manifest import WEIGHTS
 from arena.types import PolicyId
+from populations.audit.adoption import ADOPTED
+from populations.audit.repair import Repair, repair_run
+from populations.audit.verify import verify_run
 from populations.controller.server.run_directory import has_run
 from populations.errors import JournalCorrupt, RunInUse, StorageError
-from populations.storage.adoption import ADOPTED
+from populations.records.tables import Tables
 from populations.storage.database import BACKUP, JOURNAL
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.lock import RunLock
-from populations.storage.repair import Repair, repair_run
-from populations.storage.tables import Tables
-from populations.storage.verify import verify_run
 from tests.faults.damage import flip_page, is_clean
 from tests.faults.scenarios import reopened
-from tests.populations.storage.conftest import STEPS, SmallRun
+from tests.populations.small_run import STEPS, SmallRun
 from tools.main import main
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")

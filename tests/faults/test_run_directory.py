@@ -18,17 +18,17 @@ from arena.learners.spawn import spawn_learner
 from arena.metrics.tensorboard import TensorboardSink
 from arena.types import LearnerId
 from arena.wire.messages import Message
+from populations.config.run_file import RUN_FILE
 from populations.controller.server.run_directory import OpenRun, create_run, make_run_directory
 from populations.controller.server.server import Server
 from populations.errors import StorageError
-from populations.run_file import RUN_FILE
 from populations.storage.lock import RunLock
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
 from tests.faults.scenarios import created
 from tests.populations.controller.server.test_server import NoLauncher, ScriptedTransport
 from tests.populations.controller.simulated import duel_spec
-from tests.populations.storage.conftest import duel_run_file
+from tests.populations.small_run import duel_run_file
 
 # By name: where the tools are installed, only an installation knows.
 launch = importlib.import_module("populations.commands.launch")

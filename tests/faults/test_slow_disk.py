@@ -17,7 +17,7 @@ from arena.types import LearnerId
 from arena.wire.in_memory import InMemoryHub
 from arena.wire.messages import Assignment, Failed, Finished, Heartbeat, Message, Train
 from populations.controller.server.server import Server
-from populations.types import EventRow, Row
+from populations.records.rows import EventRow, Row
 from tests.arena.checkpoints.conftest import MakePublishable
 from tests.arena.checkpoints.conftest import make_publishable as make_publishable
 from tests.arena.learners.stub import StubWork, assignment, setup

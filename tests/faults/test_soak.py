@@ -10,7 +10,7 @@ import pytest
 from arena.learners.witness import make_witness, tally_digest
 from arena.types import AssignmentId, Entrant, LearnerId, PairScore, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Finished
-from populations.types import AssignmentRow, TallyRow
+from populations.records.rows import AssignmentRow, TallyRow
 from tests.checks.soak import soak
 from tests.checks.witnesses import Comparison, compare
 

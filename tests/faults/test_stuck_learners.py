@@ -15,7 +15,7 @@ from arena.wire.messages import Heartbeat, Hello
 from populations.controller.server.live_status import stragglers
 from populations.controller.state.events import HeartbeatReceived, LearnerExited, Ticked
 from populations.controller.state.leases import Held, Learner, Patience
-from populations.types import EventRow
+from populations.records.rows import EventRow
 from tests.faults.runs import check_left, document, learners_of, served
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.support import wait_until

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from populations.records.rows import RunRow
 from populations.storage.journal import Journal, JournalReader
-from populations.types import RunRow
 
 COMMITTER = """
 import sys
 from dataclasses import replace
 from pathlib import Path
 from populations.storage.journal import Journal
-from populations.types import EventRow
+from populations.records.rows import EventRow
 
 with Journal.open(Path(sys.argv[1])) as journal:
     run = journal.load().run

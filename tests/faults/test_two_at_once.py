@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from populations.run_file import RUN_FILE
+from populations.config.run_file import RUN_FILE
 from populations.storage.database import JOURNAL
 from tests.checks.killing import processes_of
 from tests.faults.golden import NEWEST, copy_of, tables_of

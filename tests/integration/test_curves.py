@@ -12,12 +12,12 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from arena.envs.inspect import inspect_environment
-from populations.config import validate_config
+from populations.config.run_config import validate_config
+from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
 from populations.controller.server.server import Server, utc_now
+from populations.inspection.views import Inspection, status_view
 from populations.launchers.make import make_launcher
-from populations.league.views import Inspection, status_view
-from populations.run_file import new_run_file
 from populations.storage.lock import RunLock
 from tests.integration.conftest import Command
 

@@ -12,8 +12,8 @@ import pytest
 
 from arena.wire.messages import Train
 from populations.league.lineage import schedule_of
+from populations.records.rows import AssignmentRow
 from populations.storage.journal import JournalReader
-from populations.types import AssignmentRow
 from tests.integration.conftest import ARENA, Command
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]

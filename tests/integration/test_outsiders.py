@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from populations.records.rows import TallyRow
 from populations.storage.journal import JournalReader
-from populations.types import TallyRow
 from tests.integration.conftest import ARENA
 
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("processes")]

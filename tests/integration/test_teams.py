@@ -14,8 +14,8 @@ import pytest
 
 from arena.checkpoints.files import read_manifest
 from arena.wire.messages import Train
+from populations.records.rows import AssignmentRow, TallyRow
 from populations.storage.journal import JournalReader
-from populations.types import AssignmentRow, TallyRow
 from tests.integration.conftest import ARENA, Command
 
 pytestmark = [

@@ -29,11 +29,10 @@ from arena.types import (
     ghost_id,
     population_of,
 )
-from populations.config import validate_config
-from populations.league.refold import refold
-from populations.run_file import RunFile, learner_setup, new_run_file
-from populations.storage.journal import Journal
-from populations.types import (
+from populations.audit.refold import refold
+from populations.config.run_config import validate_config
+from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.records.rows import (
     CheckpointRow,
     GhostRow,
     PolicyRow,
@@ -42,6 +41,7 @@ from populations.types import (
     RunRow,
     TallyRow,
 )
+from populations.storage.journal import Journal
 
 NETWORK = {"encoder": "mlp", "hidden_sizes": [16]}
 

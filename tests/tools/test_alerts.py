@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
-from populations.types import EventRow, Json
+from populations.records.rows import EventRow, Json
 
 display = importlib.import_module("populations.commands._display")
 

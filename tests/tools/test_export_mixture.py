@@ -19,7 +19,7 @@ import pytest
 
 from arena.export.card import MixtureCard, read_any_card
 from arena.export.champion import Champion, play_record
-from populations.league.views import Inspection
+from populations.inspection.views import Inspection
 from tools._mixture import cyclic_warnings, find_mixtures
 
 pytestmark = pytest.mark.xdist_group("exports")

@@ -11,8 +11,14 @@ import pytest
 import torch
 
 from arena.errors import ConfigError, faults_of
-from populations.config import RunConfig, draft_config, ignore_notice, load_config, validate_config
-from populations.validation import known_paths
+from populations.config.run_config import (
+    RunConfig,
+    draft_config,
+    ignore_notice,
+    load_config,
+    validate_config,
+)
+from populations.config.validation import known_paths
 
 looking_over: Any = importlib.import_module("populations.commands._looking_over")
 device: Any = importlib.import_module("populations.commands._device")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from arena.errors import ConfigError
-from populations.resolution import expand_agents
+from populations.config.resolution import expand_agents
 
 Command = Callable[..., dict[str, Any]]
 

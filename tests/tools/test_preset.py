@@ -15,8 +15,8 @@ from arena.envs.checks.measure import Measured
 from arena.envs.spaces.observations import describe
 from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.learners.trial import Trial
-from populations.config import validate_config
-from populations.run_file import new_run_file
+from populations.config.run_config import validate_config
+from populations.config.run_file import new_run_file
 from tools._preset import preset_text, suggested_sides
 
 VECTOR = gymnasium.spaces.Box(-1.0, 1.0, (4,))

@@ -87,7 +87,7 @@ def test_an_unknown_key_names_the_nearest() -> None:
 
 def test_it_needs_no_torch() -> None:
     text = (
-        "import sys; from populations.config import load_config;"
+        "import sys; from populations.config.run_config import load_config;"
         "from populations.simulation.environment import simulated_config;"
         "from populations.simulation.league import simulate;"
         "simulate(simulated_config(load_config('tictactoe', "

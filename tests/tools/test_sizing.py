@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from arena.config import MarginOutcome
-from populations.config import load_config
+from populations.config.run_config import load_config
+from populations.config.run_file import RunFile, check_resume
 from populations.errors import ResumeRefused
-from populations.run_file import RunFile, check_resume
 
 ASSETS = Path(__file__).parents[1] / "assets"
 

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from populations.config import RunConfig
-from populations.documents import write_document
+from populations.config.run_config import RunConfig
 from populations.errors import RunFailed
+from populations.records.rows import AssignmentRow
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from populations.types import AssignmentRow
+from populations.yaml_documents import write_document
 
 LOOK_EVERY_S = 0.1
 START_S = 120.0

@@ -33,8 +33,8 @@ from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId, Seating, trainee_entrant
 from arena.wire.messages import Train, Trainee
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.errors import RunFailed
-from populations.run_file import RUN_FILE, RunFile, learner_setup
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
 

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from arena.errors import ConfigError
-from populations.config import RunConfig
+from populations.config.run_config import RunConfig
 
 from .children import rate_of_children
 from .launched import launched_rate

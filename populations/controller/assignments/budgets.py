@@ -9,7 +9,7 @@ from populations.controller.evolution.snapshots import steps_to_next
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.pbt.scheduler import next_mark
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 FIXED_AGENT_STEPS = 16384
 UNBOUNDED_AGENT_STEPS = 2**48

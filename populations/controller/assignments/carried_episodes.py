@@ -15,7 +15,7 @@ from populations.controller.state.leases import CarriedEpisodes
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 MAX_LEAD_ASSIGNMENTS = 4
 """Assignments by which a policy that is held elsewhere may fall behind before it is moved."""

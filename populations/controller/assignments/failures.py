@@ -20,7 +20,7 @@ from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leader_of, leaders_of, team_of
 from populations.controller.state.transaction import Transaction
-from populations.types import AssignmentRow, PolicyRow
+from populations.records.rows import AssignmentRow, PolicyRow
 
 MAX_FAILURES = 3
 MAX_FAILED_EVALUATIONS = 6

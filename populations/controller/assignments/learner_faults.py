@@ -14,7 +14,7 @@ from arena.types import LearnerId, population_of
 from arena.wire.messages import Hello, Train
 from populations.controller.state.leases import Charge, Learner
 from populations.controller.state.state import ControllerState
-from populations.types import AssignmentRow
+from populations.records.rows import AssignmentRow
 
 MAX_CHARGES = 2
 """Charges in a row after which a learner is at fault, if others do their work."""

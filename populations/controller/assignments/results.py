@@ -32,8 +32,8 @@ from populations.controller.state.leases import Held
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leaders_of, team_of
 from populations.controller.state.transaction import Transaction
-from populations.folded import PairKey, PairRow, RecordKey, RecordRow
-from populations.types import (
+from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
+from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
     PolicyRow,

@@ -9,6 +9,7 @@ import numpy as np
 
 from arena.types import AssignmentId, LearnerId, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.config.message_sizes import fitted
 from populations.controller.assignments import carried_episodes
 from populations.controller.assignments.budgets import budget, team_budget
 from populations.controller.assignments.learner_faults import is_left_to_others, serves
@@ -23,8 +24,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.storage_pause import may_give
 from populations.controller.state.teams import held_up, team_of
 from populations.controller.state.transaction import Transaction
-from populations.message_sizes import fitted
-from populations.types import AssignmentRow, PolicyRow
+from populations.records.rows import AssignmentRow, PolicyRow
 
 
 def fill(state: ControllerState, tx: Transaction) -> None:

@@ -24,7 +24,7 @@ from populations.controller.state.teams import frozen_team, is_whole, leader_of,
 from populations.controller.state.transaction import Transaction
 from populations.league.scheduling import choose_pairs, importance
 from populations.pbt.scheduler import next_mark
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 FloatArray = npt.NDArray[np.float64]
 

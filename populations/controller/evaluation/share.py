@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.state import ControllerState
-from populations.types import Json
+from populations.records.rows import Json
 
 MIN_MATCHES = 128
 """Of an assignment; more where a learner has more environments, which then play one match each."""

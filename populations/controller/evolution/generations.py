@@ -11,7 +11,7 @@ from arena.types import Digest, Entrant, PolicyId, trainee_entrant
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.standings import Ratings
-from populations.types import CheckpointRow, GenerationRow, PolicyRow
+from populations.records.rows import CheckpointRow, GenerationRow, PolicyRow
 
 Cause = Literal["start", "exploit", "explore", "quarantine", "reset", "immigrate", "replay"]
 

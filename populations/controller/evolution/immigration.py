@@ -13,7 +13,7 @@ from populations.controller.evolution.members import is_reference
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.pbt.explore import initial_hyperparameters
-from populations.types import Json, PolicyRow
+from populations.records.rows import Json, PolicyRow
 
 IMMIGRANTS = "immigrants"
 FRESH = "fresh"

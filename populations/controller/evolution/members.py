@@ -9,7 +9,7 @@ from populations.core import CommonScores, Member, RatingDifference, Score
 from populations.league.standings import Ratings
 from populations.pbt.statistics import on_common_opponents
 from populations.ratings.results import Rated
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 Opponent = tuple[Rated, tuple[int, int]]
 """Who was met in which seats: own seat, the other's seat."""

@@ -35,7 +35,7 @@ from populations.controller.state.teams import leader_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploration
 from populations.decisions import Decision, ExploitDonor, ExploreOwn, NotReady
-from populations.types import Json, PolicyRow
+from populations.records.rows import Json, PolicyRow
 
 logger = logging.getLogger(__name__)
 

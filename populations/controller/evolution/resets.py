@@ -14,15 +14,15 @@ from itertools import permutations
 import numpy as np
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId, ghost_id, trainee_entrant
+from populations.config.role_settings import INITIAL, NEAREST_EVEN
 from populations.controller.evolution.generations import begin_generation
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, FloatArray
-from populations.league.roles import MAIN, is_reset, nearest_even, reset_probability
 from populations.league.scores import Outcome, counted
 from populations.matchmaking.rating_proximate import expected_scores
-from populations.role_settings import INITIAL, NEAREST_EVEN
-from populations.types import GhostRow, Json, PolicyRow
+from populations.records.rows import GhostRow, Json, PolicyRow
+from populations.roles import MAIN, is_reset, nearest_even, reset_probability
 
 RESETS = "resets"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from populations.controller.evolution.generations import explored_on
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 
 def follow(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:

@@ -16,8 +16,8 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import FloatArray
 from populations.league.payoff import JEFFREYS
-from populations.league.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters
-from populations.types import CheckpointRow, GhostRow, Json, PolicyRow
+from populations.records.rows import CheckpointRow, GhostRow, Json, PolicyRow
+from populations.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters
 
 
 def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from arena.types import Digest, PolicyId
-from populations.types import GenerationRow, GhostRow, Row
+from populations.records.rows import GenerationRow, GhostRow, Row
 
 
 class Curves:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from arena.types import Entrant
-from populations.storage.tables import Tables
-from populations.types import GenerationRow, PolicyRow, Row
+from populations.records.rows import GenerationRow, PolicyRow, Row
+from populations.records.tables import Tables
 
 
 class Histories:

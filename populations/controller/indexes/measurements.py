@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from arena.types import PolicyId
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 LONGEST_STEPS = 5000
 """Calls of ``step`` of each environment without an end; known environments of 3,000 do end."""

@@ -12,8 +12,7 @@ from itertools import islice, repeat
 import numpy as np
 
 from arena.types import Digest, Entrant, PlayerId, PolicyId
-from populations.controller.indexes.opponents_met import Met
-from populations.matchmaking.candidates import (
+from populations.candidates import (
     BoolArray,
     Candidate,
     CandidateColumns,
@@ -21,8 +20,9 @@ from populations.matchmaking.candidates import (
     FloatArray,
     IntArray,
 )
-from populations.storage.tables import Tables, put_after
-from populations.types import CheckpointRow, GhostRow, PolicyRow, RatingsRow, Row
+from populations.controller.indexes.opponents_met import Met
+from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, RatingsRow, Row
+from populations.records.tables import Tables, put_after
 
 ScoresKey = tuple[int, int, bytes]
 """Sequences of the last evaluation and of the last fit, and of whom the scores are."""

@@ -13,9 +13,9 @@ from itertools import islice
 import numpy as np
 
 from arena.types import Digest, Entrant
+from populations.candidates import FloatArray, IntArray
 from populations.league.payoff import Followed, Payoff
-from populations.matchmaking.candidates import FloatArray, IntArray
-from populations.types import CheckpointRow
+from populations.records.rows import CheckpointRow
 
 
 @dataclass(slots=True)

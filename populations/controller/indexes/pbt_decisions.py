@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from arena.types import PolicyId
+from populations.config.sections import PbtConfig
 from populations.pbt.scheduler import num_marks
-from populations.sections import PbtConfig
-from populations.storage.tables import Tables
-from populations.types import EventRow, Json, PolicyRow, Row
+from populations.records.rows import EventRow, Json, PolicyRow, Row
+from populations.records.tables import Tables
 
 POSTPONED = "decision_postponed"
 MADE = ("exploited", "explored", "immigrated", "kept")

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 
 from arena.types import Digest, PolicyId
 from populations.core import Member
-from populations.folded import RecordRow
 from populations.league.league import League
 from populations.league.standings import Ratings
-from populations.storage.tables import Tables
-from populations.types import (
+from populations.records.aggregates import RecordRow
+from populations.records.rows import (
     PolicyRow,
     Row,
 )
+from populations.records.tables import Tables
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from arena.wire.messages import Evaluate
 from populations.controller.indexes.player_strengths import Known, entrant_of
 from populations.league.scheduling import FloatArray, noise_of
 from populations.ratings.results import Rated
-from populations.types import AssignmentRow, Row
+from populations.records.rows import AssignmentRow, Row
 
 Belief = Callable[[Rated], tuple[float, float]]
 """Rating and variance of an entrant after the last fit, in Elo and its square."""

@@ -17,8 +17,8 @@ from arena.types import Digest, Entrant, Player, PlayerId, PolicyId
 from populations.league.league import League
 from populations.league.standings import Z95, Ratings
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.storage.tables import Tables, put_after
-from populations.types import GhostRow, PolicyRow, Row
+from populations.records.rows import GhostRow, PolicyRow, Row
+from populations.records.tables import Tables, put_after
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import Windows
-from populations.types import EventRow, Json
+from populations.records.rows import EventRow, Json
 
 RAISED, CLEARED = "alert", "alert_cleared"
 """Kinds of events."""

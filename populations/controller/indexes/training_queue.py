@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Set
 
 from arena.types import AssignmentId, PolicyId
 from arena.wire.messages import Train
-from populations.storage.tables import Tables
-from populations.types import AssignmentRow, PolicyRow, Row
+from populations.records.rows import AssignmentRow, PolicyRow, Row
+from populations.records.tables import Tables
 
 Turn = tuple[int, str, int, PolicyId]
 """agent_steps, population, index, policy: the smallest is the next."""

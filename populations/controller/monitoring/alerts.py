@@ -17,7 +17,7 @@ from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Findin
 from populations.controller.monitoring.trainee_metrics import own_metrics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
-from populations.types import AssignmentRow, EventRow, PolicyRow
+from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 
 IDLE_S = 1.0
 """Between two looks at whether learners have something to do; `Kind.raise_after` counts looks."""

@@ -20,7 +20,7 @@ from populations.controller.state.commands import WriteMetrics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.standings import Z95
-from populations.types import AssignmentRow, PolicyRow, RatingsRow
+from populations.records.rows import AssignmentRow, PolicyRow, RatingsRow
 
 RUN_EVERY_S = 5.0
 """Between two points of the run's own curves."""

@@ -21,15 +21,15 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Train
+from populations.candidates import Candidate
 from populations.controller.opponents.statistics import Facts
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
-from populations.matchmaking.candidates import Candidate
 from populations.matchmaking.outsiders import OutsidersMatchmaker
 from populations.matchmaking.quality import lowered_quality
-from populations.types import Json, PolicyRow
+from populations.records.rows import Json, PolicyRow
 
 
 def draw_seatings(

@@ -12,14 +12,14 @@ from functools import cached_property
 import numpy as np
 
 from arena.types import Entrant, trainee_entrant
+from populations.candidates import Candidates, FloatArray, IntArray
 from populations.controller.indexes.opponent_pool import Pool
 from populations.controller.indexes.opponents_met import Met
 from populations.controller.state.state import ControllerState
 from populations.league.lineage import line_of
 from populations.league.scores import Outcome, filled_scores_among, rating_by_results
-from populations.matchmaking.candidates import Candidates, FloatArray, IntArray
 from populations.matchmaking.rating_proximate import expected_scores
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 
 class Facts:

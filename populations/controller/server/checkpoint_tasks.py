@@ -27,8 +27,8 @@ from populations.controller.state.events import (
     Event,
     GhostsLinked,
 )
+from populations.records.rows import GhostRow
 from populations.storage.store import named_references
-from populations.types import GhostRow
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from arena.wire.messages import Evaluate, Train
+from populations.config.message_sizes import check_sendable
 from populations.controller.state.commands import Command, SendMessage
 from populations.errors import StorageUnavailable
-from populations.message_sizes import check_sendable
+from populations.records.rows import Row
 from populations.storage.journal import Journal
-from populations.types import Row
 
 logger = logging.getLogger(__name__)
 

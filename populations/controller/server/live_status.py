@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from arena.types import LearnerId
 from populations.controller.evaluation import share
 from populations.controller.indexes.raised_alerts import document
-from populations.types import Json
+from populations.records.rows import Json
 
 if TYPE_CHECKING:
     from populations.controller.state.leases import Learner

@@ -18,7 +18,8 @@ from arena.config import LearnerSetup
 from arena.failpoints import failpoint
 from arena.metrics.sink import find_sinks
 from arena.types import PlayerId, PolicyId, WeightsRef, is_bot
-from populations.config import RunConfig
+from populations.config.run_config import RunConfig
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup
 from populations.controller.evolution.generations import first_generations
 from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.evolution.resets import reset_key
@@ -28,15 +29,14 @@ from populations.controller.monitoring.sinks import Sinks
 from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
 from populations.errors import StorageError
-from populations.league.roles import deal_roles, has_exploiters
 from populations.matchmaking.outsiders import Outsider, outsider_id, outsider_key
 from populations.pbt.explore import initial_hyperparameters
-from populations.run_file import RUN_FILE, RunFile, learner_setup
+from populations.records.rows import EventRow, Json, PolicyRow, Row, RunRow
+from populations.records.tables import Tables
+from populations.roles import deal_roles, has_exploiters
 from populations.storage.database import BACKUP, JOURNAL, storage_errors
 from populations.storage.journal import Journal, JournalReader
 from populations.storage.recovery import recover
-from populations.storage.tables import Tables
-from populations.types import EventRow, Json, PolicyRow, Row, RunRow
 
 logger = logging.getLogger(__name__)
 

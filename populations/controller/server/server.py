@@ -65,11 +65,11 @@ from populations.controller.state.state import ControllerState
 from populations.core import Launcher
 from populations.errors import StorageError
 from populations.league.scheduling import import_slow_modules
+from populations.records.rows import Json, Row
 from populations.storage.database import BACKUP, storage_errors
 from populations.storage.journal import Journal
 from populations.storage.recovery import sweep
 from populations.storage.status import write_status
-from populations.types import Json, Row
 
 logger = logging.getLogger(__name__)
 

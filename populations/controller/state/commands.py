@@ -9,7 +9,7 @@ from arena.types import LearnerId, PolicyId
 from arena.wire.messages import FromController
 from populations.controller.rating_fit import Snapshot
 from populations.core import Explore, SearchSpace
-from populations.types import GenerationRow, GhostRow
+from populations.records.rows import GenerationRow, GhostRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from populations.controller.state.state import ControllerState
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 
 def expected_length(state: ControllerState, policy: PolicyRow) -> float:

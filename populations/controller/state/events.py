@@ -10,7 +10,7 @@ from arena.types import LearnerId, PlayerId, PolicyId
 from arena.wire.messages import Failed, Finished, Heartbeat, Hello
 from populations.core import Exploration
 from populations.league.standings import FloatArray
-from populations.types import RatingsRow
+from populations.records.rows import RatingsRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from populations.config import RunConfig
+from populations.config.run_config import RunConfig
 from populations.controller.state.leases import Slot
 
 

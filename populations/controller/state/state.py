@@ -15,7 +15,8 @@ import numpy as np
 from arena.config import LearnerSetup
 from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef
 from arena.wire.messages import Stop
-from populations.config import RunConfig
+from populations.config.run_config import RunConfig
+from populations.config.sections import PbtConfig
 from populations.controller.indexes.curve_counts import Curves
 from populations.controller.indexes.generation_history import Histories
 from populations.controller.indexes.opponent_pool import CandidateCache
@@ -40,10 +41,9 @@ from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.outsiders import Outsider, bot_outsiders
 from populations.pbt.make import make_exploit, make_explore
 from populations.ratings.results import Rated
-from populations.sections import PbtConfig
+from populations.records.rows import PolicyRow
+from populations.records.tables import Tables
 from populations.storage.retention import Retention
-from populations.storage.tables import Tables
-from populations.types import PolicyRow
 
 Phase = Literal["training", "evaluating", "stopping", "over"]
 

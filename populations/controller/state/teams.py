@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from arena.types import AssignmentId, Player, PlayerId, PolicyId
 from arena.wire.messages import Trainee
 from populations.controller.state.state import ControllerState
-from populations.types import GhostRow, PolicyRow
+from populations.records.rows import GhostRow, PolicyRow
 
 
 def team_of(state: ControllerState, policy: PolicyRow) -> tuple[PolicyRow, ...]:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from arena.types import AssignmentId
 from populations.controller.state.commands import Command
 from populations.controller.state.events import Now
-from populations.folded import PairRow, RecordRow
-from populations.storage.tables import Tables
-from populations.types import (
+from populations.records.aggregates import PairRow, RecordRow
+from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
     EventRow,
@@ -22,6 +21,7 @@ from populations.types import (
     RunRow,
     TallyRow,
 )
+from populations.records.tables import Tables
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
-from populations.run_file import RUN_FILE, RunFile
+from populations.config.run_file import RUN_FILE, RunFile
 from populations.storage.database import JOURNAL
 
 HERE = Path(__file__).parent

@@ -8,7 +8,7 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.populations.controller.state.test_state import fold
 

@@ -25,7 +25,9 @@ from arena.wire.messages import (
     Train,
     Trainee,
 )
-from populations.config import RunConfig, validate_config
+from populations.config.resolve import resolve_config
+from populations.config.run_config import RunConfig, validate_config
+from populations.config.run_file import learner_setup, new_run_file
 from populations.controller.evolution.exploration import answer
 from populations.controller.state.commands import (
     Command,
@@ -43,13 +45,11 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.resolve import resolve_config
-from populations.run_file import learner_setup, new_run_file
+from populations.records.rows import EventRow, Row
 from populations.simulation.learner import SimulatedLearner
 from populations.simulation.planted import PlantedModel, Weights
 from populations.simulation.world import World as SimulatedWorld
 from populations.simulation.world import make_tables
-from populations.types import EventRow, Row
 
 START, BOT = -200.0, -400.0
 

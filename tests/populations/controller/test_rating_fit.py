@@ -20,7 +20,7 @@ from populations.controller.state.state import make_state
 from populations.ratings.bradley_terry import BradleyTerry
 from populations.ratings.model import Fit, Result
 from populations.ratings.results import Counts
-from populations.types import CheckpointRow, GenerationRow
+from populations.records.rows import CheckpointRow, GenerationRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 

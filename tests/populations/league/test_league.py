@@ -6,7 +6,7 @@ from typing import Literal
 from arena.types import AssignmentId, Entrant, PairScore, Seat, Tally
 from populations.league.league import League
 from populations.ratings.results import Counts
-from populations.types import TallyRow
+from populations.records.rows import TallyRow
 
 BOT, WEIGHTS = Entrant("bot:random"), Entrant("a" * 64)
 SEATS = tuple(

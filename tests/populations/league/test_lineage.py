@@ -7,8 +7,8 @@ import pytest
 from arena.errors import ConfigError
 from arena.types import Entrant, PolicyId
 from populations.league.lineage import line_of, lineage, schedule_of
-from populations.storage.tables import Tables
-from populations.types import GenerationRow, PolicyRow, RunRow
+from populations.records.rows import GenerationRow, PolicyRow, RunRow
+from populations.records.tables import Tables
 
 
 def row(

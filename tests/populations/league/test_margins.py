@@ -10,9 +10,9 @@ import pytest
 from arena.checkpoints.manifest import Manifest
 from arena.types import Entrant, PairScore, Tally
 from arena.wire.messages import Evaluate, Finished, Train
-from populations.league.refold import differences, refold
+from populations.audit.refold import differences, refold
 from populations.league.standings import champion, standings
-from populations.types import AssignmentRow, TallyRow
+from populations.records.rows import AssignmentRow, TallyRow
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
 
 HUSTLER = Entrant("bot:scripted:Hustler")

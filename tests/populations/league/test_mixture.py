@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from arena.types import Digest, Entrant, PlayerId, Seat
-from populations.folded import PairRow
 from populations.league.mixture import (
     MAX_MEMBERS,
     MIN_PROBABILITY,
@@ -20,6 +19,7 @@ from populations.league.mixture import (
     nash_mixtures,
 )
 from populations.league.standings import Standing
+from populations.records.aggregates import PairRow
 
 DUEL = (
     Seat(name="player_0", side="player_0", population="player", agents=("player_0",)),

@@ -8,7 +8,7 @@ import pytest
 from arena.types import Digest, Entrant
 from populations.league.league import League
 from populations.league.standings import Z95, Ratings, champion, standings
-from populations.types import RatingsRow
+from populations.records.rows import RatingsRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 

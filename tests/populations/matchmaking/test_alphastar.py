@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arena.types import PolicyId
+from populations.candidates import Candidate
 from populations.core import OpponentRequest
 from populations.matchmaking.alphastar import (
     AlphastarMatchmaker,
     Constants,
     num_before_monotonic_suffix,
 )
-from populations.matchmaking.candidates import Candidate
 from tests.populations.matchmaking.toy_league import (
     TRAINEE,
     by_player,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from populations.candidates import FloatArray
 from populations.core import OpponentRequest
-from populations.matchmaking.candidates import FloatArray
 from populations.matchmaking.drawing import (
     Rule,
     RuleMatchmaker,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from arena.errors import ConfigError
-from populations.config import validate_config
+from populations.config.run_config import validate_config
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
 from tests.populations.matchmaking.toy_league import request

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from populations.candidates import Candidate
 from populations.core import Matchmaker
 from populations.matchmaking.alphastar import AlphastarMatchmaker
-from populations.matchmaking.candidates import Candidate
 from populations.matchmaking.drawing import RuleMatchmaker
 from populations.matchmaking.latest import LatestMatchmaker
 from populations.matchmaking.make import make_matchmaker

@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from populations.matchmaking.candidates import Candidate, FloatArray
+from populations.candidates import Candidate, FloatArray
 from populations.matchmaking.psro import MetaSolver, PsroRule, solved
 from tests.populations.matchmaking.toy_league import ghost, request
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from arena.types import Entrant, PlayerId, PolicyId
-from populations.core import Matchmaker, OpponentRequest
-from populations.matchmaking.candidates import (
+from populations.candidates import (
     Candidate,
     Candidates,
     FloatArray,
     make_candidates,
 )
+from populations.core import Matchmaker, OpponentRequest
 from populations.matchmaking.drawing import Distribution
 from populations.matchmaking.rating_proximate import expected_scores
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from arena.types import Entrant, PolicyId
-from populations.types import GenerationRow
+from populations.records.rows import GenerationRow
 
 
 def generation(

@@ -15,7 +15,7 @@ from populations.pbt.explore import (
     Resample,
     initial_hyperparameters,
 )
-from populations.types import GenerationRow
+from populations.records.rows import GenerationRow
 
 STEP = Perturb(factors=(0.8, 1.2), resample_probability=0.0)
 UP, DOWN = (

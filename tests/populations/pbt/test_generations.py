@@ -15,7 +15,7 @@ from populations.pbt.explore import Perturb
 from populations.pbt.generations import believable, finished, measured_rate
 from populations.pbt.model_based import ModelBased
 from populations.pbt.pb2 import Pb2
-from populations.types import GenerationRow
+from populations.records.rows import GenerationRow
 from tests.populations.pbt.histories import generation
 
 

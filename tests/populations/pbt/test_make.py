@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
+from populations.config.sections import EXPLOIT_KINDS, EXPLORE_KINDS, PbtConfig
 from populations.pbt.exploit import (
     BinaryTournament,
     Gate,
@@ -18,7 +19,6 @@ from populations.pbt.make import make_exploit, make_explore
 from populations.pbt.model_based import ModelBased
 from populations.pbt.pb2 import Pb2
 from populations.pbt.selection import Rule, Selection
-from populations.sections import EXPLOIT_KINDS, EXPLORE_KINDS, PbtConfig
 
 
 def test_every_kind_of_exploit_with_its_settings() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from arena.types import PolicyId
 from populations.pbt.scheduler import next_mark, num_marks
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 
 
 def policy(*, agent_steps: int, ready_at: int) -> PolicyRow:

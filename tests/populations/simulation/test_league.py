@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from populations.config import load_config
+from populations.config.run_config import load_config
 from populations.simulation.environment import NUM_LEARNERS, simulated_config
 from populations.simulation.league import (
     Outcome,

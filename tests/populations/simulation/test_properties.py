@@ -11,14 +11,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from populations.config import RunConfig, validate_config
+from populations.config.run_config import RunConfig, validate_config
+from populations.config.search_space import Choices, parse_search_space
+from populations.config.sections import EXPLOIT_KINDS, EXPLORE_KINDS
 from populations.matchmaking.make import KINDS as MATCHMAKING_KINDS
-from populations.pbt.search_space import Choices, parse_search_space
-from populations.sections import EXPLOIT_KINDS, EXPLORE_KINDS
+from populations.records.rows import EventRow, PolicyRow, Row
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.planted import PlantedModel
 from populations.simulation.world import World, make_world, start
-from populations.types import EventRow, PolicyRow, Row
 
 SEARCH_SPACE = {
     "learning_rate": {"low": 1e-4, "high": 1e-2, "log": True},

@@ -17,9 +17,9 @@ import pytest
 
 from arena.types import Entrant, PolicyId
 from populations.errors import JournalCorrupt, StorageError
+from populations.records.rows import EventRow, GenerationRow, PolicyRow, RatingsRow, Row, RunRow
 from populations.storage.database import SCHEMA_VERSION
 from populations.storage.journal import Journal, JournalReader
-from populations.types import EventRow, GenerationRow, PolicyRow, RatingsRow, Row, RunRow
 
 
 def policy(number: int, **changes: Any) -> PolicyRow:
@@ -321,7 +321,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from populations.storage.journal import Journal
-from populations.types import EventRow
+from populations.records.rows import EventRow
 
 with Journal.open(Path(sys.argv[1])) as journal:
     tables = journal.load()

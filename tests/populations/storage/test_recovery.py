@@ -11,11 +11,10 @@ from arena.checkpoints.files import list_directories, verify_directory
 from arena.checkpoints.manifest import MANIFEST, OPTIMIZER, WEIGHTS
 from arena.types import PolicyId
 from populations.errors import StorageError
+from populations.records.rows import EventRow
 from populations.storage.journal import JournalReader
 from populations.storage.recovery import recover
-from populations.types import EventRow
-
-from .conftest import SmallRun
+from tests.populations.small_run import SmallRun
 
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")
 

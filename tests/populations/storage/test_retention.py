@@ -19,11 +19,8 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Evaluate, Pairing
-from populations.folded import RecordRow
-from populations.storage.retention import Retention
-from populations.storage.store import retained
-from populations.storage.tables import Tables
-from populations.types import (
+from populations.records.aggregates import RecordRow
+from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
     GhostRow,
@@ -31,6 +28,9 @@ from populations.types import (
     Row,
     RunRow,
 )
+from populations.records.tables import Tables
+from populations.storage.retention import Retention
+from populations.storage.store import retained
 
 DIGEST = Digest("0" * 64)
 KINDS = ("train", "corrupt", "exploit", "pend", "ghost", "link", "open", "close", "evaluate")

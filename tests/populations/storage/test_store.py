@@ -19,10 +19,9 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.records.rows import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
 from populations.storage.store import link_ghosts, remove_doomed, retained
-from populations.types import AssignmentRow, CheckpointRow, GhostRow, PolicyRow
-
-from .conftest import SmallRun
+from tests.populations.small_run import SmallRun
 
 DIGEST = Digest("0" * 64)
 

@@ -17,7 +17,7 @@ from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.events import AssignmentFinished, LearnerLeft, Now, Ticked
 from populations.controller.state.leases import Held, Learner, Patience, overdue
 from populations.controller.state.transaction import Transaction
-from populations.types import AssignmentRow, CheckpointRow
+from populations.records.rows import AssignmentRow, CheckpointRow
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,

@@ -23,7 +23,7 @@ from populations.controller.evaluation.share import match_s as match_time
 from populations.controller.state.state import make_state
 from populations.league.standings import champion, standings
 from populations.ratings.model import probability_positive
-from populations.types import AssignmentRow
+from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import (
     DUEL,
     TAG,

@@ -16,7 +16,7 @@ from populations.controller.evaluation.pairings import (
     validated_by,
 )
 from populations.controller.state.events import AssignmentFailed
-from populations.types import AssignmentRow
+from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 ALONE = {**DUEL, "learners": 1}

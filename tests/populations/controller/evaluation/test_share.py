@@ -26,7 +26,7 @@ from populations.controller.evaluation.share import (
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.types import AssignmentRow
+from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
 
 MANY = {**DUEL, "populations": {"player": {"size": 12}}, "stop": {"agent_steps_per_policy": 3000}}

@@ -13,7 +13,7 @@ from arena.types import PolicyId
 from populations.controller.evolution.exploration import answer, problem_of
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.core import Exploration, SearchSpace
-from populations.types import GenerationRow, Json
+from populations.records.rows import GenerationRow, Json
 from tests.populations.controller.eager import (
     eager_world,
     run_until_pending,

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from arena.types import Digest, trainee_entrant
-from populations.config import load_config
+from populations.config.run_config import load_config
 from populations.controller.evolution.generations import ended_generation
 from populations.controller.evolution.members import members_of
 from populations.league.standings import Ratings
 from populations.pbt.generations import measured_rate
+from populations.records.rows import GenerationRow, RatingsRow
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import World as PlantedWorld
 from populations.simulation.world import make_world as make_planted
 from populations.simulation.world import start
-from populations.types import GenerationRow, RatingsRow
 from tests.populations.controller.simulated import DUEL, make_world
 
 

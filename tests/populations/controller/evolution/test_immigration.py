@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from arena.types import Digest, PolicyId, WeightsRef, trainee_entrant
 from arena.wire.messages import Failed, Train
+from populations.audit.evolution_checks import check_evolution
 from populations.controller.evolution.immigration import immigrant_key
 from populations.controller.state.events import (
     AssignmentFailed,
 )
-from populations.storage.evolution_checks import check_evolution
-from populations.types import AssignmentRow
+from populations.records.rows import AssignmentRow
 from tests.populations.controller.eager import (
     PBT,
     eager_world,

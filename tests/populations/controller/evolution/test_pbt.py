@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train
+from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.failures import set_aside
 from populations.controller.assignments.results import doom
 from populations.controller.evolution.exploration import answer
 from populations.controller.state.events import (
     HyperparametersExplored,
 )
-from populations.storage.evolution_checks import check_evolution
-from populations.types import GenerationRow, PolicyRow
+from populations.records.rows import GenerationRow, PolicyRow
 from tests.populations.controller.eager import (
     EAGER,
     PBT,

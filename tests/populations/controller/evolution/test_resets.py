@@ -23,13 +23,13 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Failed, Train, Trainee
+from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.budgets import budget
 from populations.controller.evolution.members import members_of
 from populations.controller.evolution.resets import reset_key, win_rates_against_mains
 from populations.controller.state.events import AssignmentFailed, ControllerStarted
 from populations.controller.state.state import make_state
-from populations.storage.evolution_checks import check_evolution
-from populations.types import (
+from populations.records.rows import (
     AssignmentRow,
     EventRow,
     GenerationRow,

@@ -8,9 +8,9 @@ import pytest
 
 from arena.types import PolicyId
 from arena.wire.messages import Train
+from populations.audit.evolution_checks import check_evolution
 from populations.league.lineage import schedule_of
-from populations.storage.evolution_checks import check_evolution
-from populations.types import AssignmentRow, EventRow
+from populations.records.rows import AssignmentRow, EventRow
 from tests.populations.controller.eager import (
     EAGER,
     eager_world,

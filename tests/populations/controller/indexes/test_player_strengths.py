@@ -17,7 +17,7 @@ from populations.controller.indexes.player_strengths import KnownPlayers, neares
 from populations.league.scheduling import noise_of
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
-from populations.types import AssignmentRow
+from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 SEATS = (

@@ -9,7 +9,7 @@ from arena.wire.messages import Train
 from populations.controller.evolution.members import members_of
 from populations.controller.indexes.training_queue import DuePolicies
 from populations.controller.state.state import make_state
-from populations.types import PolicyRow
+from populations.records.rows import PolicyRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 

@@ -11,6 +11,7 @@ import pytest
 from arena.checkpoints.manifest import Manifest
 from arena.types import PolicyId
 from arena.wire.messages import Evaluate, Failed, Finished, Train
+from populations.config.sections import AlertKind
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained, Window, entropy_bounds
 from populations.controller.indexes.raised_alerts import resumed
@@ -23,8 +24,7 @@ from populations.controller.state.events import (
     Ticked,
 )
 from populations.controller.state.state import make_state
-from populations.sections import AlertKind
-from populations.types import AssignmentRow, EventRow, PolicyRow, RunRow
+from populations.records.rows import AssignmentRow, EventRow, PolicyRow, RunRow
 from tests.populations.controller.evolution.test_exploration import Broken
 from tests.populations.controller.simulated import (
     DUEL,

@@ -13,9 +13,9 @@ from arena.types import Digest, PolicyId
 from populations.controller.indexes.curve_counts import Curves
 from populations.controller.monitoring.curves import curve_names, evaluated_steps
 from populations.controller.state.commands import Command, WriteMetrics
-from populations.league.cells import payoff_cells
+from populations.inspection.cells import payoff_cells
 from populations.league.standings import champion, standings
-from populations.types import GenerationRow
+from populations.records.rows import GenerationRow
 from tests.populations.controller.simulated import (
     DUEL,
     DUET,

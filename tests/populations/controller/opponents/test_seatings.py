@@ -24,6 +24,7 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Train
+from populations.candidates import Candidates, FloatArray
 from populations.controller.assignments.failures import set_aside
 from populations.controller.evolution.generations import Cause, begin_generation, explored_on
 from populations.controller.indexes.opponent_pool import CandidateCache, inherited
@@ -39,12 +40,11 @@ from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
 from populations.league.lineage import line_of
 from populations.league.scores import rating_by_results
-from populations.matchmaking.candidates import Candidates, FloatArray
 from populations.matchmaking.outsiders import Outsider, outsider_id
 from populations.matchmaking.quality import lowered_quality
 from populations.matchmaking.settings import MATCHMAKING_KINDS
-from populations.storage.tables import Tables
-from populations.types import AssignmentRow, EventRow, GhostRow, PolicyRow, TallyRow
+from populations.records.rows import AssignmentRow, EventRow, GhostRow, PolicyRow, TallyRow
+from populations.records.tables import Tables
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 ROLES = ("main", "main", "main_exploiter", "league_exploiter")

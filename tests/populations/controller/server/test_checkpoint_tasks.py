@@ -13,7 +13,7 @@ from arena.types import CheckpointRef, Digest, LearnerId, PolicyId
 from arena.wire.messages import Failed, Train
 from populations.controller.server.checkpoint_tasks import read_back
 from populations.controller.state.events import AssignmentFailed
-from tests.populations.storage.conftest import SmallRun
+from tests.populations.small_run import SmallRun
 
 LEARNER = LearnerId("learner")
 P0, P1 = PolicyId("player/p000"), PolicyId("player/p001")

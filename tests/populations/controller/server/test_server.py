@@ -30,8 +30,8 @@ from populations.controller.state.events import Event, LearnerJoined, Now
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.errors import StorageError
+from populations.records.rows import AssignmentRow, EventRow, Row
 from populations.storage.journal import Journal
-from populations.types import AssignmentRow, EventRow, Row
 from tests.populations.controller.simulated import World, make_world
 
 LEARNER = LearnerId("learner-1")

@@ -18,9 +18,8 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.folded import PairRow, RecordRow
-from populations.storage.tables import Tables
-from populations.types import (
+from populations.records.aggregates import PairRow, RecordRow
+from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
     GenerationRow,
@@ -31,6 +30,7 @@ from populations.types import (
     RunRow,
     TallyRow,
 )
+from populations.records.tables import Tables
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 

@@ -10,12 +10,12 @@ import pytest
 from arena.errors import ConfigError
 from arena.types import Digest, Entrant, PolicyId
 from arena.wire.messages import Evaluate, Failed, Train
+from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.failures import set_aside
 from populations.controller.monitoring.trainee_metrics import own_metrics
 from populations.controller.state.events import AssignmentFailed
 from populations.league.standings import champion, standings
-from populations.storage.evolution_checks import check_evolution
-from populations.types import AssignmentRow, TallyRow
+from populations.records.rows import AssignmentRow, TallyRow
 from tests.populations.controller.eager import kill_with_everything_pending, transaction
 from tests.populations.controller.simulated import DUET, World, duet_spec, make_config, make_world
 from tests.populations.controller.state.test_state import decisions, fold

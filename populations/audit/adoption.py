@@ -1,0 +1,332 @@
+"""What a journal that was restored from a backup does not know, but manifests on disk show.
+
+Checkpoints that were published after the backup are recorded again, and every policy goes on from
+its newest; ghosts are recorded again too. What was only in the lost journal stays lost: matches,
+metrics, why generations began, and all other decisions of the time in between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+from arena.checkpoints.files import DIRECTORY_NAME, list_directories, resolve_key, verify_directory
+from arena.checkpoints.manifest import OPTIMIZER, Manifest, checkpoint_key, ghost_key
+from arena.errors import CheckpointCorrupt, CheckpointMissing
+from arena.types import AssignmentId, Digest, PolicyId, ghost_id, trainee_entrant
+from populations.records.rows import CheckpointRow, GenerationRow, GhostRow, Json, PolicyRow, Row
+from populations.records.tables import Tables
+from populations.storage.store import named_by
+
+ADOPTED = "checkpoint_adopted"
+UNKNOWN_ASSIGNMENT = AssignmentId(0)
+RESTORED = "the journal was restored from a backup"
+
+Note = tuple[str, str, dict[str, Json]]
+"""Kind, subject and numbers of an event."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What lies in a store.
+
+    Attributes:
+        checkpoints: Manifests of those that verify, every byte, by key.
+        ghosts: The same.
+        damaged: Why the others do not, by key.
+    """
+
+    checkpoints: Mapping[str, Manifest]
+    ghosts: Mapping[str, Manifest]
+    damaged: Mapping[str, str]
+
+
+def survey(root: Path) -> Survey:
+    """Read every checkpoint and ghost.
+
+    Raises:
+        CheckpointError: If the disk refuses.
+    """
+    damaged: dict[str, str] = {}
+    return Survey(
+        checkpoints=_verified(root, "checkpoints", damaged),
+        ghosts=_verified(root, "ghosts", damaged),
+        damaged=damaged,
+    )
+
+
+def _verified(
+    root: Path, kind: Literal["checkpoints", "ghosts"], damaged: dict[str, str]
+) -> dict[str, Manifest]:
+    without = frozenset({OPTIMIZER} if kind == "ghosts" else ())
+    name_of = ghost_key if kind == "ghosts" else checkpoint_key
+    found = {}
+    for key in list_directories(root, kind):
+        if not DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]):
+            continue
+        try:
+            manifest = verify_directory(resolve_key(root, key), without=without)
+        except (CheckpointCorrupt, CheckpointMissing) as error:
+            damaged[key] = str(error)
+            continue
+        steps, digest = manifest.agent_steps, manifest.digest
+        named = name_of(manifest.policy, agent_steps=steps, digest=digest)
+        if key == named:
+            found[key] = manifest
+        else:
+            damaged[key] = f"its manifest is that of {named}"
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adoption:
+    """What changes in a restored journal.
+
+    Attributes:
+        rows: To commit; `RunRow` and events are not among them.
+        notes: For events.
+        agent_steps: That policies have more than in the backup.
+        num_finished: At least so many assignments finished after the backup: each makes one
+            checkpoint per population at most.
+    """
+
+    rows: list[Row]
+    notes: list[Note]
+    agent_steps: int
+    num_finished: int
+
+
+def adopt(tables: Tables, found: Survey) -> Adoption:
+    """Decide what goes into a restored journal. Pure.
+
+    A policy takes over what its newest manifest shows: counters, generation, hyperparameters. Its
+    other checkpoints are recorded too, so that it has something to fall back on. What retention
+    has removed since is recorded as deleted. Open assignments are failed: they were decided on
+    what is older now.
+
+    Args:
+        tables: The rows of the backup; not changed.
+        found: What is on disk.
+    """
+    draft = _Draft(tables, found)
+    for policy in tables.policies.values():
+        draft.take(policy)
+    for ghost in tables.ghosts.values():
+        if not ghost.linked and ghost.key in found.ghosts:
+            draft.ghosts[ghost.key] = replace(ghost, linked=True)
+    draft.forget_removed()
+    for assignment in tables.assignments.values():
+        draft.others.append(replace(assignment, status="failed", reason=RESTORED))
+        data: dict[str, Json] = {"failure": "repair", "reason": RESTORED}
+        draft.notes.append(("assignment_failed", str(assignment.assignment_id), data))
+    return Adoption(
+        rows=[
+            *draft.checkpoints.values(),
+            *draft.policies.values(),
+            *draft.ghosts.values(),
+            *draft.others,
+        ],
+        notes=draft.notes,
+        agent_steps=sum(
+            row.agent_steps - tables.policies[row.policy].agent_steps
+            for row in draft.policies.values()
+        ),
+        num_finished=max(draft.num_new.values(), default=0),
+    )
+
+
+@dataclass(slots=True)
+class _Draft:
+    """Rows that change, while it is decided which."""
+
+    tables: Tables
+    found: Survey
+    checkpoints: dict[str, CheckpointRow] = field(default_factory=dict)
+    policies: dict[PolicyId, PolicyRow] = field(default_factory=dict)
+    ghosts: dict[str, GhostRow] = field(default_factory=dict)
+    others: list[Row] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    num_new: Counter[str] = field(default_factory=Counter)
+
+    def take(self, policy: PolicyRow) -> None:
+        """Let a policy go on from its newest checkpoint, and record its ghosts."""
+        new = sorted(self._newer(policy), key=lambda item: _age(item[1]))
+        for _, manifest in new:
+            self._record(policy, manifest, state="present")
+        after = policy if not new else self._advance(policy, *new[-1], num_new=len(new))
+        for key, manifest in self.found.ghosts.items():
+            if manifest.policy == policy.policy and self._is_new_ghost(after, manifest):
+                self._record_ghost(after, key, manifest)
+                after = replace(after, ghost_at=max(after.ghost_at, manifest.agent_steps))
+        if after != policy:
+            self.policies[policy.policy] = after
+
+    def _newer(self, policy: PolicyRow) -> Iterator[tuple[str, Manifest]]:
+        """Checkpoints that the policy has published since the backup."""
+        for key, manifest in self.found.checkpoints.items():
+            counters = (manifest.generation, manifest.agent_steps, manifest.learner_updates)
+            before = (policy.generation, policy.agent_steps, policy.learner_updates)
+            if (
+                manifest.policy == policy.policy
+                and key not in self.tables.checkpoints
+                and all(new >= old for new, old in zip(counters, before, strict=True))
+                and (counters > before or policy.checkpoint is None)
+                and manifest.hyperparameters.keys() == policy.hyperparameters.keys()
+            ):
+                yield key, manifest
+
+    def _advance(
+        self, policy: PolicyRow, key: str, manifest: Manifest, *, num_new: int
+    ) -> PolicyRow:
+        after = replace(
+            policy,
+            agent_steps=manifest.agent_steps,
+            learner_updates=manifest.learner_updates,
+            checkpoint=key,
+            pending={},
+            failures=0,
+        )
+        if manifest.generation > policy.generation:
+            after = replace(
+                after,
+                state="active",
+                generation=manifest.generation,
+                generation_at=policy.agent_steps,
+                ready_at=manifest.agent_steps,
+                hyperparameters=_like(policy.hyperparameters, manifest.hyperparameters),
+                parent=policy.parent if manifest.donor is None else PolicyId(manifest.donor),
+            )
+            self.others += _generations(policy, after, self.tables)
+        data: dict[str, Json] = {
+            "checkpoint": key,
+            "agent_steps_before": policy.agent_steps,
+            "agent_steps": after.agent_steps,
+            "generation_before": policy.generation,
+            "generation": after.generation,
+            "num_checkpoints": num_new,
+        }
+        self.notes.append((ADOPTED, policy.policy, data))
+        return after
+
+    def _is_new_ghost(self, policy: PolicyRow, manifest: Manifest) -> bool:
+        player = ghost_id(policy.policy, agent_steps=manifest.agent_steps)
+        known = {ghost.player for ghost in self.ghosts.values()} | self.tables.ghosts.keys()
+        return (
+            player not in known
+            and manifest.agent_steps <= policy.agent_steps
+            and manifest.generation <= policy.generation
+        )
+
+    def _record_ghost(self, policy: PolicyRow, key: str, manifest: Manifest) -> None:
+        source = self._record(policy, manifest, state="deleted")
+        qualities = [
+            ghost.quality
+            for ghost in self.tables.ghosts.values()
+            if ghost.population == policy.population
+        ]
+        ghost = GhostRow(
+            player=ghost_id(policy.policy, agent_steps=manifest.agent_steps),
+            policy=policy.policy,
+            population=policy.population,
+            agent_steps=manifest.agent_steps,
+            generation=manifest.generation,
+            weights_digest=manifest.weights_digest,
+            key=key,
+            checkpoint=source.key,
+            linked=True,
+            role=policy.role,
+            quality=max(qualities, default=0.0),
+        )
+        self.ghosts[key] = ghost
+        self.notes.append(("ghost_adopted", ghost.player, {"key": key}))
+
+    def _record(
+        self, policy: PolicyRow, manifest: Manifest, *, state: Literal["present", "deleted"]
+    ) -> CheckpointRow:
+        """The row of a checkpoint, made from its manifest where there is none."""
+        key = checkpoint_key(
+            manifest.policy, agent_steps=manifest.agent_steps, digest=manifest.digest
+        )
+        known = self.checkpoints.get(key) or self.tables.checkpoints.get(key)
+        if known is not None:
+            return known
+        self.num_new[policy.population] += 1
+        row = CheckpointRow(
+            key=key,
+            digest=manifest.digest,
+            weights_digest=manifest.weights_digest,
+            policy=policy.policy,
+            generation=manifest.generation,
+            agent_steps=manifest.agent_steps,
+            learner_updates=manifest.learner_updates,
+            parent=self._parent(policy, manifest),
+            assignment_id=UNKNOWN_ASSIGNMENT,
+            state=state,
+        )
+        self.checkpoints[key] = row
+        return row
+
+    def _parent(self, policy: PolicyRow, manifest: Manifest) -> Digest | None:
+        """Weights that a checkpoint was trained from, or the newest known before them."""
+        if manifest.parent is None:
+            return None
+        rows = (*self.checkpoints.values(), *self.tables.checkpoints.values())
+        for row in rows:
+            if row.digest == manifest.parent:
+                return row.weights_digest
+        if manifest.generation != policy.generation or policy.checkpoint is None:
+            return None
+        current = self.tables.checkpoints.get(policy.checkpoint)
+        return None if current is None else current.weights_digest
+
+    def forget_removed(self) -> None:
+        """Record as deleted what is gone and nobody needs any more.
+
+        What somebody needs is damage, which `populations.storage.recovery` puts right.
+        """
+        needed: set[str] = set()
+        for policy in (self.tables.policies | self.policies).values():
+            needed.update(named_by(policy))
+        by_key = {ghost.key: ghost for ghost in self.tables.ghosts.values()} | self.ghosts
+        for ghost in by_key.values():
+            needed.update(named_by(ghost))
+        for row in self.tables.checkpoints.values():
+            is_gone = row.key not in self.found.checkpoints.keys() | self.found.damaged.keys()
+            if row.state == "present" and is_gone and row.key not in needed:
+                self.checkpoints[row.key] = replace(row, state="deleted")
+
+
+def _age(manifest: Manifest) -> tuple[int, int, int]:
+    return (manifest.generation, manifest.agent_steps, manifest.learner_updates)
+
+
+def _like(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    """Integers stay integers: a manifest says 4.0 where the journal says 4."""
+    return {
+        name: int(after[name]) if isinstance(old, int) else after[name]
+        for name, old in before.items()
+    }
+
+
+def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterator[GenerationRow]:
+    """The generations that began after the backup: all that is known is that there were some."""
+    last = tables.generations.get(trainee_entrant(before.policy, generation=before.generation))
+    if last is None:
+        return
+    yield replace(last, agent_steps_end=before.agent_steps)
+    for generation in range(before.generation + 1, after.generation + 1):
+        is_last = generation == after.generation
+        yield GenerationRow(
+            entrant=trainee_entrant(after.policy, generation=generation),
+            policy=after.policy,
+            population=after.population,
+            generation=generation,
+            cause="repair",
+            parent=None,
+            hyperparameters=dict(after.hyperparameters),
+            agent_steps_begin=before.agent_steps,
+            agent_steps_end=None if is_last else before.agent_steps,
+        )

@@ -1,0 +1,64 @@
+"""All tallies folded again: what the rows that are kept beside them must be equal to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import TypeVar
+
+from arena.types import Seat
+from populations.league.league import League
+from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
+from populations.records.rows import (
+    TallyRow,
+)
+from populations.records.tables import Tables
+
+Folding = RecordRow | PairRow
+KeyT = TypeVar("KeyT", bound=tuple[object, ...])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folded:
+    """What tallies add up to, each row in the order of its first tally."""
+
+    records: dict[RecordKey, RecordRow] = field(default_factory=dict)
+    pairs: dict[PairKey, PairRow] = field(default_factory=dict)
+
+
+def refold(
+    tallies: Iterable[TallyRow], *, seats: tuple[Seat, ...], half_life_matches: float
+) -> Folded:
+    """Fold tallies, in order of commit, from nothing."""
+    league = League(seats=seats, half_life_matches=half_life_matches)
+    folded = Folded()
+    for tally in tallies:
+        for row in league.add_tally(tally):
+            if isinstance(row, RecordRow):
+                folded.records[row.key] = row
+            else:
+                folded.pairs[row.key] = row
+    return folded
+
+
+def differences(tables: Tables, folded: Folded) -> Iterator[str]:
+    """Say of each kept row in what it is not what its tallies add up to."""
+    yield from _differences("record", tables.records, folded.records)
+    yield from _differences("pair", tables.pairs, folded.pairs)
+
+
+def _differences(
+    name: str, kept: Mapping[KeyT, Folding], added_up: Mapping[KeyT, Folding]
+) -> Iterator[str]:
+    for key in dict.fromkeys((*added_up, *kept)):
+        text = f"{name} {' '.join(str(part) for part in key)}"
+        row, expected = kept.get(key), added_up.get(key)
+        if row is None:
+            yield f"{text}: missing, but there are tallies of it"
+        elif expected is None:
+            yield f"{text}: there is no tally of it"
+        elif row != expected:
+            for column in fields(row):
+                value, sum_of_all = getattr(row, column.name), getattr(expected, column.name)
+                if value != sum_of_all:
+                    yield f"{text}: {column.name} is {value}, but its tallies give {sum_of_all}"

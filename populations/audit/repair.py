@@ -1,0 +1,275 @@
+"""`arena verify RUN --repair`: a damaged journal gives way to its last backup.
+
+What manifests on disk show since is added (`populations.audit.adoption`), and every checkpoint
+and ghost is read back: damaged ones are set aside, and their policies fall back. The new journal
+is made complete under another name and then takes the old one's place, which stays beside it for
+people to look at: killed at any moment, doing it again does the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from arena.checkpoints.publish import set_aside
+from arena.failpoints import failpoint
+from populations.audit.adoption import RESTORED, Note, Survey, adopt, survey
+from populations.audit.mending import mend
+from populations.config.run_file import RUN_FILE, RunFile
+from populations.errors import JournalCorrupt, JournalForeign, StorageError
+from populations.records.rows import EventRow, Json, Row
+from populations.records.tables import Tables
+from populations.storage.database import (
+    BACKUP,
+    JOURNAL,
+    SIDE_FILES,
+    connect_reader,
+    rename_durably,
+    repair_hint,
+    storage_errors,
+)
+from populations.storage.journal import Journal, JournalReader
+from populations.storage.lock import RunLock
+from populations.storage.recovery import is_intact, recover
+from populations.storage.status import read_status
+
+REPAIRING = f"{JOURNAL}.repairing"
+"""The new journal, until it is complete."""
+
+_MAX_BELIEVABLE = 2**53
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """What was done.
+
+    Attributes:
+        events: Those that the journal has of it, in order.
+        restored: Whether the journal was replaced.
+        lost_assignments: At least so many that had finished are not in the journal any more.
+    """
+
+    events: list[EventRow]
+    restored: bool
+    lost_assignments: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Counters:
+    """How far a run had come, as far as that can be read; 0 where it cannot."""
+
+    assignments_finished: int = 0
+    next_assignment: int = 0
+    epoch: int = 0
+
+
+def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
+    """Put a run directory right, under its lock.
+
+    Args:
+        run_dir: The run directory.
+        utc: For records; default: now.
+
+    Raises:
+        RunInUse: If a controller has the run.
+        ConfigError: If run.yaml cannot be read.
+        StorageError: If the journal is damaged and there is no usable backup, or it is another
+            release's: nothing was changed. If the disk refuses: nothing that is needed was lost.
+        CheckpointError: If the disk refuses.
+    """
+    with RunLock(run_dir):
+        run_file = RunFile.load(run_dir / RUN_FILE)
+        now = utc or datetime.now(UTC).isoformat(timespec="milliseconds")
+        damage = _damage(run_dir / JOURNAL)
+        if damage is not None:
+            return _restore(run_dir, run_file, damage=damage, utc=now)
+        with Journal.open(run_dir / JOURNAL) as journal:
+            before = journal.load().num_events
+            _recover(run_dir, journal, path=run_dir / JOURNAL, utc=now)
+        return Repair(events=_events(run_dir, after=before), restored=False, lost_assignments=0)
+
+
+def _damage(path: Path) -> str | None:
+    """Why a journal cannot be used; None if all of it can be read."""
+    if not path.exists():
+        return f"{path}: there is no journal"
+    try:
+        Journal.open(path).close()
+        _read_all(path)
+    except JournalForeign:
+        raise
+    except JournalCorrupt as error:
+        return str(error).removesuffix(repair_hint(path))
+    return None
+
+
+def _read_all(path: Path) -> Tables:
+    with JournalReader(path) as reader:
+        reader.integrity_check()
+        reader.assignments()
+        reader.events()
+        for _ in reader.all_tallies():
+            continue
+        return reader.load()
+
+
+def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repair:
+    path = run_dir / JOURNAL
+    temporary = run_dir / REPAIRING
+    try:
+        with storage_errors(path):
+            _remove(temporary)
+            before = _copy_of_backup(run_dir, temporary, run_file, damage=damage)
+            counters = _counters(run_dir)
+            aside = f"{JOURNAL}-corrupt-{re.sub('[^0-9TZ]', '', utc.replace('+00:00', 'Z'))}"
+            with Journal.open(temporary) as journal:
+                failpoint("repair.copied")
+                rows, lost = _restored_rows(
+                    run_dir, journal.load(), counters, damage=damage, aside=aside, utc=utc
+                )
+                journal.commit(rows)
+                failpoint("repair.adopted")
+                _recover(run_dir, journal, path=temporary, utc=utc)
+            failpoint("repair.ready")
+            for suffix in ("", *SIDE_FILES):
+                with contextlib.suppress(FileNotFoundError):
+                    os.rename(f"{path}{suffix}", run_dir / f"{aside}{suffix}")
+                    failpoint("repair.aside")
+            rename_durably(temporary, path)
+    finally:
+        _remove(temporary)
+    return Repair(
+        events=_events(run_dir, after=before.num_events), restored=True, lost_assignments=lost
+    )
+
+
+def _remove(path: Path) -> None:
+    """A database with SQLite's files beside it, and copies that a migration made of it."""
+    with storage_errors(path):
+        for left in path.parent.glob(f"{path.name}*"):
+            left.unlink()
+
+
+def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: str) -> Tables:
+    """Copy the backup, and see whether all of it can be read.
+
+    Raises:
+        StorageError: If there is none, or it is damaged or another run's.
+    """
+    backup = run_dir / BACKUP
+    try:
+        if not backup.exists():
+            raise JournalCorrupt(f"there is no {backup}")
+        with storage_errors(backup):
+            shutil.copyfile(backup, target)
+        Journal.open(target).close()
+        tables = _read_all(target)
+        if tables.run.run != run_file.run:
+            raise JournalCorrupt(f"{backup} is of the run {tables.run.run}")
+    except JournalCorrupt as error:
+        raise StorageError(
+            f"{damage}; it cannot be repaired, for there is no usable backup: {error}. Nothing was "
+            "changed"
+        ) from error
+    return tables
+
+
+def _restored_rows(
+    run_dir: Path, tables: Tables, counters: _Counters, *, damage: str, aside: str, utc: str
+) -> tuple[list[Row], int]:
+    """The rows that a restored journal needs, and how many assignments are lost at least."""
+    found = survey(run_dir)
+    adoption = adopt(tables, found)
+    strangers = _set_strangers_aside(run_dir, tables, found)
+    run = tables.run
+    lost = max(counters.assignments_finished - run.assignments_finished, adoption.num_finished, 0)
+    after = replace(
+        run,
+        state="stopped",
+        reason=RESTORED,
+        # Above all that learners of the lost time may still hold.
+        epoch=max(run.epoch, counters.epoch),
+        next_assignment=max(run.next_assignment + lost, counters.next_assignment),
+        agent_steps=run.agent_steps + adoption.agent_steps,
+    )
+    data: dict[str, Json] = {
+        "damage": damage,
+        "damaged_journal": aside,
+        "backup": BACKUP,
+        "assignments_finished": run.assignments_finished,
+        "lost_assignments_at_least": lost,
+    }
+    notes = [("journal_restored", "", data), *adoption.notes, *strangers]
+    return [after, *adoption.rows, *_event_rows(notes, tables, utc=utc)], lost
+
+
+def _set_strangers_aside(run_dir: Path, tables: Tables, found: Survey) -> list[Note]:
+    """Keep for people what is damaged and not in the backup; the sweep would remove it."""
+    known = tables.checkpoints.keys() | {ghost.key for ghost in tables.ghosts.values()}
+    notes: list[Note] = []
+    for key, reason in found.damaged.items():
+        if key not in known:
+            set_aside(run_dir, key)
+            notes.append(("checkpoint_corrupt", "", {"key": key, "reason": reason}))
+    return notes
+
+
+def _event_rows(notes: Sequence[Note], tables: Tables, *, utc: str) -> list[EventRow]:
+    return [
+        EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=data)
+        for sequence, (kind, subject, data) in enumerate(notes, start=tables.num_events + 1)
+    ]
+
+
+def _recover(run_dir: Path, journal: Journal, *, path: Path, utc: str) -> None:
+    with JournalReader(path) as reader:
+        assignments = reader.assignments()
+    mended = mend(
+        journal.load(), assignments, verifies=lambda row: is_intact(run_dir, row), utc=utc
+    )
+    if mended:
+        journal.commit(mended)
+    rows = recover(run_dir, journal.load(), utc=utc, thorough=True)
+    if rows:
+        journal.commit(rows)
+
+
+def _events(run_dir: Path, *, after: int) -> list[EventRow]:
+    with JournalReader(run_dir / JOURNAL) as reader:
+        return reader.events(after=after)
+
+
+def _counters(run_dir: Path) -> _Counters:
+    """What ``status.json`` and what can still be read of the damaged journal say."""
+    found = [_Counters(), _counters_of_status(run_dir)]
+    with contextlib.suppress(sqlite3.Error, OSError):
+        with contextlib.closing(connect_reader(run_dir / JOURNAL)) as connection:
+            query = "SELECT assignments_finished, next_assignment, epoch FROM run"
+            finished, following, epoch = map(_believable, connection.execute(query).fetchone())
+        found.append(
+            _Counters(assignments_finished=finished, next_assignment=following, epoch=epoch)
+        )
+    return _Counters(
+        assignments_finished=max(one.assignments_finished for one in found),
+        next_assignment=max(one.next_assignment for one in found),
+        epoch=max(one.epoch for one in found),
+    )
+
+
+def _counters_of_status(run_dir: Path) -> _Counters:
+    status = read_status(run_dir) or {}
+    return _Counters(
+        assignments_finished=_believable(status.get("assignments_finished")),
+        epoch=_believable(status.get("epoch")),
+    )
+
+
+def _believable(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < _MAX_BELIEVABLE else 0

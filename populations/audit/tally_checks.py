@@ -1,0 +1,116 @@
+"""What tallies must be: whole, of known assignments, and what the rows beside them add up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from arena.matches.pair_scores import adds_up
+from arena.types import AssignmentId, Seat, Tally
+from populations.audit.refold import differences, refold
+from populations.config.run_file import RunFile, learner_setup
+from populations.records.rows import AssignmentRow, TallyRow
+from populations.records.tables import Tables
+
+
+class TallyChecks:
+    """Looks at every tally as it goes by, so that never all of them are in memory.
+
+    Attributes:
+        faults: What was wrong with single tallies.
+        played: Matches of each assignment.
+        num_tallies: That went by.
+    """
+
+    def __init__(self, *, num_seats: int | None) -> None:
+        """Nothing has gone by.
+
+        Args:
+            num_seats: Of the environment; None where that is not known.
+        """
+        self._num_seats = num_seats
+        self.faults: list[str] = []
+        self.played: Counter[AssignmentId] = Counter()
+        self.num_tallies = 0
+
+    def pass_sound(self, tallies: Iterable[TallyRow]) -> Iterator[TallyRow]:
+        """Let those go on that can be folded."""
+        has_gap = False
+        for row in tallies:
+            self.num_tallies += 1
+            if row.sequence != self.num_tallies and not has_gap:
+                has_gap = True
+                self.faults.append("tallies: sequence numbers have gaps")
+            self.played[row.assignment_id] += row.tally.matches
+            problem = _problem(row.tally, num_seats=self._num_seats)
+            if problem is None:
+                yield row
+            else:
+                self.faults.append(f"tally {row.sequence}: {problem}")
+
+
+def check_tallies(
+    tallies: Iterable[TallyRow],
+    *,
+    tables: Tables,
+    assignments: Sequence[AssignmentRow],
+    run_file: RunFile | None,
+) -> list[str]:
+    """Find what is wrong with tallies, with the matches of assignments, and with folded rows.
+
+    Args:
+        tallies: All, in order of commit.
+        tables: Of the same moment.
+        assignments: All.
+        run_file: Says who has which seat and how results fade; None: folded rows are not looked at.
+    """
+    seats: tuple[Seat, ...] = ()
+    if run_file is not None:
+        seats = learner_setup(run_file, root=Path()).seats
+    checks = TallyChecks(num_seats=len(seats) if run_file is not None else None)
+    found: list[str] = []
+    sound = checks.pass_sound(tallies)
+    if run_file is not None:
+        half_life = run_file.config.payoffs.half_life_matches
+        found += differences(tables, refold(sound, seats=seats, half_life_matches=half_life))
+    else:
+        for _ in sound:
+            continue
+    return [*checks.faults, *_check_assignments(checks.played, assignments), *found]
+
+
+def _check_assignments(
+    played: Counter[AssignmentId], assignments: Sequence[AssignmentRow]
+) -> Iterator[str]:
+    known = set()
+    for assignment in assignments:
+        known.add(assignment.assignment_id)
+        matches = played[assignment.assignment_id]
+        if matches != assignment.matches:
+            yield (
+                f"assignment {assignment.assignment_id}: {assignment.matches} matches, but its "
+                f"tallies have {matches}"
+            )
+    for assignment_id in played:
+        if assignment_id not in known:
+            yield f"assignment {assignment_id}: has tallies, but was never decided"
+
+
+def _problem(tally: Tally, *, num_seats: int | None) -> str | None:
+    seats = len(tally.entrants)
+    if num_seats not in (None, seats):
+        return f"{seats} entrants in {num_seats} seats"
+    if not seats == len(tally.return_sum) == len(tally.return_sum_of_squares):
+        return f"{seats} entrants, but returns of {len(tally.return_sum)}"
+    for pair in tally.pairs:
+        if not 0 <= pair.first < pair.second < seats:
+            return f"a pair of seats {pair.first} and {pair.second} of {seats}"
+        if not adds_up(pair, matches=tally.matches):
+            results: list[float | None] = [pair.wins, pair.draws, pair.losses]
+            if pair.score_sum is not None:
+                results += [pair.score_sum, pair.square_sum]
+            return f"results {tuple(results)} of {tally.matches} matches"
+    if tally.distinct is not None and not 1 <= tally.distinct <= tally.matches:
+        return f"{tally.distinct} different games of {tally.matches} matches"
+    return None

@@ -1,0 +1,311 @@
+"""Every invariant that a run directory can show, checked without changing it.
+
+Faults are broken promises. Notes are what a run may show while it goes on or after a crash, and
+what the next resume puts right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from arena.checkpoints.files import (
+    DIRECTORY_NAME,
+    TEMPORARY,
+    list_directories,
+    resolve_key,
+    verify_directory,
+)
+from arena.checkpoints.manifest import OPTIMIZER
+from arena.errors import CheckpointError, ConfigError
+from arena.types import PolicyId, ghost_id
+from arena.wire.messages import Train
+from populations.audit.adoption import ADOPTED
+from populations.audit.evolution_checks import begins_anew, check_evolution
+from populations.audit.tally_checks import check_tallies
+from populations.config.run_file import RUN_FILE, RunFile
+from populations.errors import StorageError
+from populations.records.rows import AssignmentRow, CheckpointRow, EventRow, GhostRow, PolicyRow
+from populations.records.tables import Tables
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+from populations.storage.lock import lock_holder
+from populations.storage.recovery import unrecorded_checkpoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a check found.
+
+    Attributes:
+        faults: Broken invariants; empty for a sound run.
+        notes: Worth knowing, nothing broken.
+    """
+
+    faults: list[str]
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Records:
+    """One committed state of a journal."""
+
+    tables: Tables
+    assignments: list[AssignmentRow]
+    events: list[EventRow]
+    tally_faults: list[str]
+
+
+def verify_run(run_dir: Path) -> Report:
+    """Check a run directory, whatever state it is in.
+
+    What a running controller changes between reading the journal and looking at the disk is no
+    fault: only what is found twice counts.
+    """
+    report = _verify_once(run_dir)
+    if report.faults and lock_holder(run_dir) is not None:
+        again = _verify_once(run_dir)
+        return Report(faults=[f for f in again.faults if f in report.faults], notes=again.notes)
+    return report
+
+
+def _verify_once(run_dir: Path) -> Report:
+    faults: list[str] = []
+    try:
+        run_file = RunFile.load(run_dir / RUN_FILE)
+    except (ConfigError, StorageError) as error:
+        run_file = None
+        faults.append(f"{RUN_FILE}: {error}")
+    try:
+        with JournalReader(run_dir / JOURNAL) as reader:
+            reader.integrity_check()
+            with reader.snapshot():
+                records = _read(reader, run_file)
+    except StorageError as error:
+        return Report(faults=[*faults, str(error)], notes=[])
+    tables = records.tables
+    faults += _check_rows(records)
+    faults += _check_checkpoints(run_dir, tables)
+    faults += _check_ghosts(run_dir, tables)
+    notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
+    leftovers = _leftovers(run_dir, tables)
+    if tables.run.state == "running":
+        notes += leftovers
+    else:
+        faults += leftovers
+    return Report(faults=faults, notes=notes)
+
+
+def _read(reader: JournalReader, run_file: RunFile | None) -> _Records:
+    tables, assignments = reader.load(), reader.assignments()
+    return _Records(
+        tables=tables,
+        assignments=assignments,
+        events=reader.events(),
+        tally_faults=check_tallies(
+            reader.all_tallies(), tables=tables, assignments=assignments, run_file=run_file
+        ),
+    )
+
+
+def _check_rows(records: _Records) -> Iterator[str]:
+    tables = records.tables
+    yield from _check_policies(records)
+    yield from _check_run(records)
+    yield from _check_open(tables)
+    yield from check_evolution(tables)
+    yield from records.tally_faults
+    yield from _check_ratings(tables)
+    yield from _check_sequence("events", [event.sequence for event in records.events])
+    for event in records.events:
+        if event.kind == "exploited" and event.data.get("donor") not in tables.policies:
+            yield f"event {event.sequence}: donor {event.data.get('donor')!r} is no policy"
+
+
+def _check_policies(records: _Records) -> Iterator[str]:
+    tables = records.tables
+    trained = _trained(records)
+    for policy in tables.policies.values():
+        for name, value in policy.hyperparameters.items():
+            if not math.isfinite(value):
+                yield f"{policy.policy}: {name} is {value}"
+        if policy.agent_steps != trained[policy.policy]:
+            yield (
+                f"{policy.policy}: agent_steps {policy.agent_steps}, but its finished assignments "
+                f"add up to {trained[policy.policy]}"
+            )
+        if problem := _problem_of_current(policy, tables):
+            yield f"{policy.policy}: {problem}"
+    for row in tables.checkpoints.values():
+        owner = tables.policies.get(row.policy)
+        if owner is None:
+            yield f"{row.key}: {row.policy!r} is no policy"
+        elif row.agent_steps > owner.agent_steps or row.generation > owner.generation:
+            yield f"{row.key}: its counters are above those of {row.policy}"
+
+
+def _problem_of_current(policy: PolicyRow, tables: Tables) -> str | None:
+    if policy.checkpoint is None:
+        may_have_none = not policy.agent_steps or begins_anew(policy, tables)
+        return None if may_have_none else "it has trained, but has no checkpoint"
+    row = tables.checkpoints.get(policy.checkpoint)
+    if row is None:
+        return f"its checkpoint {policy.checkpoint} was never recorded"
+    if row.state != "present" and policy.state != "quarantined":
+        return f"its checkpoint {policy.checkpoint} is {row.state}"
+    return None
+
+
+def _trained(records: _Records) -> Counter[PolicyId]:
+    """Agent steps of each policy in finished assignments, and in those that a repair found."""
+    made = {
+        (row.assignment_id, row.policy): row.agent_steps
+        for row in records.tables.checkpoints.values()
+    }
+    trained = adopted_steps(records.events)
+    for assignment in records.assignments:
+        if assignment.status != "finished" or not isinstance(assignment.message, Train):
+            continue
+        trainees = assignment.message.trainees
+        for trainee in trainees:
+            after = made.get((assignment.assignment_id, trainee.policy), trainee.agent_steps)
+            alone = len(trainees) == 1
+            trained[trainee.policy] += (
+                assignment.agent_steps if alone else after - trainee.agent_steps
+            )
+    return trained
+
+
+def adopted_steps(events: Iterable[EventRow]) -> Counter[PolicyId]:
+    """Agent steps of each policy in assignments that only a checkpoint is left of."""
+    steps: Counter[PolicyId] = Counter()
+    for event in events:
+        before, after = event.data.get("agent_steps_before"), event.data.get("agent_steps")
+        if event.kind == ADOPTED and isinstance(before, int) and isinstance(after, int):
+            steps[PolicyId(event.subject)] += after - before
+    return steps
+
+
+def _check_run(records: _Records) -> Iterator[str]:
+    run = records.tables.run
+    finished = [row for row in records.assignments if row.status == "finished"]
+    training = [row for row in finished if row.kind == "train"]
+    evaluation = [row for row in finished if row.kind == "evaluate"]
+    adopted = adopted_steps(records.events).total()
+    counters = {
+        "agent_steps": (run.agent_steps, adopted + sum(row.agent_steps for row in finished)),
+        "matches": (run.matches, sum(row.matches for row in finished)),
+        "assignments_finished": (run.assignments_finished, len(finished)),
+        "evaluation_assignments": (run.evaluation_assignments, len(evaluation)),
+        # Those that only published an initial checkpoint are not counted.
+        "training_assignments": (
+            run.training_assignments,
+            sum(row.agent_steps > 0 for row in training),
+        ),
+        "exploits": (run.exploits, sum(event.kind == "exploited" for event in records.events)),
+    }
+    for name, (counted, added_up) in counters.items():
+        if counted != added_up:
+            yield f"run: {name} is {counted}, but what was committed adds up to {added_up}"
+    last = max((row.assignment_id for row in records.assignments), default=0)
+    if run.next_assignment <= last:
+        yield f"run: next_assignment is {run.next_assignment}, but {last} was given out"
+
+
+def _check_open(tables: Tables) -> Iterator[str]:
+    trainees = Counter(
+        trainee.policy
+        for row in tables.assignments.values()
+        if isinstance(row.message, Train)
+        for trainee in row.message.trainees
+    )
+    for policy, count in trainees.items():
+        if count > 1:
+            yield f"{policy}: trainee of {count} open assignments"
+
+
+def _check_ratings(tables: Tables) -> Iterator[str]:
+    for row in tables.ratings.values():
+        size = len(row.entrants)
+        if (len(row.ratings), len(row.deviations)) != (size, size):
+            yield f"ratings of {row.population}: sizes do not fit {size} entrants"
+        if row.num_tallies > tables.num_tallies:
+            yield f"ratings of {row.population}: cover {row.num_tallies} tallies that are not there"
+
+
+def _check_sequence(name: str, sequences: list[int]) -> Iterator[str]:
+    if sequences != list(range(1, len(sequences) + 1)):
+        yield f"{name}: sequence numbers have gaps"
+
+
+def _check_checkpoints(run_dir: Path, tables: Tables) -> Iterator[str]:
+    for row in tables.checkpoints.values():
+        if row.state == "present":
+            yield from _compare(run_dir, row, without=frozenset())
+
+
+def _check_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
+    counts = Counter((row.policy, row.agent_steps) for row in tables.ghosts.values())
+    for (policy, agent_steps), count in counts.items():
+        if count > 1:
+            yield f"{policy}: {count} ghosts at {agent_steps} agent steps"
+    for row in tables.ghosts.values():
+        if row.player != ghost_id(row.policy, agent_steps=row.agent_steps):
+            yield f"{row.player}: it is of {row.policy} at {row.agent_steps} agent steps"
+        source = tables.checkpoints.get(row.checkpoint)
+        if source is None:
+            yield f"{row.player}: its checkpoint {row.checkpoint} was never recorded"
+        elif source.weights_digest != row.weights_digest:
+            yield f"{row.player}: its weights are not those of {row.checkpoint}"
+        if row.linked and not row.corrupt:
+            yield from _compare(run_dir, row, without=frozenset({OPTIMIZER}))
+
+
+def _compare(
+    run_dir: Path, row: CheckpointRow | GhostRow, *, without: frozenset[str]
+) -> Iterator[str]:
+    """Read every byte of a directory and compare it with its row."""
+    try:
+        manifest = verify_directory(resolve_key(run_dir, row.key), without=without)
+    except CheckpointError as error:
+        yield str(error)
+        return
+    for name in _facts(row):
+        says, recorded = getattr(manifest, name), getattr(row, name)
+        if says != recorded:
+            yield f"{row.key}: {name} is {says}, but {recorded} was recorded"
+
+
+def _facts(row: CheckpointRow | GhostRow) -> list[str]:
+    facts = ["weights_digest", "policy", "agent_steps", "generation"]
+    return [*facts, "digest", "learner_updates"] if isinstance(row, CheckpointRow) else facts
+
+
+def _expected(tables: Tables) -> list[str]:
+    """What the next resume does again, and what is known to be damaged."""
+    notes = [f"{row.player}: not linked yet" for row in tables.ghosts.values() if not row.linked]
+    notes += [f"{row.player}: corrupt" for row in tables.ghosts.values() if row.corrupt]
+    for row in tables.checkpoints.values():
+        if row.state in ("doomed", "corrupt"):
+            notes.append(f"{row.key}: {row.state}")
+    return notes
+
+
+def _unknown_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
+    """Ghosts that nobody knows any more, after a repair: opponents no longer, but left alone."""
+    known = {row.key for row in tables.ghosts.values()}
+    for key in list_directories(run_dir, "ghosts"):
+        if DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]) and key not in known:
+            yield f"{key}: a ghost that the journal does not know"
+
+
+def _leftovers(run_dir: Path, tables: Tables) -> list[str]:
+    """Temporary directories and unrecorded checkpoints."""
+    keys = [*list_directories(run_dir, "checkpoints"), *list_directories(run_dir, "ghosts")]
+    found = [
+        f"{key}: temporary directory" for key in keys if TEMPORARY.fullmatch(key.rsplit("/", 1)[1])
+    ]
+    return found + [f"{key}: not recorded" for key in unrecorded_checkpoints(run_dir, tables)]

@@ -1,0 +1,94 @@
+"""Names by which other libraries call PPO's hyperparameters, read as Arena's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from arena.errors import ConfigError
+from populations.config.cli_overrides import apply_values, parse_override
+
+ALIASES = {
+    "lr": "learning_rate",
+    "ent_coef": "entropy_coef",
+    "vf_coef": "value_coef",
+    "n_epochs": "num_epochs",
+    "clip_range": "clip_coef",
+    "n_steps": "rollout_length",
+    "lam": "gae_lambda",
+}
+
+PLACES = ("hyperparameters", "search_space")
+"""Keys of a population, and of an entry of its schedule, that hold hyperparameters by name."""
+
+Notify = Callable[[str], None]
+Path = tuple[str, ...]
+
+
+def overridden(document: object, overrides: Sequence[str], *, notify: Notify) -> object:
+    """A document in which the overrides hold, and hyperparameters have their own names.
+
+    An algorithm of a user's own may call a hyperparameter as it likes, so in its population nothing
+    is an alias.
+
+    Args:
+        document: As read.
+        overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML.
+        notify: Takes a sentence for each alias.
+
+    Raises:
+        ConfigError: If an override is malformed, or a mapping has a hyperparameter twice.
+    """
+    values = [parse_override(override) for override in overrides]
+    own = set(_own_algorithms(apply_values(document, values)))
+    told: dict[str, None] = {}
+    document = _renamed(document, (), own=own, told=told)
+    values = [
+        (_renamed_path(path, own=own, told=told), _renamed(value, path, own=own, told=told))
+        for path, value in values
+    ]
+    for notice in told:
+        notify(notice)
+    return apply_values(document, values)
+
+
+def _own_algorithms(document: object) -> Iterator[str]:
+    """Names of the populations that learn by an algorithm of a user's own."""
+    populations = document.get("populations") if isinstance(document, dict) else None
+    for name, population in populations.items() if isinstance(populations, dict) else ():
+        if isinstance(population, dict) and population.get("algorithm", "ppo") != "ppo":
+            yield name
+
+
+def _has_hyperparameters(path: Path, *, own: set[str]) -> bool:
+    """Whether keys below a path name hyperparameters of PPO."""
+    is_in_population = len(path) > 2 and path[0] == "populations" and path[1] not in own
+    return is_in_population and path[-1] in PLACES and (len(path) == 3 or path[2] == "schedule")
+
+
+def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None]) -> object:
+    """A value with aliases replaced below it."""
+    if isinstance(value, list):
+        return [_renamed(part, path, own=own, told=told) for part in value]
+    if not isinstance(value, dict):
+        return value
+    renamed: dict[str, object] = {}
+    for key, part in value.items():
+        name = _renamed_path((*path, key), own=own, told=told)[-1]
+        if name in renamed or (name != key and name in value):
+            raise ConfigError(
+                f"{'.'.join(path)}: {name} must be there once, got it as "
+                f"{' and '.join(other for other in value if ALIASES.get(other, other) == name)}"
+            )
+        renamed[name] = _renamed(part, (*path, key), own=own, told=told)
+    return renamed
+
+
+def _renamed_path(path: Path, *, own: set[str], told: dict[str, None]) -> Path:
+    """A path with the own names of what it leads through."""
+    renamed = list(path)
+    for depth, part in enumerate(path):
+        name = ALIASES.get(part)
+        if name is not None and _has_hyperparameters(path[:depth], own=own):
+            told[f"{'.'.join(path[: depth + 1])} is read as {name}"] = None
+            renamed[depth] = name
+    return tuple(renamed)

@@ -1,0 +1,104 @@
+"""What a population has for itself: settings of PBT, reward weights, a schedule instead of PBT."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import pairwise
+from typing import TypeVar
+
+from arena.config import Model
+from arena.errors import ConfigError
+from arena.learning.hyperparameters import coerce_hyperparameters
+from arena.types import Hyperparameters
+from populations.config.reward_weights import check_component_names
+from populations.config.sections import PbtConfig, PopulationConfig, ScheduleEntry
+
+ModelT = TypeVar("ModelT", bound=Model)
+
+
+def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> PbtConfig:
+    """The settings of PBT for one population: the general ones, and what it says otherwise.
+
+    Args:
+        population: With the keys that it sets.
+        pbt: The section ``pbt``.
+        key: What errors call the population (``populations.player``).
+
+    Raises:
+        ConfigError: If it has a schedule and yet wants to exploit.
+    """
+    own = population.pbt
+    merged = _merged(pbt, own) if own is not None else pbt
+    if not population.schedule or merged.exploit == "none":
+        return merged
+    if own is not None and "exploit" in own.model_fields_set:
+        raise ConfigError(
+            f"{key}.pbt.exploit must be none where there is a schedule, got {merged.exploit!r}"
+        )
+    # What PBT has decided in another run is not decided again.
+    return merged.model_copy(update={"exploit": "none"})
+
+
+def _merged(general: ModelT, own: ModelT) -> ModelT:
+    """The general settings, with those that were set in ``own`` in their places."""
+    changes: dict[str, object] = {}
+    for name in own.model_fields_set:
+        value, below = getattr(own, name), getattr(general, name)
+        are_sections = isinstance(value, Model) and isinstance(below, Model)
+        changes[name] = _merged(below, value) if are_sections else value
+    return general.model_copy(update=changes)
+
+
+def check_reward_weights(
+    population: PopulationConfig, *, reward_weights: Collection[str], key: str
+) -> None:
+    """Refuse weights of components that the environment's section does not have.
+
+    Args:
+        population: As written.
+        reward_weights: The components of ``environment.reward_weights``.
+        key: What errors call the population (``populations.player``).
+
+    Raises:
+        ConfigError: Names the weight, and the nearest known component.
+    """
+    named: list[tuple[str, Iterable[str]]] = [
+        ("hyperparameters", population.hyperparameters),
+        ("search_space", population.search_space),
+        *((f"schedule.{i}", entry.hyperparameters) for i, entry in enumerate(population.schedule)),
+    ]
+    for part, names in named:
+        check_component_names(names, reward_weights=reward_weights, key=f"{key}.{part}")
+
+
+def resolve_schedule(
+    population: PopulationConfig, *, model: type[Model], start: Hyperparameters, key: str
+) -> tuple[ScheduleEntry, ...]:
+    """A population's schedule with every hyperparameter in each of its entries.
+
+    Args:
+        population: With the schedule as written.
+        model: Its algorithm's hyperparameters.
+        start: Their start values.
+        key: What errors call the population (``populations.player``).
+
+    Raises:
+        ConfigError: If its marks do not rise from 0, a value breaks the algorithm's rules, or more
+            than one policy would follow it.
+    """
+    schedule = population.schedule
+    if not schedule:
+        return ()
+    if population.size != 1:
+        raise ConfigError(f"{key}.size must be 1 where there is a schedule, got {population.size}")
+    marks = [entry.agent_steps for entry in schedule]
+    if marks[0] != 0 or any(after <= before for before, after in pairwise(marks)):
+        raise ConfigError(f"{key}.schedule: agent_steps must rise from 0, got {marks}")
+    entries = []
+    for index, entry in enumerate(schedule):
+        try:
+            values = coerce_hyperparameters(model, {**start, **entry.hyperparameters})
+        except ConfigError as error:
+            raise ConfigError(f"{key}.schedule.{index}.{error}") from error
+        entries.append(entry.model_copy(update={"hyperparameters": values}))
+    return tuple(entries)

@@ -1,0 +1,250 @@
+"""Filling in what depends on the environment: who plays what, and who wins together.
+
+Pure functions of plain data; `populations.config.resolve.resolve_config` puts them together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from itertools import takewhile
+
+from arena.config import (
+    CONVOLUTIONAL,
+    InfoOutcome,
+    MarginOutcome,
+    NetworkConfig,
+    Outcome,
+    ThresholdOutcome,
+)
+from arena.envs.probe.pace import Pace
+from arena.envs.spaces.critic_input import critic_input
+from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.errors import ConfigError
+from arena.networks.planes import convolved_parts
+from arena.types import canonical_digest
+from populations.yaml_documents import nearest
+
+POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+"""What a population may be called."""
+
+FALLBACK_NAME = "population"
+
+
+def expand_agents(patterns: Sequence[str], *, agents: tuple[str, ...], key: str) -> tuple[str, ...]:
+    """List the agents that names or globs stand for, in the environment's order.
+
+    Args:
+        patterns: Agent names, or globs as in ``adversary_*``.
+        agents: All agents.
+        key: The dotted key the patterns are from, for messages.
+
+    Raises:
+        ConfigError: If a pattern stands for no agent.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        # A name stands for itself, whatever it has of a glob: agent[0].
+        meant = {pattern} & set(agents) or {a for a in agents if fnmatchcase(a, pattern)}
+        found |= meant
+        if not meant:
+            raise ConfigError(
+                f"{key}: there is no agent {pattern!r}{nearest(pattern, agents)}; agents: "
+                f"{', '.join(agents)}"
+            )
+    return tuple(agent for agent in agents if agent in found)
+
+
+def resolve_sides(
+    sides: Mapping[str, Sequence[str]] | None, *, agents: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """Give each side its agents; by default each agent is a side.
+
+    Raises:
+        ConfigError: If an agent is on no side or on two, or a side has none.
+    """
+    if sides is None:
+        return {agent: [agent] for agent in agents}
+    resolved = {
+        side: list(expand_agents(patterns, agents=agents, key=f"environment.sides.{side}"))
+        for side, patterns in sides.items()
+    }
+    check_partition(resolved, agents=agents, key="environment.sides")
+    return resolved
+
+
+def check_partition(
+    groups: Mapping[str, Sequence[str]], *, agents: tuple[str, ...], key: str
+) -> None:
+    """Check that every agent is in exactly one group, and no group is empty.
+
+    Raises:
+        ConfigError: Names the agent or the group.
+    """
+    for name, members in groups.items():
+        if not members:
+            raise ConfigError(f"{key}.{name}: must have at least one agent, got none")
+    for agent in agents:
+        owners = [name for name, members in groups.items() if agent in members]
+        if len(owners) != 1:
+            where = " and ".join(repr(name) for name in owners) or "none"
+            raise ConfigError(f"{key}: {agent!r} must be in exactly one of them, is in {where}")
+
+
+def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> None:
+    """Check an outcome against the sides that it scores.
+
+    Raises:
+        ConfigError: If it names a side that there is none, or cannot score so many sides.
+    """
+    if isinstance(outcome, ThresholdOutcome):
+        if outcome.side not in sides:
+            raise ConfigError(
+                f"environment.outcome.side: there is no side {outcome.side!r}"
+                f"{nearest(outcome.side, sides)}; sides: {', '.join(sides)}"
+            )
+        if len(sides) != 2:
+            raise ConfigError(
+                "environment.outcome: a threshold decides between two sides, got "
+                f"{len(sides)}: {', '.join(sides)}"
+            )
+    elif isinstance(outcome, MarginOutcome) and len(sides) == 1:
+        raise ConfigError(
+            "environment.outcome: a margin is between sides, and there is one: "
+            f"{', '.join(sides)} (plays are compared by their returns anyway)"
+        )
+    elif isinstance(outcome, InfoOutcome) and not outcome.info:
+        raise ConfigError(f"environment.outcome.info must name a key, got {outcome.info!r}")
+
+
+def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
+    """Put the margin that random play has shown where it is left to Arena.
+
+    Args:
+        outcome: As configured.
+        pace: What random play has shown; None: nobody has played, and ``auto`` stays.
+
+    Raises:
+        ConfigError: If nobody has won or lost anything.
+    """
+    if not isinstance(outcome, MarginOutcome) or outcome.margin != "auto" or pace is None:
+        return outcome
+    if pace.largest_margin <= 0.0:
+        raise ConfigError(
+            "environment.outcome.margin must be a number: in random play no agent's return was "
+            "ever above another's, got 'auto'"
+        )
+    return MarginOutcome(margin=pace.largest_margin)
+
+
+def check_teams(
+    sizes: Mapping[str, int], learners: int | Mapping[str, int] | None, *, num_sides: int
+) -> None:
+    """Check that populations that cooperate can be divided into teams that learn together.
+
+    Args:
+        sizes: Policies by population.
+        learners: As configured.
+        num_sides: With more than one nobody has a team.
+
+    Raises:
+        ConfigError: If populations differ in size, or learners are bound to populations.
+    """
+    if num_sides > 1:
+        return
+    if len(set(sizes.values())) > 1:
+        raise ConfigError(
+            "populations: must have equal sizes where the environment has one side (policies of "
+            f"equal index are a team), got {dict(sizes)}"
+        )
+    if isinstance(learners, Mapping) and len(sizes) > 1:
+        raise ConfigError(
+            "learners must be a number where the environment has one side (a team learns on one "
+            f"learner), got {dict(learners)}"
+        )
+
+
+def group_agents(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
+    """Put agents with equal spaces into one population, named by their common prefix."""
+    groups: dict[str, list[str]] = {}
+    for agent in spec.agents:
+        groups.setdefault(_spaces(spec, agent), []).append(agent)
+    members = [tuple(group) for group in groups.values()]
+    names = [_common_name(group) for group in members]
+    return {
+        _distinct_name(name, group=group, index=index, taken=names): group
+        for index, (name, group) in enumerate(zip(names, members, strict=True))
+    }
+
+
+def check_equal_spaces(name: str, *, agents: Sequence[str], spec: EnvironmentSpec) -> None:
+    """Check that one policy can play all agents of a population.
+
+    Raises:
+        ConfigError: Names two agents with different spaces.
+    """
+    for agent in agents[1:]:
+        if _spaces(spec, agent) != _spaces(spec, agents[0]):
+            raise ConfigError(
+                f"populations.{name}.agents: must have equal observation and action spaces, but "
+                f"{agents[0]!r} and {agent!r} differ"
+            )
+
+
+def check_encoder(name: str, *, network: NetworkConfig, facts: AgentSpec) -> None:
+    """Check that there is something to convolve where convolutions are asked for.
+
+    Raises:
+        ConfigError: If there is not.
+    """
+    if network.encoder not in CONVOLUTIONAL:
+        return
+    try:
+        convolved_parts(network, ObservationLayout.from_json(facts.observation))
+    except ConfigError as error:
+        raise ConfigError(f"populations.{name}.{error}") from error
+
+
+def check_critics(
+    networks: Mapping[str, NetworkConfig],
+    *,
+    populations: Mapping[str, tuple[str, ...]],
+    sides: Mapping[str, Sequence[str]],
+    spec: EnvironmentSpec,
+) -> None:
+    """Check that centralized critics have something to read.
+
+    Raises:
+        ConfigError: If one has not.
+    """
+    for name, network in networks.items():
+        critic_input(
+            network,
+            population=name,
+            populations=populations,
+            sides={side: tuple(agents) for side, agents in sides.items()},
+            spec=spec,
+        )
+
+
+def _spaces(spec: EnvironmentSpec, agent: str) -> str:
+    facts = spec.agent_specs[agent]
+    return canonical_digest([facts.observation, facts.action, facts.mask])
+
+
+def _common_name(agents: Sequence[str]) -> str:
+    pairs = zip(min(agents), max(agents), strict=False)
+    prefix = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).lower()
+    name = re.sub(r"[^a-z0-9]+", "_", prefix).strip("_")
+    return re.sub(r"[_0-9]+$", "", name)[:32]
+
+
+def _distinct_name(name: str, *, group: tuple[str, ...], index: int, taken: Sequence[str]) -> str:
+    if POPULATION_NAME.fullmatch(name) and taken.count(name) == 1:
+        return name
+    # Two groups with one prefix: a lone agent's own name tells them apart.
+    if len(group) == 1 and POPULATION_NAME.fullmatch(group[0]) and group[0] not in taken:
+        return group[0]
+    return FALLBACK_NAME if len(taken) == 1 else f"{FALLBACK_NAME}_{index}"

@@ -1,0 +1,267 @@
+"""Fill in what a configuration leaves to the environment, the machine and the rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from arena.config import Model
+from arena.envs.probe.pace import Pace
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
+from arena.learning.hyperparameters import (
+    coerce_hyperparameters,
+    hyperparameter_model,
+    make_settings,
+    with_reward_weights,
+)
+from arena.matches.seating import make_seats
+from arena.types import Hyperparameters
+from populations.config.population_overrides import (
+    check_reward_weights,
+    resolve_pbt,
+    resolve_schedule,
+)
+from populations.config.resolution import (
+    check_critics,
+    check_encoder,
+    check_equal_spaces,
+    check_outcome,
+    check_partition,
+    check_teams,
+    expand_agents,
+    group_agents,
+    resolve_outcome,
+    resolve_sides,
+)
+from populations.config.role_settings import check_roles
+from populations.config.run_config import RunConfig
+from populations.config.search_space import Choices, parse_search_space, validate_search_space
+from populations.config.sections import (
+    PopulationConfig,
+)
+from populations.config.sizing import resolve_sizes
+from populations.core import SearchSpace
+from populations.faults import Faults, named
+from populations.matchmaking.make import make_matchmaker
+from populations.matchmaking.quality import QUALITY_LATEST_RATIO
+from populations.matchmaking.settings import MatchmakingConfig
+from populations.preset_files import preset_names as preset_names
+from populations.yaml_documents import nearest
+
+
+def resolve_config(
+    config: RunConfig,
+    spec: EnvironmentSpec,
+    *,
+    launch_directory: str = "",
+    num_cores: int | None = None,
+    pace: Pace | None = None,
+) -> RunConfig:
+    """Fill in what depends on the environment; resolving twice changes nothing.
+
+    Args:
+        config: As loaded.
+        spec: The environment's facts.
+        launch_directory: Where user code is looked for first.
+        num_cores: Bounds the default of ``learners``; None: those this process may use.
+        pace: What random play of the environment has shown, where sizes or a margin are left to
+            Arena; None: nobody has played it, and sizes are what suits most environments.
+
+    Raises:
+        ConfigError: If configuration and environment do not fit.
+    """
+    environment, faults = config.environment, Faults()
+    sides: dict[str, list[str]] = {}
+    outcome = environment.outcome
+    with faults.gathered():
+        sides = resolve_sides(environment.sides, agents=spec.agents)
+        check_outcome(outcome, sides=sides)
+        outcome = resolve_outcome(outcome, pace=pace)
+    matchmaking = config.matchmaking
+    with faults.gathered():
+        matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
+    assigned = config.populations
+    with faults.gathered():
+        assigned = _assign_agents(config.populations, spec)
+    populations = {}
+    for name, population in assigned.items():
+        with faults.gathered():
+            populations[name] = _resolve_population(
+                name,
+                population,
+                reward_weights=environment.reward_weights,
+                launch_directory=launch_directory,
+            )
+    # What follows takes agents, sides and policies for what they are.
+    faults.raise_any()
+    agents = {name: population.agents or () for name, population in populations.items()}
+    networks = {name: population.network for name, population in populations.items()}
+    sizes = {name: population.size for name, population in populations.items()}
+    for check in (
+        lambda: check_critics(networks, populations=agents, sides=sides, spec=spec),
+        lambda: check_roles(config.roles, populations, num_sides=len(sides)),
+        lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
+        lambda: make_seats(
+            agents=spec.agents,
+            sides={side: tuple(agents) for side, agents in sides.items()},
+            populations=agents,
+        ),
+    ):
+        with faults.gathered():
+            check()
+    faults.raise_any()
+    resolved = config.model_copy(
+        update={
+            "environment": environment.model_copy(update={"sides": sides, "outcome": outcome}),
+            "matchmaking": matchmaking,
+            "populations": populations,
+        }
+    )
+    resolved = resolved.model_copy(
+        update={
+            "populations": {
+                name: population.model_copy(
+                    update={
+                        "pbt": resolve_pbt(population, pbt=config.pbt, key=f"populations.{name}")
+                    }
+                )
+                for name, population in populations.items()
+            },
+            "learners": _resolve_learners(resolved, num_cores=num_cores),
+        }
+    )
+    return resolve_sizes(resolved, spec, pace=pace)
+
+
+def _assign_agents(
+    populations: dict[str, PopulationConfig], spec: EnvironmentSpec
+) -> dict[str, PopulationConfig]:
+    defaults = group_agents(spec)
+    if not populations:
+        return {name: PopulationConfig(agents=agents) for name, agents in defaults.items()}
+    resolved, faults = {}, Faults()
+    for name, population in populations.items():
+        with faults.gathered():
+            agents = _agents_of(name, population, defaults=defaults, spec=spec)
+            check_equal_spaces(name, agents=agents, spec=spec)
+            check_encoder(name, network=population.network, facts=spec.agent_specs[agents[0]])
+            resolved[name] = population.model_copy(update={"agents": agents})
+    faults.raise_any()
+    groups = {name: population.agents or () for name, population in resolved.items()}
+    check_partition(groups, agents=spec.agents, key="populations")
+    return resolved
+
+
+def _agents_of(
+    name: str,
+    population: PopulationConfig,
+    *,
+    defaults: Mapping[str, tuple[str, ...]],
+    spec: EnvironmentSpec,
+) -> tuple[str, ...]:
+    """The agents of one population, at least one."""
+    key = f"populations.{name}"
+    if population.agents is None:
+        if name not in defaults:
+            raise ConfigError(
+                f"{key}: must say its agents, or be named as a default population: "
+                f"{', '.join(defaults)}{nearest(name, defaults)}"
+            )
+        return defaults[name]
+    if not population.agents:
+        raise ConfigError(f"{key}: must have at least one agent, got none")
+    return expand_agents(population.agents, agents=spec.agents, key=f"{key}.agents")
+
+
+def _resolve_population(
+    name: str,
+    population: PopulationConfig,
+    *,
+    reward_weights: Mapping[str, float],
+    launch_directory: str,
+) -> PopulationConfig:
+    key = f"populations.{name}"
+    model = with_reward_weights(
+        hyperparameter_model(population.algorithm, launch_directory=launch_directory),
+        reward_weights,
+    )
+    space = population.search_space
+    if "search_space" not in population.model_fields_set:
+        space = {key: value for key, value in space.items() if key in model.model_fields}
+    start, settings, schedule, faults = dict[str, float | int](), {}, population.schedule, Faults()
+    with faults.gathered(), named(key):
+        settings = make_settings(
+            population.algorithm, population.algorithm_settings, launch_directory=launch_directory
+        ).model_dump(mode="json")
+    with faults.gathered():
+        check_reward_weights(population, reward_weights=reward_weights, key=key)
+        with named(key):
+            start = coerce_hyperparameters(model, population.hyperparameters)
+        schedule = resolve_schedule(population, model=model, start=start, key=key)
+        key_of_space = f"{key}.search_space"
+        validate_search_space(space, names=model.model_fields, start=start, key=key_of_space)
+        _check_bounds(model, space, start=start, key=key_of_space)
+    faults.raise_any()
+    return population.model_copy(
+        update={
+            "algorithm_settings": settings,
+            "hyperparameters": start,
+            "search_space": space,
+            "schedule": schedule,
+        }
+    )
+
+
+def _check_bounds(
+    model: type[Model], space: SearchSpace, *, start: Hyperparameters, key: str
+) -> None:
+    """Check that PBT can draw nothing that the algorithm would refuse."""
+    for name, dimension in parse_search_space(space, start=start, key=key).items():
+        values = (
+            dimension.choices if isinstance(dimension, Choices) else (dimension.low, dimension.high)
+        )
+        for value in values:
+            try:
+                coerce_hyperparameters(model, {**start, name: value})
+            except ConfigError as error:
+                raise ConfigError(f"{key}.{name} allows {value!r}, but {error}") from error
+
+
+def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict[str, int]:
+    learners = config.learners
+    if isinstance(learners, dict):
+        for name in learners:
+            if name not in config.populations:
+                raise ConfigError(
+                    f"learners.{name}: there is no population {name!r}"
+                    f"{nearest(name, config.populations)}"
+                )
+        missing = [name for name in config.populations if name not in learners]
+        if missing:
+            raise ConfigError(f"learners must name every population, {missing[0]!r} is missing")
+        return learners
+    if learners is not None:
+        return learners
+    if config.launcher == "inline":
+        return 1
+    cores = _usable_cores() if num_cores is None else num_cores
+    return max(1, min(cores, sum(p.size for p in config.populations.values())))
+
+
+def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> MatchmakingConfig:
+    """Check a user's own kind, and say the share of the latest where the user has not."""
+    section = config.matchmaking
+    make_matchmaker(section, window=config.ghosts.window, launch_directory=launch_directory)
+    if "latest_ratio" in section.model_fields_set:
+        return section
+    usual = QUALITY_LATEST_RATIO if section.kind == "quality" else section.latest_ratio
+    latest_ratio = min(usual, 1.0 - section.living_ratio)
+    return section.model_copy(update={"latest_ratio": latest_ratio})
+
+
+def _usable_cores() -> int:
+    # Not every system can say which cores a process may use.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,52 @@
+"""Weights of the reward's components as hyperparameters: their names in a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from arena.errors import ConfigError
+from arena.learning.hyperparameters import REWARD_WEIGHT
+from populations.yaml_documents import nearest
+
+SECTION = REWARD_WEIGHT.removesuffix(".")
+
+
+def with_dotted_weights(values: object) -> object:
+    """``reward_weights: {win: ...}`` as ``reward_weights.win: ...``; anything else as it is.
+
+    So both may be written, and ``KEY=VALUE`` on the command line reaches a weight. What is written
+    later counts.
+    """
+    if not isinstance(values, Mapping) or not isinstance(values.get(SECTION), Mapping):
+        return values
+    dotted: dict[object, object] = {}
+    for name, value in values.items():
+        if name == SECTION:
+            dotted.update({f"{REWARD_WEIGHT}{inner}": weight for inner, weight in value.items()})
+        else:
+            dotted[name] = value
+    return dotted
+
+
+def check_component_names(
+    names: Iterable[str], *, reward_weights: Collection[str], key: str
+) -> None:
+    """Refuse a weight of a component that ``environment.reward_weights`` does not have.
+
+    Args:
+        names: Of hyperparameters.
+        reward_weights: The components' names.
+        key: What errors call the mapping that has the names (``populations.player.search_space``).
+
+    Raises:
+        ConfigError: Names the weight, and the nearest known component.
+    """
+    for name in names:
+        component = name.removeprefix(REWARD_WEIGHT)
+        if name == component or component in reward_weights:
+            continue
+        has = f"it has: {', '.join(reward_weights)}" if reward_weights else "it is empty"
+        raise ConfigError(
+            f"{key}.{name}: environment.reward_weights has no component {component!r}"
+            f"{nearest(component, reward_weights)}; {has}"
+        )

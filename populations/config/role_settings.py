@@ -1,0 +1,104 @@
+"""What a configuration says about roles: how many of each, and when exploiters start again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pydantic import Field
+
+from arena.config import Model
+from arena.errors import ConfigError
+from populations.config.sections import PopulationConfig
+from populations.fields import Share
+from populations.roles import MAIN, deal_roles, has_exploiters
+
+INITIAL = "initial"
+NEAREST_EVEN = "nearest_even"
+
+OWN_PLAYER = re.compile(
+    r"(?P<policy>(?P<population>[a-z][a-z0-9_]{0,31})/p(?P<index>[0-9]{3,}))(@[0-9]+)?"
+)
+"""A policy or a ghost of the run itself."""
+
+
+class RolesConfig(Model):
+    """When policies leave ghosts and exploiters start again, where a population has exploiters."""
+
+    win_rate: float = Field(0.7, gt=0.0, lt=1.0)
+    """Who beats everybody that it has to beat more often leaves a ghost before the timeout."""
+
+    timeout_phases: int = Field(2, ge=1, le=10**6)
+    """At the latest after so many phases, of ``ghosts.every_agent_steps`` each."""
+
+    min_matches: int = Field(10, ge=1, le=10**9)
+    """Training matches against an opponent from which on its win rate counts."""
+
+    reset: str = Field(INITIAL, min_length=1)
+    """What exploiters start again from: ``initial`` (their first checkpoint), ``nearest_even`` (the
+    ghost of such an exploiter that wins almost half of its matches against the main agents), or a
+    player: of this run (``player/p000``, ``player/p000@000000120000``), or of another one."""
+
+    reset_probability: Share = 0.25
+    """How often a league exploiter starts again after a ghost; main exploiters always do."""
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether exploiters start again from a player of another run."""
+        return self.reset not in (INITIAL, NEAREST_EVEN) and not OWN_PLAYER.fullmatch(self.reset)
+
+
+def check_roles(
+    roles: RolesConfig, populations: Mapping[str, PopulationConfig], *, num_sides: int
+) -> None:
+    """Refuse roles that cannot be dealt, or a player that exploiters cannot start again from.
+
+    Args:
+        roles: The section ``roles``.
+        populations: By name.
+        num_sides: Of the environment.
+
+    Raises:
+        ConfigError: Names the key.
+    """
+    with_exploiters = []
+    for name, population in populations.items():
+        key = f"populations.{name}.roles"
+        try:
+            deal_roles(population.roles, size=population.size)
+        except ValueError as error:
+            raise ConfigError(f"{key}: {error}") from error
+        if has_exploiters(population.roles):
+            with_exploiters.append(name)
+            if num_sides == 1:
+                raise ConfigError(
+                    f"{key}: must all be main where the environment has one side (there is nobody "
+                    f"to exploit), got {population.roles}"
+                )
+    own = OWN_PLAYER.fullmatch(roles.reset)
+    if own is not None:
+        _check_own_player(roles.reset, own, populations, with_exploiters=with_exploiters)
+
+
+def _check_own_player(
+    player: str,
+    parts: re.Match[str],
+    populations: Mapping[str, PopulationConfig],
+    *,
+    with_exploiters: list[str],
+) -> None:
+    name, index = parts["population"], int(parts["index"])
+    others = [other for other in with_exploiters if other != name]
+    if name not in populations or others:
+        raise ConfigError(
+            f"roles.reset: must be a player of the population that has exploiters "
+            f"({', '.join(with_exploiters) or 'there is none'}), got {player!r}"
+        )
+    population = populations[name]
+    if index >= population.size:
+        raise ConfigError(
+            f"roles.reset: population {name} has {population.size} policies, got {player!r}"
+        )
+    is_ghost = player != parts["policy"]
+    if not is_ghost and deal_roles(population.roles, size=population.size)[index] != MAIN:
+        raise ConfigError(f"roles.reset: must be a main agent or a ghost, got {player!r}")

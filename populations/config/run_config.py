@@ -1,0 +1,222 @@
+"""The configuration of a run: one YAML document, checked once, frozen from then on.
+
+`load_config` reads what a user wrote, `resolve_config` fills in what depends on the environment.
+Defaults are those of ``configs/default.yaml``, which explains each key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from arena.config import EnvironmentConfig, Model
+from arena.errors import BrokenRules
+from arena.wire.address import check_listening
+from populations.config.aliases import overridden
+from populations.config.resolution import (
+    POPULATION_NAME,
+)
+from populations.config.role_settings import RolesConfig
+from populations.config.sections import (
+    AlertsConfig,
+    AssignmentConfig,
+    CheckpointsConfig,
+    EvaluationConfig,
+    GhostsConfig,
+    MetricsConfig,
+    PayoffsConfig,
+    PbtConfig,
+    PopulationConfig,
+    StopConfig,
+)
+from populations.config.validation import Draft, Hints, draft_document, validate_document
+from populations.fields import IMPORT_PATH, Count
+from populations.matchmaking.settings import MatchmakingConfig
+from populations.preset_files import config_text
+from populations.preset_files import preset_names as preset_names
+from populations.yaml_documents import read_document
+
+
+class RunConfig(Model):
+    """Everything about a run that a user can set. Only ``environment.id`` is required."""
+
+    environment: EnvironmentConfig
+    """Which environment, and how a match in it is scored."""
+
+    populations: dict[str, PopulationConfig] = Field(default_factory=dict)
+    """By name; default: agents with equal spaces form one, named by their common prefix."""
+
+    matchmaking: MatchmakingConfig = MatchmakingConfig()
+    """Against whom a policy trains."""
+
+    payoffs: PayoffsConfig = PayoffsConfig()
+    """The table of results that matchmaking reads."""
+
+    ghosts: GhostsConfig = GhostsConfig()
+    """Frozen copies of policies, kept as opponents."""
+
+    roles: RolesConfig = RolesConfig()
+    """When policies leave ghosts and exploiters start again."""
+
+    pbt: PbtConfig = PbtConfig()
+    """Population-based training."""
+
+    evaluation: EvaluationConfig = EvaluationConfig()
+    """Matches between frozen players."""
+
+    assignment: AssignmentConfig = AssignmentConfig()
+    """How much a learner does at a time."""
+
+    checkpoints: CheckpointsConfig = CheckpointsConfig()
+    """Which checkpoints stay on disk."""
+
+    launcher: Literal["inline", "local"] = "local"
+    """``local``: learner processes on this machine; ``inline``: one in the controller's own."""
+
+    learners: Count | dict[str, Count] | None = None
+    """Learner processes, or so many for each population; default: cores, at most policies."""
+
+    endpoint: str | None = None
+    """Where the controller listens: null, a Unix socket of this user, or tcp with keys."""
+
+    remote_learners: int = Field(0, ge=0, le=100_000)
+    """Keys to make for learners of other machines, one for each that may join."""
+
+    device: str = Field("auto", pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$")
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:1``."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the products in training; ``auto``: bfloat16 where the hardware has it."""
+
+    metrics: MetricsConfig = MetricsConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    """Where figures about learning go."""
+
+    hooks: tuple[str, ...] = ()
+    """Reserved: must be empty in this release."""
+
+    stop: StopConfig = StopConfig()
+    """When the run is finished."""
+
+    deterministic: bool = False
+    """Same config and seed: same decisions, results and weights, kills and resumes included."""
+
+    seed: int = Field(1, ge=0, lt=2**63)
+    """Everything random derives from it."""
+
+    @field_validator("populations")
+    @classmethod
+    def _valid_names(cls, populations: dict[str, PopulationConfig]) -> dict[str, PopulationConfig]:
+        for name in populations:
+            if not POPULATION_NAME.fullmatch(name):
+                raise ValueError(f"a name must match ^[a-z][a-z0-9_]{{0,31}}$, not {name!r}")
+        return populations
+
+    @property
+    def reads_state(self) -> bool:
+        """Whether a value network reads the environment's ``state()``."""
+        return any(value.network.critic == "state" for value in self.populations.values())
+
+    @field_validator("endpoint")
+    @classmethod
+    def _valid_endpoint(cls, endpoint: str | None) -> str | None:
+        return None if endpoint is None else check_listening(endpoint)
+
+    @field_validator("hooks")
+    @classmethod
+    def _no_hooks(cls, hooks: tuple[str, ...]) -> tuple[str, ...]:
+        if hooks:
+            raise ValueError("must be empty: this release has no hooks yet")
+        return hooks
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        faults = list(self._broken_rules())
+        if faults:
+            raise BrokenRules(*faults)
+        return self
+
+    def _broken_rules(self) -> Iterator[str]:
+        """Rules between keys that do not hold."""
+        if self.deterministic and self.stop.duration_s is not None:
+            yield (
+                "stop.duration_s must be null where deterministic is true (a clock decides "
+                f"nothing there), got {self.stop.duration_s!r}"
+            )
+        if self.assignment.episodes is not None and not self.deterministic:
+            yield (
+                "assignment.episodes must be null where deterministic is false (episodes go on "
+                f"from one assignment to the next there), got {self.assignment.episodes!r}"
+            )
+        if self.launcher == "inline" and self.learners not in (None, 1):
+            yield f"learners must be 1 where launcher is inline, got {self.learners!r}"
+        if self.launcher == "inline" and self.endpoint is not None:
+            yield f"endpoint must be null where launcher is inline, got {self.endpoint!r}"
+        if self.remote_learners and self.endpoint is None:
+            yield (
+                f"remote_learners is {self.remote_learners}, but endpoint is null: learners of "
+                "other machines need a tcp address to connect to"
+            )
+        outcome = self.environment.outcome
+        if isinstance(outcome, str) and outcome != "return" and not IMPORT_PATH.fullmatch(outcome):
+            yield f"environment.outcome must be {HINTS['environment.outcome']}, got {outcome!r}"
+
+
+HINTS: Hints = {
+    "environment.outcome": (
+        "return, {threshold: NUMBER, side: SIDE}, {info: KEY}, {margin: NUMBER above 0 or auto} or "
+        "package.module:function"
+    ),
+    "environment.num_envs": "auto or a number from 1 to 65536",
+    "learners": "null, a count, or a count for each population",
+    "device": "auto, cpu, cuda or cuda:N, N the number of a GPU (cuda:1)",
+}
+
+
+def ignore_notice(notice: str) -> None:
+    """Tell nobody."""
+
+
+def load_config(
+    source: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    notify: Callable[[str], None] = ignore_notice,
+) -> RunConfig:
+    """Read a configuration.
+
+    Args:
+        source: A preset's name (``connect_four``) or the path of a YAML file.
+        overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML; of a repeated KEY the last
+            counts.
+        notify: Takes a sentence for each name that was read as another one.
+
+    Raises:
+        ConfigError: If it cannot be read, or has an unknown key or a value that breaks a rule.
+    """
+    return draft_config(source, overrides, notify=notify).require()
+
+
+def draft_config(
+    source: str | Path, overrides: Sequence[str] = (), *, notify: Callable[[str], None]
+) -> Draft[RunConfig]:
+    """Read a configuration as `load_config` does, and go on without what breaks a rule.
+
+    Raises:
+        ConfigError: If it cannot be read at all.
+    """
+    document = read_document(config_text(source), name=str(source))
+    document = overridden(document, overrides, notify=notify)
+    return draft_document(RunConfig, document, hints=HINTS)
+
+
+def validate_config(document: object) -> RunConfig:
+    """Check plain data against the configuration's rules.
+
+    Raises:
+        ConfigError: Names the key, the rule and the value.
+    """
+    return validate_document(RunConfig, document, hints=HINTS)

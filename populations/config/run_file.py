@@ -1,0 +1,337 @@
+"""``run.yaml``: the resolved configuration of a run, the environment's facts, the versions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from arena.config import LearnerSetup, Model, PopulationSetup
+from arena.envs.probe.pace import Pace
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
+from arena.matches.seating import make_seats
+from arena.rules import broken_rules, shown
+from populations.config.aliases import Notify, overridden
+from populations.config.message_sizes import check_messages
+from populations.config.resolve import resolve_config
+from populations.config.run_config import RunConfig, ignore_notice, validate_config
+from populations.config.sizing import explain, needs_margin, with_sizes_of
+from populations.config.validation import validate_document
+from populations.errors import ResumeRefused, StorageError
+from populations.records.rows import Json
+from populations.yaml_documents import read_document, write_document
+
+FORMAT_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""Version 2 has ``environment_measured``, which may be null: a file of version 1 reads as such."""
+RUN_FILE = "run.yaml"
+RECORDED_PACKAGES = ("arena-league", "torch", "numpy", "pettingzoo", "gymnasium", "optuna", "pyzmq")
+MAY_CHANGE = (
+    "stop",
+    "learners",
+    "endpoint",
+    "remote_learners",
+    "device",
+    "evaluation.share",
+    "metrics",
+    "alerts",
+)
+"""Keys, with all below them, that a resumed run may have otherwise."""
+
+_SPEC = TypeAdapter(EnvironmentSpec)
+
+
+class _Document(Model):
+    """The file's keys."""
+
+    format_version: int
+    run: str
+    name: str
+    created: str
+    launch_directory: str
+    init_from: str | None
+    versions: dict[str, str]
+    config: dict[str, object]
+    spec: dict[str, object]
+    environment_measured: dict[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPace(Pace):
+    """How the environment played at launch, and what followed from that.
+
+    Attributes:
+        reason: For the sizes that were chosen, in words.
+    """
+
+    reason: str
+
+
+_PACE = TypeAdapter(MeasuredPace | None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFile:
+    """What a run is, from its first moment on.
+
+    Attributes:
+        run: The run's id, a UUID.
+        name: The preset or file that it was launched with.
+        created: UTC, ISO 8601.
+        launch_directory: First on ``sys.path`` where user code is looked for.
+        init_from: The player that the policies started from.
+        versions: Of the packages that matter, when the run was made.
+        config: Resolved.
+        spec: The environment's facts.
+        environment_measured: How it played when sizes were chosen; None: they were given.
+    """
+
+    run: str
+    name: str
+    created: str
+    launch_directory: str
+    init_from: str | None = None
+    versions: Mapping[str, str]
+    config: RunConfig
+    spec: EnvironmentSpec
+    environment_measured: MeasuredPace | None = None
+
+    def save(self, path: Path) -> None:
+        """Write the file; a reader finds the old one or the new one, whole.
+
+        Raises:
+            StorageError: If the disk is full or read-only.
+        """
+        document = {
+            "format_version": FORMAT_VERSION,
+            "run": self.run,
+            "name": self.name,
+            "created": self.created,
+            "launch_directory": self.launch_directory,
+            "init_from": self.init_from,
+            "versions": dict(self.versions),
+            "config": self.config.model_dump(mode="json"),
+            "spec": _SPEC.dump_python(self.spec, mode="json"),
+            "environment_measured": _PACE.dump_python(self.environment_measured, mode="json"),
+        }
+        try:
+            write_document(document, path)
+        except OSError as error:
+            raise StorageError(f"cannot write {path}: {error.strerror}") from error
+
+    @classmethod
+    def load(cls, path: Path) -> RunFile:
+        """Read the file.
+
+        Raises:
+            ConfigError: If there is none, or it is no run.yaml of this release.
+        """
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"{path.parent} is no run directory: it has no {path.name}"
+            ) from error
+        except OSError as error:
+            raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        content = read_document(data, name=str(path))
+        version = content.get("format_version") if isinstance(content, dict) else None
+        if isinstance(version, int) and version > FORMAT_VERSION:
+            raise ConfigError(
+                f"{path}: format version {version}; this release reads {FORMAT_VERSION}: upgrade "
+                "arena-league"
+            )
+        try:
+            document = validate_document(_Document, content, hints={})
+            if document.format_version not in READABLE_VERSIONS:
+                raise ConfigError(
+                    f"format_version must be one of {READABLE_VERSIONS}, got "
+                    f"{document.format_version}"
+                )
+            return cls(
+                run=document.run,
+                name=document.name,
+                created=document.created,
+                launch_directory=document.launch_directory,
+                init_from=document.init_from,
+                versions=document.versions,
+                config=validate_config(document.config),
+                spec=_SPEC.validate_python(document.spec),
+                environment_measured=_PACE.validate_python(document.environment_measured),
+            )
+        except ValidationError as error:
+            raise ConfigError(f"{path}: {'; '.join(broken_rules(error, of='spec'))}") from error
+        except (ConfigError, ValueError) as error:
+            raise ConfigError(f"{path}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A key that a resume changed; ``before`` and ``after`` are plain data."""
+
+    key: str
+    before: Json
+    after: Json
+
+
+def new_run_file(
+    config: RunConfig,
+    spec: EnvironmentSpec,
+    *,
+    name: str,
+    launch_directory: str,
+    init_from: str | None = None,
+    pace: Pace | None = None,
+) -> RunFile:
+    """Make the file of a new run, with a new id.
+
+    Args:
+        config: Resolved or not.
+        spec: The environment's facts.
+        name: The preset or file that the run was launched with.
+        launch_directory: Where user code is looked for first.
+        init_from: The player that the policies start from.
+        pace: What random play of the environment has shown; None: nobody has played it.
+
+    Raises:
+        ConfigError: If configuration and environment do not fit.
+    """
+    resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
+    if needs_margin(resolved):
+        raise ConfigError(
+            "environment.outcome.margin must be a number where nobody has played the environment, "
+            "got 'auto'"
+        )
+    measured = None
+    if pace is not None:
+        measured = MeasuredPace(**asdict(pace), reason=explain(resolved, spec, pace=pace))
+    run_file = RunFile(
+        run=str(uuid.uuid4()),
+        name=name,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        launch_directory=launch_directory,
+        init_from=init_from,
+        versions=dict(_versions()) | dict(spec.versions),
+        config=resolved,
+        spec=spec,
+        environment_measured=measured,
+    )
+    check_messages(resolved, learner_setup(run_file, root=Path()))
+    return run_file
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for package in RECORDED_PACKAGES:
+        found = _version(package)
+        if found is not None:
+            yield package, found
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
+    """What a learner needs to know of a run whose store is at ``root``."""
+    config = run_file.config
+    sides = {side: tuple(agents) for side, agents in (config.environment.sides or {}).items()}
+    populations = {
+        name: PopulationSetup(
+            agents=population.agents or (),
+            network=population.network,
+            algorithm=population.algorithm,
+            algorithm_settings=population.algorithm_settings,
+        )
+        for name, population in config.populations.items()
+    }
+    return LearnerSetup(
+        run=run_file.run,
+        root=str(root),
+        launch_directory=run_file.launch_directory,
+        environment=config.environment,
+        spec=run_file.spec,
+        sides=sides,
+        seats=make_seats(
+            agents=run_file.spec.agents,
+            sides=sides,
+            populations={name: setup.agents for name, setup in populations.items()},
+        ),
+        populations=populations,
+        device=config.device,
+        precision=config.precision,
+    )
+
+
+def check_resume(
+    old: RunFile,
+    *,
+    config: RunConfig | None,
+    overrides: Sequence[str] = (),
+    notify: Notify = ignore_notice,
+) -> tuple[RunConfig, tuple[Change, ...]]:
+    """Say with which configuration a run goes on.
+
+    Args:
+        old: The run's file, which holds.
+        config: What the user gave, as loaded with the overrides in it; None: nothing.
+        overrides: ``KEY=VALUE``, applied to the run's own configuration where ``config`` is None.
+        notify: Takes a sentence for each name that was read as another one.
+
+    Returns:
+        The resolved configuration, and what it changes.
+
+    Raises:
+        ResumeRefused: If other keys than those that may change differ; names them, their values,
+            and the keys that may.
+        ConfigError: If an override is wrong in itself.
+    """
+    before = old.config.model_dump(mode="json")
+    if config is None:
+        config = validate_config(overridden(before, overrides, notify=notify))
+    config = with_sizes_of(config, old.config)
+    new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
+    changes = tuple(_differences(before, new.model_dump(mode="json"), path=()))
+    refused = [
+        f"{change.key} is {shown(change.before)} in this run and cannot become "
+        f"{shown(change.after)}"
+        for change in changes
+        if not any(change.key == key or change.key.startswith(f"{key}.") for key in MAY_CHANGE)
+    ]
+    if refused:
+        raise ResumeRefused(
+            f"{'; '.join(refused)}: only {', '.join(MAY_CHANGE)} may change at a resume; a new run "
+            "takes anything, and --init-from its weights from this one"
+        )
+    return new, changes
+
+
+def other_versions(run_file: RunFile) -> dict[str, tuple[str, str | None]]:
+    """Packages that are others here than when a run was made: both versions; None: not there."""
+    found: dict[str, tuple[str, str | None]] = {}
+    for package, then in run_file.versions.items():
+        now = _version(package)
+        if now != then:
+            found[package] = (then, now)
+    return found
+
+
+def with_config(run_file: RunFile, config: RunConfig) -> RunFile:
+    """The same run, going on with another configuration."""
+    return replace(run_file, config=config)
+
+
+def _differences(before: Json, after: Json, *, path: tuple[str, ...]) -> Iterator[Change]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys((*before, *after)):
+            yield from _differences(before.get(key), after.get(key), path=(*path, key))
+    elif before != after:
+        yield Change(key=".".join(path), before=before, after=after)

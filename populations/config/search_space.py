@@ -1,0 +1,346 @@
+"""What PBT may change, and within which bounds.
+
+A hyperparameter's entry is ``{low, high, log, step, complement}`` or ``{choices: [...]}``.
+``complement`` is for those that are used as 1 - x (``gamma``: its horizon is 1 / (1 - gamma)):
+bounds are those of x, while perturbing, ``log`` and sampling are about 1 - x.
+
+Whether a hyperparameter is integral is decided by its own value, not by how its bounds are written:
+``gae_lambda: {low: 0, high: 1}`` is an interval, not a coin.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from arena.errors import ConfigError
+from populations.core import SearchSpace
+from populations.yaml_documents import nearest
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+
+RANGE_KEYS = ("low", "high", "log", "step", "complement")
+MAX_NUMBER = 1e300
+"""Larger bounds would overflow when multiplied."""
+
+MAX_STEPS = 2**53
+"""More could not be told apart in float64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """One of a few numbers, in the order given."""
+
+    choices: tuple[float, ...]
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Draw uniformly."""
+        return self.choices[int(rng.integers(len(self.choices)))]
+
+    def perturb(self, value: float, *, factor: float, rng: np.random.Generator) -> float:
+        """The neighbour in the direction of ``factor``; a random one if value is no choice."""
+        if value not in self.choices:
+            return self.sample(rng)
+        step = (factor > 1.0) - (factor < 1.0)
+        index = self.choices.index(value) + step
+        return self.choices[min(max(index, 0), len(self.choices) - 1)]
+
+    def fit(self, value: float) -> float:
+        """The nearest choice, the first of two equally near."""
+        return min(self.choices, key=lambda choice: abs(choice - value))
+
+    def to_unit(self, value: float) -> float:
+        """Where the nearest choice is among the choices, from 0 (first) to 1 (last)."""
+        return self.choices.index(self.fit(value)) / max(len(self.choices) - 1, 1)
+
+    def from_unit(self, position: float) -> float:
+        """The choice nearest to a position in [0, 1]."""
+        return self.choices[round(min(max(position, 0.0), 1.0) * (len(self.choices) - 1))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The numbers from ``low`` to ``high``, both included.
+
+    Attributes:
+        low: Smallest value.
+        high: Largest value; with a step, the largest that the steps reach.
+        log: Equal ratios are equally likely.
+        step: Only low, low + step, and so on; None: all.
+        complement: Perturbing, sampling and ``log`` are about 1 - x.
+        integral: Values are integers (``int``).
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    complement: bool = False
+    integral: bool = False
+
+    def sample(self, rng: np.random.Generator) -> float:
+        """Draw from Optuna's distribution of the same bounds, log and step."""
+        if self.integral and self.log:
+            # As Optuna does: log-uniform over half a unit more at both ends, then rounded.
+            return self.fit(_log_uniform(self.low - 0.5, self.high + 0.5, rng))
+        if self.step is not None:
+            num_steps = round((self.high - self.low) / self.step)
+            return self.fit(_grid_point(self.low, self.step, int(rng.integers(num_steps + 1))))
+        low, high = self._turn(self.low), self._turn(self.high)
+        if self.log:
+            return self.fit(self._turn(_log_uniform(min(low, high), max(low, high), rng)))
+        return self.fit(self._turn(low + (high - low) * float(rng.random())))
+
+    def perturb(self, value: float, *, factor: float, rng: np.random.Generator) -> float:
+        """Multiply by ``factor``, or 1 - x by it; drawn anew if value is not finite.
+
+        With steps (integers have steps of 1) the result is at least one away, in the direction of
+        the factor, unless a bound is in the way.
+        """
+        if not math.isfinite(value):
+            return self.sample(rng)
+        start = self.fit(value)
+        moved = self.fit(self._turn(self._turn(value) * factor))
+        if self.step is not None and moved == start:
+            direction = (factor > 1.0) - (factor < 1.0)
+            moved = self.fit(start + direction * self.step * (-1 if self.complement else 1))
+        return moved
+
+    def fit(self, value: float) -> float:
+        """The nearest value in the range."""
+        value = min(max(value, self.low), self.high)
+        if self.step is not None:
+            value = _grid_point(self.low, self.step, round((value - self.low) / self.step))
+        return round(value) if self.integral else float(value)
+
+    def to_unit(self, value: float) -> float:
+        """Where the nearest value is between the bounds, from 0 to 1, on the scale of sampling.
+
+        With ``complement`` 0 is the end at which 1 - x is smallest.
+        """
+        low, high = self._scaled_bounds()
+        position = self._scale(self._turn(self.fit(value)))
+        return min(max((position - low) / (high - low), 0.0), 1.0) if high > low else 0.0
+
+    def from_unit(self, position: float) -> float:
+        """The value nearest to a position in [0, 1]."""
+        low, high = self._scaled_bounds()
+        scaled = low + (high - low) * min(max(position, 0.0), 1.0)
+        return self.fit(self._turn(math.exp(scaled) if self.log else scaled))
+
+    @property
+    def complement_bounds(self) -> tuple[float, float]:
+        """Bounds of 1 - x, in decimal: 0.1 where ``high`` is 0.9."""
+        return float(1 - _exact(self.high)), float(1 - _exact(self.low))
+
+    def _scaled_bounds(self) -> tuple[float, float]:
+        ends = self._scale(self._turn(self.low)), self._scale(self._turn(self.high))
+        return min(ends), max(ends)
+
+    def _scale(self, value: float) -> float:
+        return math.log(value) if self.log else value
+
+    def _turn(self, value: float) -> float:
+        return 1.0 - value if self.complement else value
+
+
+Dimension = Range | Choices
+
+
+def _exact(number: float) -> Decimal:
+    """The number as it is written: 0.1 and not the float64 next to it."""
+    return Decimal(str(number))
+
+
+def _grid_point(low: float, step: float, num_steps: int) -> float:
+    """In decimal, as Optuna does, so that steps of 0.1 end at 0.3 and not a bit above it."""
+    return float(_exact(low) + num_steps * _exact(step))
+
+
+def _log_uniform(low: float, high: float, rng: np.random.Generator) -> float:
+    return math.exp(float(rng.uniform(math.log(low), math.log(high))))
+
+
+def parse_search_space(
+    space: SearchSpace, *, start: Mapping[str, float], key: str = "search_space"
+) -> dict[str, Dimension]:
+    """Turn what YAML says into dimensions.
+
+    Args:
+        space: By hyperparameter.
+        start: Values in use, which say what is integral; for one without a value, integral bounds
+            and step do.
+        key: What errors call the search space.
+
+    Raises:
+        ConfigError: Names the entry, the rule and the value.
+    """
+    return {
+        name: _parse(entry, value=start.get(name), key=f"{key}.{name}")
+        for name, entry in space.items()
+    }
+
+
+def validate_search_space(
+    space: SearchSpace,
+    *,
+    names: Collection[str],
+    start: Mapping[str, float],
+    key: str = "search_space",
+) -> None:
+    """Check a population's search space. Start values may be outside of its bounds.
+
+    Args:
+        space: By hyperparameter.
+        names: All hyperparameters of the algorithm.
+        start: Their start values, those that are null left out.
+        key: What errors call the search space (``populations.player.search_space``).
+
+    Raises:
+        ConfigError: Names the entry, the rule and the value.
+    """
+    for name in space:
+        if name not in names:
+            raise ConfigError(f"{key}.{name}: no such hyperparameter{nearest(name, names)}")
+    try:
+        optuna_distributions(space, start=start, key=key)
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from error
+
+
+def optuna_distributions(
+    space: SearchSpace, *, start: Mapping[str, float], key: str = "search_space"
+) -> dict[str, BaseDistribution]:
+    """The same as Optuna's distributions; those with ``complement`` are about 1 - x.
+
+    Raises:
+        ConfigError: As `parse_search_space`.
+    """
+    return {
+        name: _optuna_distribution(dimension)
+        for name, dimension in parse_search_space(space, start=start, key=key).items()
+    }
+
+
+def _optuna_distribution(dimension: Dimension) -> BaseDistribution:
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    if isinstance(dimension, Choices):
+        return CategoricalDistribution(dimension.choices)
+    low, high = dimension.low, dimension.high
+    if dimension.integral:
+        return IntDistribution(
+            int(low), int(high), log=dimension.log, step=int(dimension.step or 1)
+        )
+    if dimension.complement:
+        low, high = dimension.complement_bounds
+    return FloatDistribution(low, high, log=dimension.log, step=dimension.step)
+
+
+def _parse(entry: object, *, value: float | None, key: str) -> Dimension:
+    if not isinstance(entry, Mapping):
+        raise ConfigError(f"{key}: must be {{low, high}} or {{choices}}, got {entry!r}")
+    if "choices" in entry:
+        if len(entry) > 1:
+            raise ConfigError(f"{key}: choices must stand alone, got {', '.join(map(str, entry))}")
+        return _parse_choices(entry["choices"], value=value, key=f"{key}.choices")
+    for name in entry:
+        if name not in RANGE_KEYS:
+            known = (*RANGE_KEYS, "choices")
+            raise ConfigError(f"{key}.{name}: no such key{nearest(str(name), known)}")
+    for name in ("low", "high"):
+        if name not in entry:
+            raise ConfigError(f"{key}: {name} is missing")
+    return _parse_range(entry, value=value, key=key)
+
+
+def _parse_choices(choices: object, *, value: float | None, key: str) -> Choices:
+    if not isinstance(choices, (list, tuple)) or not choices:
+        raise ConfigError(f"{key}: must be a list of one or more numbers, got {choices!r}")
+    numbers = tuple(_number(choice, key=key) for choice in choices)
+    if len(set(numbers)) != len(numbers):
+        raise ConfigError(f"{key}: must be different numbers, got {list(numbers)!r}")
+    if isinstance(value, float):
+        return Choices(choices=tuple(float(number) for number in numbers))
+    if isinstance(value, int):
+        if any(number != int(number) for number in numbers):
+            raise ConfigError(f"{key}: must be integers, got {list(numbers)!r}")
+        return Choices(choices=tuple(int(number) for number in numbers))
+    return Choices(choices=numbers)
+
+
+def _parse_range(entry: Mapping[str, object], *, value: float | None, key: str) -> Range:
+    low, high = _number(entry["low"], key=f"{key}.low"), _number(entry["high"], key=f"{key}.high")
+    log, complement = _flag(entry, "log", key=key), _flag(entry, "complement", key=key)
+    raw_step = entry.get("step")
+    step = None if raw_step is None else _number(raw_step, key=f"{key}.step")
+    is_written_integral = all(isinstance(n, int) for n in (low, high, 1 if step is None else step))
+    integral = isinstance(value, int) if value is not None else is_written_integral
+    _check_range(low=low, high=high, step=step, log=log, complement=complement, key=key)
+    if integral:
+        low, high, step = _integral_bounds(low, high, step, key=key)
+        if complement:
+            raise ConfigError(f"{key}.complement: must be false for an integer")
+    if step is not None:
+        num_steps = math.floor((_exact(high) - _exact(low)) / _exact(step))
+        if num_steps > MAX_STEPS:
+            raise ConfigError(f"{key}.step: at most {MAX_STEPS} steps, got {num_steps}")
+        high = _grid_point(low, step, num_steps)
+    return Range(low=low, high=high, log=log, step=step, complement=complement, integral=integral)
+
+
+def _check_range(
+    *, low: float, high: float, step: float | None, log: bool, complement: bool, key: str
+) -> None:
+    if low > high:
+        raise ConfigError(f"{key}: low must be at most high, got low {low!r} and high {high!r}")
+    if complement and (low < 0.0 or high > 1.0):
+        raise ConfigError(
+            f"{key}: low and high must be in [0, 1] where complement is true, "
+            f"got {low!r} and {high!r}"
+        )
+    if log and complement and high >= 1.0:
+        raise ConfigError(f"{key}.high: must be below 1 where log is about 1 - x, got {high!r}")
+    if log and not complement and low <= 0.0:
+        raise ConfigError(f"{key}.low: must be above 0 where log is true, got {low!r}")
+    if step is not None and step <= 0.0:
+        raise ConfigError(f"{key}.step: must be above 0, got {step!r}")
+    if step is not None and log:
+        raise ConfigError(f"{key}: step and log exclude each other, got step {step!r}")
+
+
+def _integral_bounds(
+    low: float, high: float, step: float | None, *, key: str
+) -> tuple[int, int, int]:
+    if step is not None and step != int(step):
+        raise ConfigError(f"{key}.step: must be an integer, got {step!r}")
+    whole_low, whole_high = math.ceil(low), math.floor(high)
+    if whole_low > whole_high:
+        raise ConfigError(f"{key}: there is no integer from {low!r} to {high!r}")
+    return whole_low, whole_high, 1 if step is None else int(step)
+
+
+def _number(value: object, *, key: str) -> float:
+    """A number that is finite and of a sane size; bool is none, though Python says so."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigError(f"{key}: must be a number, got {value!r}")
+    if not abs(value) <= MAX_NUMBER:  # NaN fails this comparison too
+        raise ConfigError(f"{key}: must be a number within +-{MAX_NUMBER:g}, got {value!r}")
+    return value
+
+
+def _flag(entry: Mapping[str, object], name: str, *, key: str) -> bool:
+    value = entry.get(name, False)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{key}.{name}: must be true or false, got {value!r}")
+    return value

@@ -1,0 +1,275 @@
+"""How many environments step as one batch, and how many whole episodes each of them plays.
+
+Pure functions of what random play of one environment has shown;
+`populations.config.resolve.resolve_config` puts their results in the configuration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from arena.config import MarginOutcome
+from arena.envs.probe.pace import Pace
+from arena.envs.spaces.observations import ObservationLayout
+from arena.envs.spec import EnvironmentSpec
+from arena.errors import ConfigError
+from arena.rollout.calls import rollout_calls
+
+if TYPE_CHECKING:
+    from populations.config.run_config import RunConfig
+
+NUM_ENVS = 256
+"""The most that are chosen, and as many as there are of batched games and of environments that
+nobody has played: more than that amortizes nothing that counts beside Python's own steps."""
+
+FEW_ENVS, FEW_DECISIONS = 4, 8
+"""The fewest environments, and the fewest decisions in one call of step, however long episodes are.
+A rollout of 32 calls then still has 256 decisions, 64 for each of four minibatches, and calls of a
+network cost a few hundred microseconds, which fewer rows would not repay. Eight agents that decide
+at once (pursuit: 500 steps of 5 ms) bring the eight decisions with fewer environments."""
+
+UNPLAYABLE_NUM_ENVS = 16
+"""Of environments that random play breaks or takes minutes for: nobody knows how large they are."""
+
+ROUND_S = 16.0
+"""Seconds of a learner in which all environments may play an episode. Eight policies (the
+default) on two learners have 45 s each of a run of three minutes, less what starting and evaluation
+take: each ends episodes of all its environments, most of them twice. By the figures of one core,
+with `CALL_S` and `DECISION_S`: chess, 300 steps of 1 ms, 32 environments; Go on 9 x 9, 120 of
+0.4 ms, 256; pursuit, 500 of 5 ms with eight agents, 4; 1,000 steps of 2 ms, 8; Simple Spread, 25 of
+0.2 ms with three agents, 256. At random most games are shorter or longer than played well: it is a
+start, and episodes that do not end in one assignment go on in the next."""
+
+CALL_S, DECISION_S = 1e-3, 2e-5
+"""What acting and learning cost a core for each call of step, however few environments there are,
+and for each decision, about: calls of networks and optimizer steps, and their rows
+(`arena/learning/README.md`), with two layers of 128."""
+
+ROLLOUT_DECISIONS = 32_768
+"""The most decisions of a rollout, as many as the default has with four agents at once: more are
+slower to learn from than they are good for, and take longer than an assignment where steps do."""
+
+ROLLOUT_BYTES = 256 << 20
+"""The most that is seen in a rollout: of large pictures few environments show enough."""
+
+MEMORY_SHARE = 8
+"""An eighth of the machine's memory is for the environments that learners step and what they see in
+a rollout; episodes of other policies that a learner holds, networks and optimizers have theirs."""
+
+DETERMINISTIC_AGENT_STEPS = 16_384
+"""What an assignment of a deterministic run is to have, where ``assignment.agent_steps`` says
+nothing. Only whole episodes count there, so that one of all environments has no more than that:
+decisions stand for the seconds, which may decide nothing."""
+
+DETERMINISTIC_ROLLOUTS = 4
+"""Rollouts in an assignment of a deterministic run for which nobody knows how long episodes are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What a configuration asks of a learner, beside the environment's pace.
+
+    Attributes:
+        decisions: In a step of one environment, of the largest population.
+        rollout_length: Calls of step in a rollout, the longest of all populations.
+        rollout_bytes: Of what one environment's agents see in a rollout.
+        num_learners: That share the machine.
+        agent_steps: Wanted of an assignment that has whole episodes; None: not deterministic.
+    """
+
+    decisions: int
+    rollout_length: int
+    rollout_bytes: int
+    num_learners: int
+    agent_steps: int | None
+
+
+def needs_pace(config: RunConfig) -> bool:
+    """Whether something is left to be chosen by how an environment plays."""
+    return (
+        config.environment.num_envs == "auto"
+        or needs_margin(config)
+        or (config.deterministic and config.assignment.episodes is None)
+    )
+
+
+def needs_margin(config: RunConfig) -> bool:
+    """Whether the margin of a whole match is left to be found by play."""
+    outcome = config.environment.outcome
+    return isinstance(outcome, MarginOutcome) and outcome.margin == "auto"
+
+
+def choose_num_envs(pace: Pace, load: Load) -> int:
+    """Choose how many environments step as one batch: a power of two.
+
+    As many as all play an episode within `ROUND_S`, or in a deterministic run within its agent
+    steps, so that a measured speed decides nothing there; at least `FEW_ENVS`, if memory allows.
+    """
+    if pace.is_batched:
+        return NUM_ENVS
+    if load.agent_steps is None:
+        call_s = ROUND_S / pace.episode_length
+        in_time = (call_s - CALL_S) / (pace.step_s + load.decisions * DECISION_S)
+    else:
+        in_time = load.agent_steps / (pace.episode_length * load.decisions)
+    in_rollout = min(
+        ROLLOUT_DECISIONS / (load.rollout_length * load.decisions),
+        ROLLOUT_BYTES / load.rollout_bytes,
+    )
+    fewest = max(FEW_ENVS, FEW_DECISIONS // load.decisions)
+    wanted = max(fewest, min(NUM_ENVS, in_time, in_rollout))
+    return _power_of_two(min(wanted, fit_in_memory(pace, load)))
+
+
+def fit_in_memory(pace: Pace, load: Load) -> float:
+    """How many environments have room in memory, beside those of the other learners."""
+    env_bytes, machine_bytes = float(pace.env_bytes), float(pace.machine_bytes)
+    if load.agent_steps is not None:
+        # What is measured differs a little each time: what it decides should not.
+        env_bytes = 4.0 ** math.ceil(math.log(max(env_bytes, 1.0), 4.0))
+        machine_bytes = 2.0 ** math.floor(math.log2(machine_bytes))
+    return machine_bytes / (MEMORY_SHARE * load.num_learners * (env_bytes + load.rollout_bytes))
+
+
+def choose_episodes(pace: Pace, load: Load, *, num_envs: int) -> int | None:
+    """Choose how many whole episodes each environment plays; None: not deterministic."""
+    if load.agent_steps is None:
+        return None
+    return max(1, round(load.agent_steps / (num_envs * pace.episode_length * load.decisions)))
+
+
+def _power_of_two(most: float) -> int:
+    return 1 << max(0, math.floor(math.log2(most)))
+
+
+def resolve_sizes(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None) -> RunConfig:
+    """Put numbers where sizes are left to Arena.
+
+    Args:
+        config: Resolved but for these.
+        spec: The environment's facts.
+        pace: How the environment plays; None: nobody has played it.
+    """
+    environment, assignment = config.environment, config.assignment
+    num_envs, episodes = environment.num_envs, assignment.episodes
+    if pace is not None and needs_pace(config):
+        load = load_of(config, spec)
+        num_envs = choose_num_envs(pace, load) if num_envs == "auto" else num_envs
+        episodes = episodes or choose_episodes(pace, load, num_envs=num_envs)
+    if num_envs == "auto":
+        num_envs = NUM_ENVS
+    agent_steps = assignment.agent_steps
+    if config.deterministic and episodes is None and agent_steps is None:
+        agent_steps = DETERMINISTIC_ROLLOUTS * _rollout_length(config, spec) * num_envs
+    return config.model_copy(
+        update={
+            "environment": environment.model_copy(update={"num_envs": num_envs}),
+            "assignment": assignment.model_copy(
+                update={"episodes": episodes, "agent_steps": agent_steps}
+            ),
+        }
+    )
+
+
+def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
+    """Leave what is left to Arena as it was chosen once: for a run that goes on."""
+    environment, assignment = config.environment, config.assignment
+    if environment.num_envs == "auto":
+        environment = environment.model_copy(update={"num_envs": chosen.environment.num_envs})
+    if needs_margin(config):
+        environment = environment.model_copy(update={"outcome": chosen.environment.outcome})
+    if config.deterministic and assignment.episodes is None:
+        assignment = assignment.model_copy(update={"episodes": chosen.assignment.episodes})
+    return config.model_copy(update={"environment": environment, "assignment": assignment})
+
+
+def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
+    """What a configuration asks of a learner.
+
+    Args:
+        config: Resolved but for its sizes.
+        spec: The environment's facts.
+    """
+    learners, rollout_length = config.learners, _rollout_length(config, spec)
+    wanted = config.assignment.agent_steps or DETERMINISTIC_AGENT_STEPS
+    layouts = {
+        agent: ObservationLayout.from_json(facts.observation)
+        for agent, facts in spec.agent_specs.items()
+    }
+    seen = [layout.size * layout.dtype.itemsize for layout in layouts.values()]
+    in_turns = spec.api == "aec"
+    return Load(
+        decisions=1
+        if in_turns
+        else max(len(population.agents or ()) for population in config.populations.values()),
+        rollout_length=rollout_length,
+        rollout_bytes=rollout_length * (max(seen) if in_turns else sum(seen)),
+        num_learners=sum(learners.values()) if isinstance(learners, dict) else learners or 1,
+        agent_steps=wanted if config.deterministic else None,
+    )
+
+
+def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:
+    """Calls of step in a rollout, the longest of all populations."""
+    longest = max(
+        int(population.hyperparameters.get("rollout_length", 1))
+        for population in config.populations.values()
+    )
+    return rollout_calls(longest, agents_in_turn=len(spec.agents) if spec.api == "aec" else 1)
+
+
+def without_pace(config: RunConfig, *, why: str) -> RunConfig:
+    """Choose sizes carefully where random play did not come to an end.
+
+    Args:
+        config: As loaded.
+        why: It did not.
+
+    Raises:
+        ConfigError: If the run is deterministic: it would be another one if play ended next time.
+            If a margin is to be measured.
+    """
+    if needs_margin(config):
+        raise ConfigError(
+            "environment.outcome.margin must be a number where random play cannot measure it, got "
+            f"'auto': {why}"
+        )
+    if config.deterministic:
+        raise ConfigError(
+            "environment.num_envs and assignment.episodes must be numbers where deterministic is "
+            f"true and the length of an episode cannot be measured: {why}"
+        )
+    environment = config.environment.model_copy(update={"num_envs": UNPLAYABLE_NUM_ENVS})
+    return config.model_copy(update={"environment": environment})
+
+
+def explain(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace) -> str:
+    """Say what the sizes of a resolved configuration follow from."""
+    num_envs = config.environment.num_envs
+    assert num_envs != "auto"
+    return ", ".join(_reasons(pace, load_of(config, spec), num_envs=num_envs))
+
+
+def _reasons(pace: Pace, load: Load, *, num_envs: int) -> Iterator[str]:
+    speed = (
+        f" at {1.0 / pace.step_s:,.0f} steps/s"
+        if load.agent_steps is None and not pace.is_batched and pace.step_s > 0.0
+        else ""
+    )
+    if pace.is_lower_bound:
+        yield f"no episode ended within {pace.episode_length:,.0f} steps of random play{speed}"
+    else:
+        yield f"episodes of about {pace.episode_length:,.0f} steps{speed}"
+    if pace.is_batched:
+        yield "all at once as a batched game"
+    elif pace.env_bytes >= 0.05e6:
+        yield f"{pace.env_bytes / 1e6:,.1f} MB each"
+    if (
+        not pace.is_batched
+        and isinstance(num_envs, int)
+        and fit_in_memory(pace, load) < 2 * num_envs
+    ):
+        yield "as many as memory allows"

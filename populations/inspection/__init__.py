@@ -1,0 +1,1 @@
+"""What is shown of a run: views, cells, calibration, exploitability, studies."""

@@ -1,0 +1,169 @@
+"""The generations of a run as an Optuna study, for Optuna's own tools and its dashboard.
+
+A trial is a generation: its parameters are the hyperparameters of the search space, its value is
+what it gained, in Elo per million agent steps, by one fit of ratings: what the weights were worth
+before is no merit of the hyperparameters. PBT ranks policies within a population and a role, so
+each of these has its own study: an exploiter's settings are not bad because it loses to others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arena.errors import ConfigError
+from populations.config.run_config import RunConfig
+from populations.config.search_space import Choices, Range, parse_search_space
+from populations.inspection.views import Inspection
+from populations.pbt.generations import measured_rate
+from populations.records.rows import GenerationRow
+from populations.roles import MAIN
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.trial import FrozenTrial
+
+logger = logging.getLogger(__name__)
+
+
+def study_name(run: str, population: str, *, role: str = MAIN) -> str:
+    """What the study of a population's policies of one role is called.
+
+    Args:
+        run: The run's id.
+        population: Its name.
+        role: Exploiters' is in the name.
+    """
+    return f"{population}-{run[:8]}" if role == MAIN else f"{population}-{role}-{run[:8]}"
+
+
+def write_studies(run: Inspection, path: Path, *, population: str | None = None) -> dict[str, int]:
+    """Write all generations of a run as Optuna studies into an SQLite file.
+
+    Args:
+        run: The run.
+        path: The file; studies of other runs may be in it.
+        population: Only this one.
+
+    Returns:
+        How many trials there are, by study.
+
+    Raises:
+        ConfigError: If the file has a study of this run already, or cannot be written.
+    """
+    from optuna import create_study
+    from optuna.exceptions import DuplicatedStudyError
+    from optuna.storages import RDBStorage
+    from sqlalchemy.exc import SQLAlchemyError
+
+    if not path.parent.is_dir():
+        raise ConfigError(f"--optuna {path}: there is no directory {path.parent}")
+    written = {}
+    try:
+        storage = RDBStorage(f"sqlite:///{path.absolute()}")
+        try:
+            for name, role in _ranked_together(run):
+                if population not in (None, name):
+                    continue
+                study = create_study(
+                    study_name=study_name(run.tables.run.run, name, role=role),
+                    storage=storage,
+                    direction="maximize",
+                )
+                study.set_user_attr("run", run.tables.run.run)
+                study.set_user_attr("population", name)
+                study.set_user_attr("role", role)
+                trials = trials_of(run, name, role=role)
+                study.add_trials(trials)
+                written[study.study_name] = len(trials)
+        finally:
+            storage.remove_session()
+            storage.engine.dispose()
+    except DuplicatedStudyError as error:
+        raise ConfigError(f"--optuna {path}: it has a study of this run already") from error
+    except SQLAlchemyError as error:
+        raise ConfigError(f"--optuna {path}: {error}") from error
+    return written
+
+
+def _ranked_together(run: Inspection) -> list[tuple[str, str]]:
+    """Populations and the roles that their policies have."""
+    rows = run.tables.policies.values()
+    return list(dict.fromkeys((row.population, row.role) for row in rows))
+
+
+def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[FrozenTrial]:
+    """Generations of the policies of a population that have a role, in order of beginning.
+
+    Those that last still are running, those whose gain is not known count as pruned.
+    """
+    policies = run.tables.policies
+    return [
+        _trial(row, config=run.run_file.config)
+        for row in run.tables.generations.values()
+        if row.population == population and policies[row.policy].role == role
+    ]
+
+
+def _trial(row: GenerationRow, *, config: RunConfig) -> FrozenTrial:
+    from optuna.trial import TrialState, create_trial
+
+    space = config.populations[row.population].search_space
+    distributions: dict[str, BaseDistribution] = {}
+    others: dict[str, float] = dict(row.hyperparameters)
+    for name, dimension in parse_search_space(space, start=row.hyperparameters).items():
+        distribution = _distribution(dimension, value=row.hyperparameters.get(name))
+        if distribution is not None:
+            distributions[name] = distribution
+            del others[name]
+    rate, state = measured_rate(row), TrialState.COMPLETE
+    if rate is None:
+        state = TrialState.RUNNING if row.agent_steps_end is None else TrialState.PRUNED
+    return create_trial(
+        state=state,
+        value=rate,
+        params={name: row.hyperparameters[name] for name in distributions},
+        distributions=distributions,
+        user_attrs={**_attributes(row), "other_hyperparameters": others},
+    )
+
+
+def _attributes(row: GenerationRow) -> Mapping[str, object]:
+    return {
+        "policy": row.policy,
+        "generation": row.generation,
+        "cause": row.cause,
+        "parent": row.parent,
+        "agent_steps_begin": row.agent_steps_begin,
+        "agent_steps_end": row.agent_steps_end,
+        "rating_begin": row.rating_begin,
+        "rating_end": row.rating_end,
+        "gain_deviation": row.gain_deviation,
+        "gain_agent_steps": row.gain_agent_steps,
+    }
+
+
+def _distribution(dimension: Range | Choices, *, value: float | None) -> BaseDistribution | None:
+    """Optuna's distribution of a dimension, wide enough for a value; None if it cannot hold it.
+
+    Start values may be outside of the search space. Unlike in a sampler, those with ``complement``
+    are about x itself: a person who looks at the study knows the hyperparameter by it.
+    """
+    from optuna.distributions import (
+        CategoricalDistribution,
+        FloatDistribution,
+        IntDistribution,
+    )
+
+    if value is None:
+        return None
+    if isinstance(dimension, Choices):
+        is_known = value in dimension.choices
+        return CategoricalDistribution(dimension.choices) if is_known else None
+    low, high = min(dimension.low, value), max(dimension.high, value)
+    log = dimension.log and not dimension.complement and low > 0.0
+    if dimension.integral:
+        return IntDistribution(int(low), int(high), log=log)
+    return FloatDistribution(float(low), float(high), log=log)

@@ -1,0 +1,374 @@
+"""The views of ``arena league``: documents of plain data from a run directory.
+
+Inspection never talks to the controller: it reads the journal through a read-only connection and
+`status.json`. It works while the run goes on, after a SIGKILL, and after the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+from arena.matches.seating import num_episodes
+from arena.types import Digest, is_bot
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup
+from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.indexes.raised_alerts import CLEARED, RAISED, document, resumed
+from populations.controller.server.live_status import STORAGE, STORAGE_ADVICE
+from populations.inspection.calibration import calibrations
+from populations.inspection.cells import payoff_cells
+from populations.inspection.exploitability import read_exploitability
+from populations.league.league import League
+from populations.league.standings import Standing, champion, standings
+from populations.records.rows import Json
+from populations.records.tables import Tables
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+from populations.storage.lock import lock_holder
+from populations.storage.status import read_status
+
+Document = dict[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A run as it is in its directory at one moment."""
+
+    run_dir: Path
+    run_file: RunFile
+    reader: JournalReader
+    tables: Tables
+    league: League
+
+    @classmethod
+    def open(cls, run_dir: Path) -> Inspection:
+        """Read a run directory.
+
+        Raises:
+            ConfigError: If there is no run in it.
+            StorageError: If its journal cannot be read.
+        """
+        run_file = RunFile.load(run_dir / RUN_FILE)
+        reader = JournalReader(run_dir / JOURNAL)
+        tables = reader.load(pairs=False)
+        setup = learner_setup(run_file, root=run_dir)
+        half_life = run_file.config.payoffs.half_life_matches
+        league = League.fold(tables, seats=setup.seats, half_life_matches=half_life)
+        return cls(run_dir, run_file, reader, tables, league)
+
+    def close(self) -> None:
+        """Close the journal's reader."""
+        self.reader.close()
+
+    def standings(self, population: str | None = None) -> dict[str, list[Standing]]:
+        """Standings of all populations, or of one."""
+        found = standings(self.tables, self.league)
+        return {name: found[name] for name in found if population in (None, name)}
+
+
+def standings_view(run: Inspection, population: str | None) -> Document:
+    """Who stands where."""
+    measured = read_exploitability(run.run_dir)
+    return {
+        "run": run.tables.run.run,
+        "populations": {
+            name: [_standing_json(line, measured) for line in lines]
+            for name, lines in run.standings(population).items()
+        },
+        "cyclicity": {**cyclicity(run, population)},
+        "fit": {**fits(run, population)},
+    }
+
+
+def cyclicity(run: Inspection, population: str | None = None) -> dict[str, float | None]:
+    """By population, the share of results that no rating can express; None before a fit."""
+    ratings = run.tables.ratings
+    return {
+        name: ratings[name].cyclicity if name in ratings else None
+        for name in dict.fromkeys(seat.population for seat in run.league.seats)
+        if population in (None, name)
+    }
+
+
+def _standing_json(line: Standing, measured: Mapping[str, float]) -> Document:
+    document: Document = line._asdict()
+    del document["key"]
+    document["exploitability"] = measured.get(line.weights or "")
+    return document
+
+
+def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = False) -> Document:
+    """Results between the players of the standings, from evaluation matches.
+
+    Args:
+        run: What to read.
+        population: Only cells of its players; None: all.
+        by_seats: A cell for each pair of seats, instead of one over all seats.
+    """
+    names: dict[tuple[str, str], str] = {
+        (name, line.weights or line.player): line.player
+        for name, lines in run.standings().items()
+        for line in reversed(lines)
+    }
+    cells = payoff_cells(
+        run.reader.pairs(kind="evaluate"),
+        seats=run.league.seats,
+        names=names,
+        by_seats=by_seats,
+    )
+    shown: list[Json] = [cell for cell in cells if population in (None, cell["population"])]
+    return {"run": run.tables.run.run, "payoff": shown}
+
+
+def calibration_view(run: Inspection, population: str | None) -> Document:
+    """Scores that ratings promise beside those that were seen, the worst pair first."""
+    names: dict[tuple[str, str], str] = {
+        (name, line.weights or line.player): line.player
+        for name, lines in run.standings().items()
+        for line in reversed(lines)
+    }
+    pairs = calibrations(
+        run.reader.pairs(kind="evaluate"), ratings=run.tables.ratings, seats=run.league.seats
+    )
+    shown = [
+        (first, second, one)
+        for (first, second), one in pairs.items()
+        if population in (None, first[0], second[0])
+    ]
+    shown.sort(key=lambda entry: -abs(entry[2].deviations or 0.0))
+    rows: list[Json] = [
+        {
+            "population": first[0],
+            "player": names.get(first, first[1]),
+            "opponent_population": second[0],
+            "opponent": names.get(second, second[1]),
+            "matches": one.matches,
+            "score": one.seen / one.matches,
+            "predicted": one.predicted / one.matches,
+            "deviations": one.deviations,
+        }
+        for first, second, one in shown
+        if one.matches > 0.0
+    ]
+    return {"run": run.tables.run.run, "calibration": rows, "fit": {**fits(run, population)}}
+
+
+def fits(run: Inspection, population: str | None = None) -> dict[str, dict[str, Json]]:
+    """By rated population: how far results are off the ratings, in Elo a pair, and how surely."""
+    return {
+        name: {"pair_deviation": row.pair_deviation, "misfit": row.misfit}
+        for name, row in run.tables.ratings.items()
+        if population in (None, name)
+    }
+
+
+def lineage_view(run: Inspection, population: str | None) -> Document:
+    """Where each policy's weights come from: copies, and every generation of every policy."""
+    policies: list[Json] = [
+        {
+            "policy": row.policy,
+            "generation": row.generation,
+            "parent": row.parent,
+            "agent_steps": row.agent_steps,
+            "state": row.state,
+        }
+        for row in run.tables.policies.values()
+        if population in (None, row.population)
+    ]
+    return {
+        "run": run.tables.run.run,
+        "policies": policies,
+        "generations": _generations(run, population),
+        "exploits": _events(run, population, kinds=("exploited",)),
+        "immigrants": _events(run, population, kinds=("immigrated",)),
+    }
+
+
+def _generations(run: Inspection, population: str | None) -> list[Json]:
+    """In order of beginning; ``parent`` is whose weights they are: policy and generation."""
+    return [
+        asdict(row)
+        for row in run.tables.generations.values()
+        if population in (None, row.population)
+    ]
+
+
+def hyperparameters_view(run: Inspection, population: str | None) -> Document:
+    """What each policy trains with now, and every change."""
+    now: Document = {
+        row.policy: dict(row.hyperparameters)
+        for row in run.tables.policies.values()
+        if population in (None, row.population)
+    }
+    kinds = (
+        *("policy_created", "exploited", "explored", "immigrated", "replayed"),
+        "learning_rate_halved",
+    )
+    return {
+        "run": run.tables.run.run,
+        "policies": now,
+        "generations": _generations(run, population),
+        "changes": _events(run, population, kinds=kinds),
+    }
+
+
+def matches_view(run: Inspection, population: str | None) -> Document:
+    """Every committed tally: who played whom, in which assignment, with which results."""
+    seats = run.league.seats
+    rows: list[Json] = [
+        {
+            "sequence": row.sequence,
+            "assignment": row.assignment_id,
+            "kind": row.kind,
+            "seats": {
+                seat.name: _name(run, entrant)
+                for seat, entrant in zip(seats, row.tally.entrants, strict=True)
+            },
+            "matches": row.tally.matches,
+            "distinct": row.tally.distinct,
+            "pairs": [asdict(pair) for pair in row.tally.pairs],
+            "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
+            "mean_length": row.tally.length_sum / num_episodes(row.tally, seats=seats),
+        }
+        for row in run.reader.all_tallies()
+        if population is None or population in {seat.population for seat in seats}
+    ]
+    return {"run": run.tables.run.run, "tallies": rows}
+
+
+def _name(run: Inspection, entrant: str) -> str:
+    """A readable name for a tally's entrant: weights digests as policy@agent_steps."""
+    origin = run.league.checkpoints.get(Digest(entrant))
+    if is_bot(entrant) or origin is None:
+        return entrant
+    return f"{origin.policy}@{origin.agent_steps:012d}"
+
+
+def checkpoints_view(run: Inspection, population: str | None) -> Document:
+    """Every recorded checkpoint and ghost."""
+    checkpoints: list[Json] = [
+        asdict(row)
+        for row in run.tables.checkpoints.values()
+        if population in (None, row.policy.split("/")[0])
+    ]
+    ghosts: list[Json] = [
+        asdict(row) for row in run.tables.ghosts.values() if population in (None, row.population)
+    ]
+    return {"run": run.tables.run.run, "checkpoints": checkpoints, "ghosts": ghosts}
+
+
+def events_view(run: Inspection, population: str | None) -> Document:
+    """Every decision with its reason and numbers, oldest first."""
+    return {"run": run.tables.run.run, "events": _events(run, population, kinds=None)}
+
+
+def _events(
+    run: Inspection, population: str | None, *, kinds: tuple[str, ...] | None
+) -> list[Json]:
+    return [
+        {
+            "sequence": row.sequence,
+            "time": row.time,
+            "kind": row.kind,
+            "subject": row.subject,
+            **row.data,
+        }
+        for row in run.reader.events(kinds=kinds)
+        if population is None or row.subject.split("/")[0] in (population, "")
+    ]
+
+
+def status_view(run: Inspection, population: str | None) -> Document:
+    """How the run is doing: committed counts, and live figures while it runs."""
+    tables, row = run.tables, run.tables.run
+    holder = lock_holder(run.run_dir)
+    state: str = row.state
+    if row.state == "running" and holder is None:
+        state = "crashed"
+    live = (read_status(run.run_dir) or {}) if state == "running" else {}
+    champions: Document = {}
+    for name, lines in run.standings(population).items():
+        ratings = tables.ratings.get(name)
+        best = champion(lines, optimism=0.0 if ratings is None else ratings.optimism)
+        if best is not None:
+            champions[name] = {
+                "player": best.player,
+                "checkpoint": best.checkpoint,
+                "rating": best.rating,
+                "rating_low": best.rating_low,
+                "rating_high": best.rating_high,
+            }
+    return {
+        "run": row.run,
+        "state": state,
+        "reason": row.reason,
+        "pid": holder,
+        "epoch": row.epoch,
+        "endpoint": live.get("endpoint"),
+        "phase": live.get("phase"),
+        "alerts": _alerts(run, live, is_running=state == "running"),
+        "elapsed_s": row.elapsed_s,
+        "agent_steps": row.agent_steps,
+        "matches": row.matches,
+        "assignments_finished": row.assignments_finished,
+        "checkpoints": sum(1 for c in tables.checkpoints.values() if c.state == "present"),
+        "ghosts": len(tables.ghosts),
+        "exploits": row.exploits,
+        "evaluation": live.get("evaluation") or _evaluation(run),
+        "pbt": _pbt(run),
+        "quarantined": [p.policy for p in tables.policies.values() if p.state == "quarantined"],
+        "agent_steps_per_s": live.get("agent_steps_per_s"),
+        "learners": live.get("learners", []),
+        "champion": champions,
+    }
+
+
+def _evaluation(run: Inspection) -> Document:
+    """Share of learner seconds that evaluation had when training ended last, else until now."""
+    row = run.tables.run
+    last = run.reader.events(kinds=["training_stopped"], limit=1, newest=True)
+    reached = last[0].data.get("evaluation_share") if last else None
+    spent_s = row.training_s + row.evaluation_s
+    if reached is None and spent_s > 0.0:
+        reached = row.evaluation_s / spent_s
+    return {"share_asked": run.run_file.config.evaluation.share, "share_reached": reached}
+
+
+def _pbt(run: Inspection) -> Document:
+    """Count decisions of PBT that were due and made, with reasons for those that wait."""
+    decisions = PbtDecisions()
+    decisions.take(run.reader.events(kinds=KINDS))
+    config = run.run_file.config
+    settings = {name: one.pbt or config.pbt for name, one in config.populations.items()}
+    return decisions.document(run.tables, pbt=settings)
+
+
+def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Json]:
+    """What somebody should look at: by the live figures, else by the events.
+
+    A disk that is full may have refused the live figures too.
+    """
+    if alerts := live.get("alerts"):
+        return list(cast("list[Json]", alerts))
+    alerts = resumed(run.reader.events(kinds=[RAISED, CLEARED])).documents()
+    kinds = [STORAGE, "storage_recovered", "controller_started"]
+    last = run.reader.events(kinds=kinds, limit=1, newest=True)
+    if is_running and last and last[0].kind == STORAGE:
+        reason = str(last[0].data["reason"])
+        alerts.append(document(STORAGE, "", reason, advice=STORAGE_ADVICE))
+    return alerts
+
+
+VIEWS: dict[str, Callable[[Inspection, str | None], Document]] = {
+    "standings": standings_view,
+    "payoff": payoff_view,
+    "calibration": calibration_view,
+    "lineage": lineage_view,
+    "hyperparameters": hyperparameters_view,
+    "matches": matches_view,
+    "checkpoints": checkpoints_view,
+    "events": events_view,
+    "status": status_view,
+}

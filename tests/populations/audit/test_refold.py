@@ -1,0 +1,228 @@
+"""Folding as one goes, going on from stored rows, and folding all tallies again: the same bits."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from arena.types import AssignmentId, Digest, Entrant, PairScore, PolicyId, Seat, Tally
+from populations.audit.refold import differences, refold
+from populations.league.league import League
+from populations.records.rows import CheckpointRow, PolicyRow, Row, RunRow, TallyRow
+from populations.records.tables import Tables
+from populations.storage.journal import Journal, JournalReader
+
+HALF_LIFE = 7.0
+ENTRANTS = [Entrant(name) for name in ("bot:random", "d" * 64, "e" * 64, "player/p000#1")]
+LAYOUTS = {
+    "duel": (("x", "player"), ("y", "player")),
+    "tag": (("predators", "predator"), ("prey", "prey")),
+    "teams": (("x", "player"), ("y", "player"), ("z", "player")),
+    "cooperation": (("team", "agent"), ("team", "agent")),
+}
+
+
+def make_seats(layout: str) -> tuple[Seat, ...]:
+    return tuple(
+        Seat(name=f"seat {index}", side=side, population=population, agents=(f"a_{index}",))
+        for index, (side, population) in enumerate(LAYOUTS[layout])
+    )
+
+
+@st.composite
+def tallies(draw: st.DrawFn, num_seats: int) -> Tally:
+    matches = draw(st.integers(1, 40))
+    pairs = []
+    for second in range(1, num_seats):
+        for first in range(second):
+            wins = draw(st.integers(0, matches))
+            draws = draw(st.integers(0, matches - wins))
+            losses = matches - wins - draws
+            pairs.append(
+                PairScore(first=first, second=second, wins=wins, draws=draws, losses=losses)
+            )
+    returns = st.floats(-1e6, 1e6)
+    return Tally(
+        entrants=tuple(draw(st.sampled_from(ENTRANTS)) for _ in range(num_seats)),
+        matches=matches,
+        pairs=tuple(pairs),
+        return_sum=tuple(draw(returns) for _ in range(num_seats)),
+        return_sum_of_squares=tuple(abs(draw(returns)) for _ in range(num_seats)),
+        length_sum=matches,
+    )
+
+
+def state_of(league: League) -> object:
+    """All that a league says, exactly."""
+    payoff = league.payoff
+    per_seat = {
+        (first, second, seats): payoff.record(first, second, seats=seats)
+        for first in ENTRANTS
+        for second in ENTRANTS
+        for seats in ((0, 1), (1, 0), (0, 2), (2, 1))
+    }
+    return repr(
+        (
+            list(league.records.items()),
+            sorted((key, tuple(value)) for key, value in league.results.items()),
+            sorted(payoff.records.items()),
+            [(entrant, list(payoff.win_rates_of(entrant).items())) for entrant in ENTRANTS],
+            per_seat,
+            league.last_evaluation_sequence,
+        )
+    )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_what_is_kept_is_what_all_tallies_add_up_to(layout: str, data: st.DataObject) -> None:
+    seats = make_seats(layout)
+    league = League(seats=seats, half_life_matches=HALF_LIFE)
+    num_tallies = 0
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "journal.db")
+        with Journal.create(path, [RunRow(run="r")]) as journal:
+            for _ in range(data.draw(st.integers(0, 6))):
+                rows: list[Row] = []
+                for _ in range(data.draw(st.integers(1, 5))):
+                    num_tallies += 1
+                    kind: Literal["train", "evaluate"] = data.draw(
+                        st.sampled_from(["train", "evaluate"])
+                    )
+                    row = TallyRow(
+                        sequence=num_tallies,
+                        assignment_id=AssignmentId(1),
+                        kind=kind,
+                        tally=data.draw(tallies(len(seats))),
+                    )
+                    rows += [row, *league.add_tally(row)]
+                journal.commit(rows)
+                again = League.fold(journal.load(), seats=seats, half_life_matches=HALF_LIFE)
+                assert state_of(again) == state_of(league)
+                if data.draw(st.booleans()):
+                    league = again
+        with JournalReader(path) as reader:
+            tables = reader.load()
+            folded = refold(reader.all_tallies(), seats=seats, half_life_matches=HALF_LIFE)
+            evaluated = [row.tally for row in reader.tallies() if row.kind == "evaluate"]
+    assert list(differences(tables, folded)) == []
+    assert list(folded.records) == list(tables.records)
+    assert list(folded.pairs) == list(tables.pairs)
+    matches: Counter[tuple[str, str]] = Counter()
+    for tally in evaluated:
+        seated = [
+            (seat.population, entrant) for seat, entrant in zip(seats, tally.entrants, strict=True)
+        ]
+        if len(set(seated)) > 1:  # who plays only itself shows nothing
+            for key in seated:
+                matches[key] += tally.matches
+    assert {key: row.matches for key, row in tables.records.items()} == dict(matches)
+
+
+def empty_tables() -> Tables:
+    """Of a run in which nothing has happened."""
+    return Tables(
+        run=RunRow(run="r"),
+        policies={},
+        checkpoints={},
+        ghosts={},
+        generations={},
+        assignments={},
+        ratings={},
+        num_events=0,
+    )
+
+
+def checkpoint(name: str, *, parent: str | None, generation: int = 0) -> CheckpointRow:
+    return CheckpointRow(
+        key=name,
+        digest=Digest(name),
+        weights_digest=Digest(name * 64),
+        policy=PolicyId("player/p000"),
+        generation=generation,
+        agent_steps=ord(name),
+        learner_updates=0,
+        parent=None if parent is None else Digest(parent * 64),
+        assignment_id=AssignmentId(1),
+    )
+
+
+def evaluated(league: League, *names: str) -> None:
+    league.add_tally(
+        TallyRow(
+            sequence=1,
+            assignment_id=AssignmentId(1),
+            kind="evaluate",
+            tally=Tally(
+                entrants=tuple(Entrant(name * 64) for name in names),
+                matches=4,
+                pairs=(PairScore(first=0, second=1, wins=4, draws=0, losses=0),),
+                return_sum=(1.0, 2.0),
+                return_sum_of_squares=(1.0, 2.0),
+                length_sum=4,
+            ),
+        )
+    )
+
+
+@given(
+    parents=st.lists(st.integers(-1, 8), min_size=1, max_size=9),
+    order=st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=8),
+)
+def test_remembered_standings_are_those_of_a_walk(
+    parents: list[int], order: list[tuple[int, int]]
+) -> None:
+    """Each answer is asked for before and after every evaluation."""
+    names = [chr(ord("a") + index) for index in range(len(parents))]
+    league = League(seats=make_seats("duel"), half_life_matches=HALF_LIFE)
+    tables = empty_tables()
+    for index, parent in enumerate(parents):
+        row = checkpoint(names[index], parent=names[parent] if 0 <= parent < index else None)
+        tables.checkpoints[row.key] = row
+        league.add_checkpoint(row)
+    for first, second in [(0, 0), *order]:
+        for name in names:
+            policy = PolicyRow(
+                policy=PolicyId("player/p000"),
+                population="player",
+                index=0,
+                checkpoint=name,
+                hyperparameters={},
+            )
+            digest = Digest(name * 64)
+            line = [digest, *league.ancestors(digest)]
+            found = [other for other in line if league.is_evaluated("player", other)]
+            assert league.standing_weights(policy, tables) == (found[0] if found else None)
+        if max(first, second) < len(names) and first != second:
+            evaluated(league, names[first], names[second])
+
+
+def test_matches_count_for_the_generation_that_made_the_weights() -> None:
+    league = League(seats=make_seats("duel"), half_life_matches=HALF_LIFE)
+    tables = empty_tables()
+    for name, generation in (("a", 0), ("b", 1), ("c", 1)):
+        row = checkpoint(name, parent=None, generation=generation)
+        tables.checkpoints[name] = row
+        league.add_checkpoint(row)
+    evaluated(league, "a", "b")
+    evaluated(league, "c", "b")
+    tables.records = dict(league.records)
+    policy = PolicyRow(
+        policy=PolicyId("player/p000"),
+        population="player",
+        index=0,
+        generation=1,
+        hyperparameters={},
+    )
+    again = League.fold(tables, seats=league.seats, half_life_matches=HALF_LIFE)
+    for one in (league, again):
+        assert one.matches_in_generation(policy) == 4 + 4 + 4
+        assert one.matches_in_generation(replace(policy, generation=0)) == 4

@@ -1,0 +1,273 @@
+"""Each test breaks one invariant of a sound run in one place, and expects to hear of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS
+from arena.types import AssignmentId, Entrant, PairScore, PlayerId, PolicyId
+from populations.audit.verify import verify_run
+from populations.records.rows import RatingsRow
+from populations.storage.lock import RunLock
+from populations.storage.recovery import recover
+from tests.populations.small_run import SmallRun
+
+P0 = PolicyId("player/p000")
+
+
+def tally_with(small_run: SmallRun, **changes: int) -> None:
+    row = small_run.tallies()[0]
+    pair = replace(row.tally.pairs[0], **changes)
+    small_run.put(replace(row, tally=replace(row.tally, pairs=(pair,))))
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
+def newest(small_run: SmallRun) -> Path:
+    return small_run.run_dir / small_run.checkpoints_of(P0)[-1].key
+
+
+def skip_a_tally(small_run: SmallRun) -> None:
+    row = small_run.tallies()[-1]
+    small_run.put(replace(row, sequence=row.sequence + 2))
+
+
+def open_twice(small_run: SmallRun) -> None:
+    small_run.opened(P0)
+    small_run.opened(P0)
+
+
+def ghost_of_other_weights(small_run: SmallRun) -> None:
+    first, second, _ = small_run.checkpoints_of(P0)
+    ghost = small_run.snapshot(first)
+    small_run.put(replace(ghost, checkpoint=second.key))
+
+
+def two_ghosts_at_one_count(small_run: SmallRun) -> None:
+    ghost = small_run.snapshot(small_run.checkpoints_of(P0)[0])
+    small_run.put(replace(ghost, player=PlayerId("player/p000@0")))
+
+
+def ghost_without_directory(small_run: SmallRun) -> None:
+    ghost = small_run.snapshot(small_run.checkpoints_of(P0)[0])
+    shutil.rmtree(small_run.run_dir / ghost.key)
+
+
+def orphan_tally(small_run: SmallRun) -> None:
+    row = small_run.tallies()[-1]
+    small_run.put(replace(row, sequence=row.sequence + 1, assignment_id=AssignmentId(999)))
+
+
+def too_few_deviations(small_run: SmallRun) -> None:
+    row = RatingsRow(
+        population="player",
+        entrants=(),
+        ratings=(0.0,),
+        deviations=(),
+        cyclicity=0.0,
+        num_tallies=0,
+    )
+    small_run.put(row)
+
+
+def change_policy(**changes: object) -> Callable[[SmallRun], None]:
+    return lambda run: run.put(replace(run.tables.policies[P0], **changes))  # type: ignore[arg-type]
+
+
+def change_run(**changes: object) -> Callable[[SmallRun], None]:
+    return lambda run: run.put(replace(run.tables.run, **changes))  # type: ignore[arg-type]
+
+
+def change_record(**changes: object) -> Callable[[SmallRun], None]:
+    def change(run: SmallRun) -> None:
+        run.evaluate("a" * 64, "bot:random")
+        row = run.tables.records["player", Entrant("bot:random")]
+        run.put(replace(row, **changes))  # type: ignore[arg-type]
+
+    return change
+
+
+def change_pair(kind: str, **changes: object) -> Callable[[SmallRun], None]:
+    def change(run: SmallRun) -> None:
+        run.evaluate("a" * 64, "bot:random")
+        row = next(row for row in run.tables.pairs.values() if row.kind == kind)
+        run.put(replace(row, **changes))  # type: ignore[arg-type]
+
+    return change
+
+
+def lose_a_row(table: str) -> Callable[[SmallRun], None]:
+    def change(run: SmallRun) -> None:
+        run.evaluate("a" * 64, "bot:random")
+        run.journal._connection.execute(f"DELETE FROM {table} WHERE rowid = 1")
+
+    return change
+
+
+def change_checkpoint(**changes: object) -> Callable[[SmallRun], None]:
+    return lambda run: run.put(
+        replace(run.checkpoints_of(P0)[-1], **changes)  # type: ignore[arg-type]
+    )
+
+
+BREAKS: dict[str, tuple[Callable[[SmallRun], object], str]] = {
+    "flipped bit": (lambda run: flip(newest(run) / WEIGHTS), "sha256"),
+    "lost optimizer": (lambda run: (newest(run) / OPTIMIZER).unlink(), "missing"),
+    "lost checkpoint": (lambda run: shutil.rmtree(newest(run)), "no checkpoint"),
+    "other digest": (change_checkpoint(digest="0" * 64), "digest is"),
+    "other generation": (change_checkpoint(generation=5), "generation is"),
+    "checkpoint from the future": (change_checkpoint(agent_steps=10**6), "above"),
+    "doomed in use": (change_checkpoint(state="doomed"), "is doomed"),
+    "steps not trained": (change_policy(agent_steps=301), "add up to 300"),
+    "unrecorded checkpoint in use": (change_policy(checkpoint="a/b"), "never recorded"),
+    "no checkpoint": (change_policy(checkpoint=None), "has no checkpoint"),
+    "run's steps": (change_run(agent_steps=601), "agent_steps is 601"),
+    "run's matches": (change_run(matches=29), "adds up to 30"),
+    "run's assignments": (change_run(assignments_finished=5), "adds up to 6"),
+    "run's exploits": (change_run(exploits=1), "exploits is 1"),
+    "assignment given out twice": (change_run(next_assignment=6), "next_assignment is 6"),
+    "match counted twice": (lambda run: tally_with(run, wins=3), r"\(3, 1, 2\) of 5"),
+    "negative wins": (lambda run: tally_with(run, wins=-1, draws=4), "-1"),
+    "seat that is not there": (lambda run: tally_with(run, second=2), "seats 0 and 2 of 2"),
+    "gap": (skip_a_tally, "gaps"),
+    "orphan tally": (orphan_tally, "never decided"),
+    "record": (change_record(wins=3), "bot:random: wins is 3, but its tallies give 2"),
+    "record's returns": (change_record(return_sum=0.5), "return_sum is 0.5"),
+    "unknown record": (change_record(population="prey"), "record prey .*no tally"),
+    "lost record": (lose_a_row("records"), f"record player {'a' * 64}: missing"),
+    "pair": (change_pair("evaluate", losses=1.0), "pair evaluate .* 0 1: losses is 1.0"),
+    "faded pair": (change_pair("train", wins=2.5), "pair train .*: wins is 2.5"),
+    "pair's returns": (change_pair("train", second_return_sum=9.0), "second_return_sum is 9.0"),
+    "pair that never met": (change_pair("train", first_seat=0), "0 0: there is no tally"),
+    "lost pair": (lose_a_row("pairs"), "pair train .*: missing"),
+    "two leases": (open_twice, "2 open assignments"),
+    "ghost of other weights": (ghost_of_other_weights, "not those of"),
+    "two ghosts": (two_ghosts_at_one_count, "2 ghosts at 100"),
+    "lost ghost": (ghost_without_directory, "no checkpoint"),
+    "unknown donor": (lambda run: run.note("exploited", P0, donor="player/p9"), "player/p9"),
+    "ratings": (too_few_deviations, "sizes"),
+    "run.yaml": (lambda run: (run.run_dir / "run.yaml").write_text("a: [1"), "run.yaml"),
+    "no run.yaml": (lambda run: (run.run_dir / "run.yaml").unlink(), "run.yaml"),
+}
+
+
+def test_a_sound_run_has_no_faults(small_run: SmallRun) -> None:
+    small_run.snapshot(small_run.checkpoints_of(P0)[1])
+    small_run.opened(P0)
+    for _ in range(2):
+        small_run.evaluate("a" * 64, "bot:random")
+    report = verify_run(small_run.run_dir)
+    assert (report.faults, report.notes) == ([], [])
+
+
+@pytest.mark.parametrize("what", BREAKS)
+def test_a_broken_invariant_is_found(small_run: SmallRun, what: str) -> None:
+    break_it, text = BREAKS[what]
+    break_it(small_run)
+    faults = "\n".join(verify_run(small_run.run_dir).faults)
+    assert re.search(text, faults)
+
+
+def test_a_damaged_journal_is_one_fault(small_run: SmallRun) -> None:
+    small_run.journal.close()
+    path = small_run.run_dir / "journal.db"
+    data = bytearray(path.read_bytes())
+    data[4096 * 2 : 4096 * 2 + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    (fault,) = verify_run(small_run.run_dir).faults
+    assert str(path) in fault
+
+
+def test_an_empty_directory_is_no_run(tmp_path: Path) -> None:
+    report = verify_run(tmp_path)
+    assert len(report.faults) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_leftovers_are_notes_until_the_run_has_ended(small_run: SmallRun, state: str) -> None:
+    change_run(state=state)(small_run)
+    directory = newest(small_run)
+    shutil.copytree(directory, directory.with_name(f".tmp-{'0' * 32}"))
+    shutil.copytree(directory, directory.with_name("000000000999-0123abcd"))
+    report = verify_run(small_run.run_dir)
+    found, other = report.notes, report.faults
+    if state == "stopped":
+        found, other = other, found
+    assert len(found) == 2
+    assert other == []
+    small_run.put(*recover(small_run.run_dir, small_run.tables))
+    assert verify_run(small_run.run_dir).faults == []
+
+
+def test_a_recovered_run_is_sound_and_says_what_it_lost(small_run: SmallRun) -> None:
+    for row in small_run.checkpoints_of(P0):
+        flip(small_run.run_dir / row.key / WEIGHTS)
+    small_run.put(*recover(small_run.run_dir, small_run.tables))
+    report = verify_run(small_run.run_dir)
+    assert report.faults == []
+    assert len([note for note in report.notes if note.endswith("corrupt")]) == 3
+
+
+def test_what_a_running_controller_puts_right_meanwhile_is_no_fault(
+    small_run: SmallRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second look finds the checkpoint recorded as doomed."""
+    from populations.audit import verify
+
+    first = small_run.checkpoints_of(P0)[0]
+    shutil.rmtree(small_run.run_dir / first.key)
+    looks = 0
+    look = verify._verify_once
+
+    def look_and_go_on(run_dir: Path) -> verify.Report:
+        nonlocal looks
+        looks += 1
+        report = look(run_dir)
+        small_run.put(replace(first, state="doomed"))
+        return report
+
+    monkeypatch.setattr(verify, "_verify_once", look_and_go_on)
+    with RunLock(small_run.run_dir):
+        assert verify_run(small_run.run_dir).faults == []
+    assert looks == 2
+
+
+def test_a_pair_of_seats_is_in_order(small_run: SmallRun) -> None:
+    row = small_run.tallies()[0]
+    pair = PairScore(first=1, second=0, wins=2, draws=1, losses=2)
+    small_run.put(replace(row, tally=replace(row.tally, pairs=(pair,))))
+    assert "seats 1 and 0" in verify_run(small_run.run_dir).faults[0]
+
+
+def test_the_command_lists_faults_and_says_so_by_its_exit_code(
+    small_run: SmallRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (command,) = entry_points(group="console_scripts", name="arena")
+    arena = command.load()
+
+    def run(*arguments: str) -> tuple[int, str]:
+        with pytest.raises(SystemExit) as caught:
+            arena(["verify", *arguments])
+        return int(caught.value.code or 0), capsys.readouterr().out
+
+    code, text = run(str(small_run.run_dir), "--json")
+    document = json.loads(text)
+    assert (code, document["schema"], document["faults"], document["notes"]) == (0, 1, [], [])
+    change_run(matches=29)(small_run)
+    code, text = run(str(small_run.run_dir))
+    assert code == 5
+    assert "fault: run: matches is 29" in text
+    assert run(str(small_run.run_dir / "nothing"))[0] == 2

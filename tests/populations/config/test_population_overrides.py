@@ -1,0 +1,117 @@
+"""What a population says for itself: its settings of PBT, and a schedule."""
+
+from __future__ import annotations
+
+import pytest
+
+from arena.errors import ConfigError
+from populations.config.resolve import resolve_config
+from populations.config.run_config import RunConfig, validate_config
+from populations.config.sections import PbtConfig
+from tests.populations.controller.simulated import TAG, duel_spec, tag_spec
+
+
+def tag(predator: dict[str, object] | None, **pbt: object) -> RunConfig:
+    populations: dict[str, object] = {
+        "predator": {"agents": ["adversary_*"], "pbt": predator},
+        "prey": {"agents": ["agent_*"]},
+    }
+    document = {"environment": TAG["environment"], "populations": populations, "pbt": pbt}
+    return resolve_config(validate_config(document), tag_spec(), num_cores=2)
+
+
+def pbt_of(config: RunConfig, population: str) -> PbtConfig:
+    found = config.populations[population].pbt
+    assert found is not None
+    return found
+
+
+def test_a_population_changes_single_keys_and_has_the_others_of_the_section() -> None:
+    config = tag({"fraction": 0.4, "explore": "resample"}, fraction=0.1, min_matches=7)
+    predator, prey = pbt_of(config, "predator"), pbt_of(config, "prey")
+    assert (predator.fraction, predator.explore, predator.min_matches) == (0.4, "resample", 7)
+    assert prey == config.pbt
+    assert (prey.fraction, prey.explore, prey.min_matches) == (0.1, "perturb", 7)
+
+
+def test_a_key_that_is_set_to_the_default_counts_as_set() -> None:
+    assert pbt_of(tag({"fraction": 0.25}, fraction=0.1), "predator").fraction == 0.25
+
+
+def test_sections_within_the_section_are_merged_too() -> None:
+    config = tag({"immigration": {"probability": 0.5}}, immigration={"from": ["runs/a"]})
+    immigration = pbt_of(config, "predator").immigration
+    assert (immigration.probability, immigration.players) == (0.5, ("runs/a",))
+    assert pbt_of(config, "prey").immigration.probability == 0.0
+
+
+def test_resolving_what_run_yaml_holds_changes_nothing() -> None:
+    config = tag({"fraction": 0.4, "immigration": {"probability": 0.5}}, min_matches=7)
+    document = config.model_dump(mode="json")
+    assert document["populations"]["predator"]["pbt"]["immigration"] == {
+        "probability": 0.5,
+        "from": [],
+    }
+    again = resolve_config(validate_config(document), tag_spec(), num_cores=64)
+    assert again == config
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"fractoin": 0.4}, "did you mean 'populations.predator.pbt.fraction'?"),
+        ({"fraction": 0.9}, "populations.predator.pbt.fraction"),
+        ({"exploit": "best"}, "populations.predator.pbt.exploit: must be one of"),
+        ({"immigration": {"form": []}}, "did you mean 'populations.predator.pbt.immigration.from'"),
+        ({"immigration": {"probability": 2}}, "populations.predator.pbt.immigration.probability"),
+    ],
+)
+def test_a_fault_names_the_populations_key(own: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as error_info:
+        tag(own)
+    assert message in str(error_info.value)
+
+
+def scheduled(schedule: list[dict[str, object]], **population: object) -> RunConfig:
+    own = {"size": 1, "schedule": schedule, **population}
+    document = {"environment": {"id": "tests.duel:env"}, "populations": {"player": own}}
+    return resolve_config(validate_config(document), duel_spec(), num_cores=2)
+
+
+def test_a_schedule_takes_the_place_of_pbt_and_its_entries_are_filled_in() -> None:
+    entries: list[dict[str, object]] = [
+        {"agent_steps": 0, "hyperparameters": {"num_epochs": 2}},
+        {"agent_steps": 5000, "hyperparameters": {"gamma": 0.95}},
+    ]
+    config = scheduled(entries, hyperparameters={"learning_rate": 1e-3})
+    player = config.populations["player"]
+    assert pbt_of(config, "player").exploit == "none"
+    values = [entry.hyperparameters for entry in player.schedule]
+    assert [(v["learning_rate"], v["num_epochs"], v["gamma"]) for v in values] == [
+        (1e-3, 2, 0.99),
+        (1e-3, 4, 0.95),
+    ]
+    assert resolve_config(config, duel_spec(), num_cores=2) == config
+
+
+@pytest.mark.parametrize(
+    ("steps", "population", "message"),
+    [
+        ([0], {"size": 2}, "populations.player.size must be 1 where there is a schedule, got 2"),
+        ([100], {}, "populations.player.schedule: agent_steps must rise from 0, got [100]"),
+        ([0, 50, 50], {}, "agent_steps must rise from 0, got [0, 50, 50]"),
+        ([0], {"pbt": {"exploit": "truncation"}},
+         "populations.player.pbt.exploit must be none where there is a schedule"),
+    ],
+)  # fmt: skip
+def test_a_schedule_that_cannot_be_followed_is_refused(
+    steps: list[int], population: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError) as error_info:
+        scheduled([{"agent_steps": count} for count in steps], **population)
+    assert message in str(error_info.value)
+
+
+def test_a_schedule_has_values_that_the_algorithm_takes() -> None:
+    with pytest.raises(ConfigError, match=r"populations\.player\.schedule\.0\.hyperparameters"):
+        scheduled([{"agent_steps": 0, "hyperparameters": {"gamma": 2.0}}])

@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import importlib.metadata
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from arena.envs.probe.pace import Pace
+from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.errors import ConfigError
+from populations.config.run_config import RunConfig, load_config, validate_config
+from populations.config.run_file import (
+    RunFile,
+    check_resume,
+    learner_setup,
+    new_run_file,
+    other_versions,
+    with_config,
+)
+from populations.errors import ResumeRefused, StorageError
+
+SPEC = EnvironmentSpec(
+    id="classic/connect_four-v3",
+    kwargs={"screen_scaling": 9},
+    api="aec",
+    agents=("player_0", "player_1"),
+    agent_specs={
+        agent: AgentSpec(
+            observation={"type": "Box", "shape": [6, 7, 2], "low": 0.0, "high": "1e6"},
+            action={"type": "Discrete", "n": 7},
+            mask="observation",
+        )
+        for agent in ("player_0", "player_1")
+    },
+    versions={"pettingzoo": "1.27.0"},
+)
+
+SEEN = AgentSpec(
+    observation={"kind": "Box", "shape": [2], "dtype": "float32", "low": 0.0, "high": 1.0},
+    action={"kind": "Discrete", "n": 7, "start": 0},
+    mask=None,
+)
+
+
+@pytest.fixture
+def run_file() -> RunFile:
+    return new_run_file(
+        load_config("connect_four", ["learners=2"]),
+        SPEC,
+        name="connect_four",
+        launch_directory="/somewhere",
+    )
+
+
+def test_loading_gives_back_what_was_saved(tmp_path: Path, run_file: RunFile) -> None:
+    run_file.save(tmp_path / "run.yaml")
+    loaded = RunFile.load(tmp_path / "run.yaml")
+    assert loaded == run_file
+    assert loaded.spec.digest == run_file.spec.digest
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
+
+
+def test_a_new_run_has_an_id_of_its_own_and_records_versions(run_file: RunFile) -> None:
+    other = new_run_file(run_file.config, SPEC, name="x", launch_directory="")
+    assert other.run != run_file.run
+    assert run_file.versions["pettingzoo"] == "1.27.0"
+    assert run_file.versions["torch"].startswith("2.")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "is no run directory"),
+        ("format_version: 1", "is required"),
+        ("[1]", "must be a mapping"),
+        ("a: &x 1", "anchors"),
+    ],
+)
+def test_what_is_no_run_file_is_refused(tmp_path: Path, content: str | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / "run.yaml").write_text(content)
+    with pytest.raises(ConfigError, match=message) as error_info:
+        RunFile.load(tmp_path / "run.yaml")
+    assert str(tmp_path) in str(error_info.value)
+
+
+def test_a_newer_format_is_refused(tmp_path: Path, run_file: RunFile) -> None:
+    run_file.save(tmp_path / "run.yaml")
+    text = (tmp_path / "run.yaml").read_text()
+    newer = text.replace("format_version: 2", "format_version: 3\nunknown: 1")
+    (tmp_path / "run.yaml").write_text(newer)
+    with pytest.raises(ConfigError, match="format version 3; this release reads 2: upgrade"):
+        RunFile.load(tmp_path / "run.yaml")
+
+
+def test_a_file_of_the_first_format_goes_on_unchanged(tmp_path: Path, run_file: RunFile) -> None:
+    path = tmp_path / "run.yaml"
+    run_file.save(path)
+    text = path.read_text().replace("format_version: 2", "format_version: 1")
+    older = re.sub(r"(?m)^environment_measured: null\n|^ +episodes: null\n", "", text)
+    assert older.count("\n") == text.count("\n") - 2
+    path.write_text(older)
+    loaded = RunFile.load(path)
+    assert loaded == run_file
+    assert loaded.config.environment.num_envs == 2048
+    assert check_resume(loaded, config=None) == (run_file.config, ())
+    # What is left to Arena today is what the run was made with.
+    auto = load_config("connect_four", ["learners=2", "environment.num_envs=auto"])
+    assert check_resume(loaded, config=auto) == (run_file.config, ())
+
+
+def test_how_the_environment_played_is_kept(tmp_path: Path) -> None:
+    pace = Pace(
+        episode_length=21.5,
+        is_lower_bound=False,
+        step_s=2e-4,
+        env_bytes=0,
+        is_batched=True,
+        machine_bytes=1 << 34,
+    )
+    spec = replace(SPEC, agent_specs=dict.fromkeys(SPEC.agents, SEEN))
+    made = new_run_file(
+        validate_config({"environment": {"id": SPEC.id}, "learners": 2, "deterministic": True}),
+        spec,
+        name="x",
+        launch_directory="",
+        pace=pace,
+    )
+    made.save(tmp_path / "run.yaml")
+    loaded = RunFile.load(tmp_path / "run.yaml")
+    assert loaded == made
+    assert loaded.environment_measured is not None
+    assert loaded.environment_measured.episode_length == 21.5
+    # 16,384 / (256 x 21.5) = 2.98.
+    assert (loaded.config.environment.num_envs, loaded.config.assignment.episodes) == (256, 3)
+    assert learner_setup(loaded, root=tmp_path).num_envs == 256
+
+
+def test_a_learner_is_told_a_number(tmp_path: Path, run_file: RunFile) -> None:
+    environment = run_file.config.environment.model_copy(update={"num_envs": "auto"})
+    unsized = with_config(run_file, run_file.config.model_copy(update={"environment": environment}))
+    with pytest.raises(ConfigError, match=r"environment\.num_envs must be a number for a learner"):
+        _ = learner_setup(unsized, root=tmp_path).num_envs
+
+
+def test_a_directory_that_is_not_there_is_a_storage_error(
+    tmp_path: Path, run_file: RunFile
+) -> None:
+    with pytest.raises(StorageError, match="cannot write"):
+        run_file.save(tmp_path / "missing" / "run.yaml")
+
+
+def test_learners_agree_wherever_the_store_is(run_file: RunFile, tmp_path: Path) -> None:
+    here = learner_setup(run_file, root=tmp_path)
+    there = learner_setup(run_file, root=Path("/elsewhere"))
+    assert here.digest == there.digest
+    assert [seat.name for seat in here.seats] == ["player_0", "player_1"]
+    assert here.populations["player"].agents == ("player_0", "player_1")
+    assert here.spec == SPEC
+    assert here.launch_directory == "/somewhere"
+    other = replace(run_file, run="another")
+    assert learner_setup(other, root=tmp_path).digest != here.digest
+
+
+def test_device_does_not_part_learners(run_file: RunFile, tmp_path: Path) -> None:
+    config = run_file.config.model_copy(update={"device": "cuda:1"})
+    moved = with_config(run_file, config)
+    assert learner_setup(moved, root=tmp_path).device == "cuda:1"
+    assert (
+        learner_setup(moved, root=tmp_path).digest == learner_setup(run_file, root=tmp_path).digest
+    )
+
+
+def test_a_resume_without_config_changes_nothing(run_file: RunFile) -> None:
+    assert check_resume(run_file, config=None) == (run_file.config, ())
+
+
+def test_a_resume_may_change_when_it_stops_and_who_works(run_file: RunFile) -> None:
+    overrides = [
+        "stop.duration_s=600",
+        "learners=1",
+        "device=cpu",
+        "evaluation.share=0.2",
+        "metrics.sinks=[jsonl]",
+    ]
+    config, changes = check_resume(run_file, config=None, overrides=overrides)
+    assert {change.key: (change.before, change.after) for change in changes} == {
+        "stop.duration_s": (180.0, 600.0),
+        "learners": (2, 1),
+        "device": ("auto", "cpu"),
+        "evaluation.share": (0.05, 0.2),
+        "metrics.sinks": (["tensorboard", "jsonl"], ["jsonl"]),
+    }
+    assert config.stop.duration_s == 600.0
+    assert config.populations == run_file.config.populations
+
+
+@pytest.mark.parametrize(
+    ("override", "key"),
+    [
+        ("seed=2", "seed"),
+        ("evaluation.bots=['bot:random', 'bot:a.b:C']", "evaluation.bots"),
+        ("populations.player.size=5", "populations.player.size"),
+        ("populations.player.hyperparameters.gamma=0.5",
+         "populations.player.hyperparameters.gamma"),
+        ("ghosts.every_agent_steps=1", "ghosts.every_agent_steps"),
+        ("environment.num_envs=8", "environment.num_envs"),
+        ("environment.outcome={info: winner}", "environment.outcome"),
+        ("precision=float32", "precision"),
+    ],
+)  # fmt: skip
+def test_any_other_difference_is_refused_by_its_key(
+    run_file: RunFile, override: str, key: str
+) -> None:
+    with pytest.raises(ResumeRefused) as error_info:
+        check_resume(run_file, config=None, overrides=["stop.duration_s=9", override])
+    assert str(error_info.value).startswith(f"{key} is ")
+
+
+def test_a_config_that_is_given_must_agree(run_file: RunFile) -> None:
+    given = load_config("connect_four", ["learners=2", "stop.duration_s=300"])
+    config, changes = check_resume(run_file, config=given)
+    assert [change.key for change in changes] == ["stop.duration_s"]
+    assert config.stop.duration_s == 300
+    with pytest.raises(ResumeRefused, match=r"^environment\.id is"):
+        check_resume(run_file, config=load_config("tictactoe"))
+
+
+def test_an_unknown_key_is_a_mistake_at_a_resume_too(run_file: RunFile) -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'stop\.duration_s'"):
+        check_resume(run_file, config=None, overrides=["stop.duration=3"])
+
+
+def test_a_config_of_plain_data_survives_the_file(tmp_path: Path) -> None:
+    document = {
+        "environment": {"id": "a.b:c", "kwargs": {"text": "1e6", "number": 0.5, "none": None}}
+    }
+    config: RunConfig = validate_config(document)
+    run_file = new_run_file(config, SPEC, name="x", launch_directory="")
+    run_file.save(tmp_path / "run.yaml")
+    loaded = RunFile.load(tmp_path / "run.yaml")
+    assert loaded.config.environment.kwargs == {"text": "1e6", "number": 0.5, "none": None}
+
+
+def test_all_that_is_refused_is_named_with_what_may_change(run_file: RunFile) -> None:
+    overrides = ["seed=2", "ghosts.every_agent_steps=7", "stop.duration_s=9"]
+    with pytest.raises(ResumeRefused) as error_info:
+        check_resume(run_file, config=None, overrides=overrides)
+    text = str(error_info.value)
+    before = run_file.config
+    assert f"seed is {before.seed} in this run and cannot become 2" in text
+    assert f"ghosts.every_agent_steps is {before.ghosts.every_agent_steps} in this run" in text
+    assert "only stop, learners, endpoint" in text
+    assert "--init-from" in text
+    assert "stop.duration_s is" not in text
+
+
+def test_a_resume_reads_other_names_of_hyperparameters_too(run_file: RunFile) -> None:
+    notices: list[str] = []
+    rate = run_file.config.populations["player"].hyperparameters["learning_rate"]
+    key = "populations.player.hyperparameters.lr"
+    config, changes = check_resume(
+        run_file, config=None, overrides=[f"{key}={rate}"], notify=notices.append
+    )
+    assert (config, changes) == (run_file.config, ())
+    assert notices == [f"{key} is read as learning_rate"]
+
+
+def test_packages_that_are_others_here_are_named(run_file: RunFile) -> None:
+    assert other_versions(run_file).keys() <= {"pettingzoo"}  # the specification's is made up
+    versions = {**run_file.versions, "torch": "1.0", "no-such-package": "3"}
+    found = other_versions(replace(run_file, versions=versions))
+    assert found["torch"] == ("1.0", importlib.metadata.version("torch"))
+    assert found["no-such-package"] == ("3", None)
+    assert "numpy" not in found

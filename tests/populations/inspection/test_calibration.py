@@ -1,0 +1,76 @@
+"""Predicted scores beside those that were seen, against hand-computed numbers."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from arena.types import Entrant, Seat
+from populations.inspection.calibration import calibrations
+from populations.records.aggregates import PairRow
+from populations.records.rows import RatingsRow
+
+SEATS = (
+    Seat(name="first", side="first", population="player", agents=("first",)),
+    Seat(name="second", side="second", population="player", agents=("second",)),
+)
+ONE, OTHER = Entrant("one"), Entrant("other")
+
+
+def ratings(*, advantages: tuple[float, ...] = ()) -> dict[str, RatingsRow]:
+    return {
+        "player": RatingsRow(
+            population="player",
+            entrants=(ONE, OTHER),
+            # Odds of 10 to 1.
+            ratings=(400.0, 0.0),
+            deviations=(10.0, 10.0),
+            cyclicity=0.0,
+            num_tallies=1,
+            advantages=advantages,
+        )
+    }
+
+
+def pair(first: Entrant, second: Entrant, *, wins: int, draws: int, losses: int) -> PairRow:
+    return PairRow(
+        kind="evaluate",
+        first=first,
+        second=second,
+        first_seat=0,
+        second_seat=1,
+        wins=wins,
+        draws=draws,
+        losses=losses,
+        first_return_sum=0.0,
+        second_return_sum=0.0,
+    )
+
+
+def test_both_seats_are_one_pair() -> None:
+    rows = [
+        pair(ONE, OTHER, wins=8, draws=2, losses=0),
+        pair(OTHER, ONE, wins=4, draws=0, losses=6),
+    ]
+    (found,) = calibrations(rows, ratings=ratings(), seats=SEATS).values()
+    assert found.matches == 20
+    assert found.seen == 8 + 1 + 6
+    assert found.predicted == pytest.approx(20 * 10 / 11)
+    assert found.variance == pytest.approx(20 * 10 / 121 - 0.25 * 2)
+    assert found.deviations == pytest.approx((15 - 200 / 11) / math.sqrt(200 / 121 - 0.5))
+
+
+def test_a_seat_is_worth_what_the_fit_says() -> None:
+    rows = [pair(ONE, OTHER, wins=1, draws=0, losses=0)]
+    fits = ratings(advantages=(0.0, -400.0, 400.0, 0.0))
+    (found,) = calibrations(rows, ratings=fits, seats=SEATS).values()
+    assert found.predicted == pytest.approx(0.5)
+
+
+def test_the_unrated_and_matches_against_oneself_are_left_out() -> None:
+    rows = [
+        pair(ONE, Entrant("nobody"), wins=1, draws=0, losses=0),
+        pair(ONE, ONE, wins=1, draws=0, losses=1),
+    ]
+    assert calibrations(rows, ratings=ratings(), seats=SEATS) == {}

@@ -1,0 +1,163 @@
+"""The generations of a run, read back with Optuna."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution
+from optuna.trial import TrialState
+
+from arena.errors import ConfigError
+from populations.config.run_file import RUN_FILE, new_run_file
+from populations.inspection.study import study_name, trials_of, write_studies
+from populations.inspection.views import Inspection, hyperparameters_view, lineage_view
+from populations.storage.database import JOURNAL
+from populations.storage.journal import Journal
+from tests.populations.controller.simulated import DUEL, duel_spec, make_world
+
+
+@pytest.fixture(scope="module")
+def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run in which policies exploited and explored, in simulation."""
+    population = {
+        "size": 4,
+        "hyperparameters": {"clip_coef": 0.25, "num_epochs": 3},
+        "search_space": {
+            "learning_rate": {"low": 1e-5, "high": 3e-3, "log": True},
+            "gamma": {"low": 0.9, "high": 0.98, "complement": True},
+            "num_epochs": {"choices": [1, 2, 4]},
+        },
+    }
+    world = make_world({**DUEL, "populations": {"player": population}})
+    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+    world.join()
+    world.run()
+    run = tmp_path_factory.mktemp("study") / "run"
+    run.mkdir()
+    run_file = new_run_file(world.state.config, duel_spec(), name="test", launch_directory=".")
+    run_file.save(run / RUN_FILE)
+    Journal.create(run / JOURNAL, world.committed).close()
+    return run
+
+
+@pytest.fixture
+def inspection(run_dir: Path) -> Iterator[Inspection]:
+    found = Inspection.open(run_dir)
+    yield found
+    found.close()
+
+
+def test_optuna_reads_every_generation_and_finds_the_best(
+    inspection: Inspection, tmp_path: Path
+) -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    file = tmp_path / "study.db"
+    name = study_name(inspection.tables.run.run, "player")
+    generations = list(inspection.tables.generations.values())
+    assert write_studies(inspection, file) == {name: len(generations)}
+    storage = optuna.storages.RDBStorage(f"sqlite:///{file}")
+    try:
+        study = optuna.load_study(study_name=name, storage=storage)
+        trials = study.trials
+        best = study.best_trial
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+    assert len(trials) == len(generations) >= 6
+    rates = []
+    for trial, row in zip(trials, generations, strict=True):
+        for parameter, value in trial.params.items():
+            assert value == row.hyperparameters[parameter]
+        assert (
+            {"learning_rate", "gamma"}
+            <= set(trial.params)
+            <= set(inspection.run_file.config.populations["player"].search_space)
+        )
+        assert ("num_epochs" in trial.params) == (row.hyperparameters["num_epochs"] in (1, 2, 4))
+        assert trial.user_attrs["other_hyperparameters"]["clip_coef"] == 0.25
+        assert (trial.user_attrs["policy"], trial.user_attrs["generation"]) == (
+            row.policy, row.generation)  # fmt: skip
+        assert trial.user_attrs["cause"] == row.cause
+        assert trial.user_attrs["parent"] == row.parent
+        assert trial.user_attrs["agent_steps_end"] == row.agent_steps_end
+        if row.gain_agent_steps is None:
+            is_over = row.agent_steps_end is not None
+            assert trial.value is None
+            assert trial.state == (TrialState.PRUNED if is_over else TrialState.RUNNING)
+            continue
+        assert row.rating_end is not None
+        assert row.rating_begin is not None
+        rates.append((row.rating_end - row.rating_begin) * 1e6 / row.gain_agent_steps)
+        assert trial.value == rates[-1]
+        assert trial.state == TrialState.COMPLETE
+        assert trial.user_attrs["gain_deviation"] == row.gain_deviation
+    assert best.value == max(rates)
+
+
+def test_distributions_are_those_of_the_search_space_or_as_wide_as_the_value_needs(
+    inspection: Inspection,
+) -> None:
+    reference, *_, last = trials_of(inspection, "player")
+    # The reference member starts at gamma 0.99, above the search space.
+    assert reference.params["gamma"] == 0.99
+    assert reference.distributions["gamma"] == FloatDistribution(0.9, 0.99)
+    assert reference.distributions["learning_rate"] == FloatDistribution(1e-5, 3e-3, log=True)
+    assert last.distributions["gamma"] == FloatDistribution(0.9, 0.98)
+    assert last.distributions["num_epochs"] == CategoricalDistribution((1, 2, 4))
+
+
+def test_a_study_is_written_once_and_other_runs_may_be_in_the_file(
+    inspection: Inspection, tmp_path: Path
+) -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    file = tmp_path / "study.db"
+    write_studies(inspection, file)
+    with pytest.raises(ConfigError, match="has a study of this run already"):
+        write_studies(inspection, file)
+    tables = replace(inspection.tables, run=replace(inspection.tables.run, run="another"))
+    assert write_studies(replace(inspection, tables=tables), file) == {
+        "player-another": len(tables.generations)
+    }
+    assert write_studies(inspection, tmp_path / "none.db", population="nobody") == {}
+    with pytest.raises(ConfigError, match="there is no directory"):
+        write_studies(inspection, tmp_path / "nowhere" / "study.db")
+    (tmp_path / "no.db").write_text("this is no database, whatever its name says" * 100)
+    with pytest.raises(ConfigError, match="not a database"):
+        write_studies(inspection, tmp_path / "no.db")
+
+
+def test_each_role_has_a_study_of_its_own(inspection: Inspection, tmp_path: Path) -> None:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    tables = inspection.tables
+    policies = dict(tables.policies)
+    exploiter = list(policies)[-1]
+    policies[exploiter] = replace(policies[exploiter], role="main_exploiter")
+    with_roles = replace(inspection, tables=replace(tables, policies=policies))
+    own = [row for row in tables.generations.values() if row.policy == exploiter]
+    assert 0 < len(own) < len(tables.generations)
+    run = tables.run.run
+    assert write_studies(with_roles, tmp_path / "study.db") == {
+        study_name(run, "player"): len(tables.generations) - len(own),
+        study_name(run, "player", role="main_exploiter"): len(own),
+    }
+    of_exploiter = trials_of(with_roles, "player", role="main_exploiter")
+    assert {trial.user_attrs["policy"] for trial in of_exploiter} == {exploiter}
+
+
+def test_the_views_show_generations_with_their_parents(inspection: Inspection) -> None:
+    for view in (lineage_view, hyperparameters_view):
+        generations = view(inspection, None)["generations"]
+        assert isinstance(generations, list)
+        assert len(generations) == len(inspection.tables.generations)
+        parents = {
+            (entry["policy"], str(entry["parent"]).split("#")[0])
+            for entry in generations
+            if isinstance(entry, dict) and entry["cause"] == "exploit"
+        }
+        assert parents
+        assert all(policy != parent for policy, parent in parents)
+        assert view(inspection, "nobody")["generations"] == []

@@ -1,0 +1,274 @@
+"""A small, sound run that tests then break: two policies, checkpoints, a ghost, a tally."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from arena.checkpoints.files import file_records
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, ghost_key
+from arena.checkpoints.publish import link_ghost, publish
+from arena.config import NetworkConfig
+from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.types import (
+    AssignmentId,
+    CheckpointRef,
+    Digest,
+    Entrant,
+    PairScore,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    Tally,
+    WeightsRef,
+    ghost_id,
+)
+from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.config.run_config import validate_config
+from populations.config.run_file import RunFile, learner_setup, new_run_file
+from populations.league.league import League
+from populations.records.rows import (
+    AssignmentRow,
+    CheckpointRow,
+    EventRow,
+    GhostRow,
+    PolicyRow,
+    Row,
+    RunRow,
+    TallyRow,
+)
+from populations.records.tables import Tables
+from populations.storage.journal import Journal, JournalReader
+
+
+def duel_run_file() -> RunFile:
+    """Two agents in turn, each a seat, of one population."""
+    agent = AgentSpec(
+        observation={"type": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None},
+        action={"type": "Discrete", "n": 3, "start": 0},
+        mask=None,
+    )
+    agents = ("player_0", "player_1")
+    spec = EnvironmentSpec(
+        id="tests.duel:env",
+        kwargs={},
+        api="aec",
+        agents=agents,
+        agent_specs=dict.fromkeys(agents, agent),
+    )
+    config = validate_config({"environment": {"id": spec.id}, "populations": {"player": {}}})
+    return new_run_file(config, spec, name="test", launch_directory=".")
+
+
+HYPERPARAMETERS = {"learning_rate": 3e-4, "num_epochs": 4}
+STEPS = 100
+
+
+class SmallRun:
+    """A run directory and the rows that its journal holds; every change goes through `put`."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self.run_file = duel_run_file()
+        self.run_file.save(run_dir / "run.yaml")
+        self.journal = Journal.create(run_dir / "journal.db", [RunRow(run="r")])
+        for index in range(2):
+            policy = PolicyId(f"player/p{index:03d}")
+            self.put(
+                PolicyRow(
+                    policy=policy, population="player", index=index, hyperparameters=HYPERPARAMETERS
+                )
+            )
+        for policy in list(self.tables.policies):
+            for _ in range(3):
+                self.train(policy)
+
+    @property
+    def tables(self) -> Tables:
+        return self.journal.load()
+
+    def put(self, *rows: Row) -> None:
+        self.journal.commit(rows)
+
+    def tallies(self) -> list[TallyRow]:
+        """All, in order of commit."""
+        with JournalReader(self.run_dir / "journal.db") as reader:
+            return reader.tallies()
+
+    def note(self, kind: str, subject: str, **data: str) -> None:
+        sequence = self.tables.num_events + 1
+        self.put(EventRow(sequence=sequence, time="now", kind=kind, subject=subject, data=data))
+
+    def checkpoints_of(self, policy: str) -> list[CheckpointRow]:
+        """Oldest first."""
+        return [row for row in self.tables.checkpoints.values() if row.policy == policy]
+
+    def opened(self, policy: PolicyId) -> AssignmentRow:
+        """Commit a training assignment against the policy's own current weights."""
+        tables = self.tables
+        row = tables.policies[policy]
+        current = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
+        trainee = Trainee(
+            policy=policy,
+            generation=row.generation,
+            agent_steps=row.agent_steps,
+            learner_updates=row.learner_updates,
+            checkpoint=CheckpointRef(digest=current.digest, key=current.key) if current else None,
+            hyperparameters=dict(row.hyperparameters),
+        )
+        weights = WeightsRef(digest=current.weights_digest, key=current.key) if current else None
+        opponent = Player(player=PlayerId(policy), weights=weights)
+        assignment_id = AssignmentId(tables.run.next_assignment)
+        message = Train(
+            assignment_id=assignment_id,
+            attempt=1,
+            trainees=(trainee,),
+            opponents=(Seating(players=(Player(player=PlayerId(policy)), opponent)),),
+            agent_steps=STEPS,
+            seed=2**70,
+            may_stop_early=False,
+        )
+        assignment = AssignmentRow(
+            assignment_id=assignment_id, attempt=1, kind="train", message=message, metrics={}
+        )
+        self.put(replace(tables.run, next_assignment=assignment_id + 1), assignment)
+        return assignment
+
+    def train(self, policy: PolicyId) -> CheckpointRow:
+        """Carry out a training assignment and commit all that follows."""
+        assignment = self.opened(policy)
+        tables = self.tables
+        row = tables.policies[policy]
+        agent_steps = row.agent_steps + STEPS
+        files = {WEIGHTS: f"w {policy} {agent_steps}".encode(), OPTIMIZER: b"o"}
+        manifest = Manifest(
+            policy=policy,
+            generation=row.generation,
+            agent_steps=agent_steps,
+            learner_updates=row.learner_updates + 1,
+            hyperparameters=dict(row.hyperparameters),
+            parent=None,
+            donor=None,
+            environment_digest=Digest("0" * 64),
+            population_agents=("player_0", "player_1"),
+            network=NetworkConfig(),
+            files=file_records(files),
+            arena_version="0",
+            created="2026-01-01T00:00:00+00:00",
+        )
+        reference = publish(self.run_dir, manifest=manifest, files=files)
+        checkpoint = CheckpointRow(
+            key=reference.key,
+            digest=reference.digest,
+            weights_digest=manifest.weights_digest,
+            policy=policy,
+            generation=row.generation,
+            agent_steps=agent_steps,
+            learner_updates=manifest.learner_updates,
+            parent=None,
+            assignment_id=assignment.assignment_id,
+        )
+        tally = Tally(
+            entrants=(Entrant(f"{policy}#0"), Entrant(manifest.weights_digest)),
+            matches=5,
+            pairs=(PairScore(first=0, second=1, wins=2, draws=1, losses=2),),
+            return_sum=(0.5, -0.5),
+            return_sum_of_squares=(4.0, 4.0),
+            length_sum=50,
+        )
+        run = tables.run
+        self.put(
+            checkpoint,
+            replace(
+                row,
+                agent_steps=agent_steps,
+                learner_updates=manifest.learner_updates,
+                checkpoint=checkpoint.key,
+            ),
+            replace(
+                assignment,
+                status="finished",
+                agent_steps=STEPS,
+                matches=5,
+                metrics={"loss/policy": 0.5},
+            ),
+            *self.folded(tally, assignment.assignment_id, kind="train"),
+            replace(
+                run,
+                agent_steps=run.agent_steps + STEPS,
+                matches=run.matches + 5,
+                assignments_finished=run.assignments_finished + 1,
+                training_assignments=run.training_assignments + 1,
+            ),
+        )
+        return checkpoint
+
+    def folded(
+        self, tally: Tally, assignment_id: AssignmentId, *, kind: Literal["train", "evaluate"]
+    ) -> list[Row]:
+        """The next tally, and the rows that change with it."""
+        tables = self.tables
+        row = TallyRow(
+            sequence=tables.num_tallies + 1, assignment_id=assignment_id, kind=kind, tally=tally
+        )
+        setup = learner_setup(self.run_file, root=self.run_dir)
+        half_life = self.run_file.config.payoffs.half_life_matches
+        league = League.fold(tables, seats=setup.seats, half_life_matches=half_life)
+        return [row, *league.add_tally(row)]
+
+    def evaluate(self, first: str, second: str) -> None:
+        """Carry out an evaluation assignment of four matches and commit all that follows."""
+        run = self.tables.run
+        assignment_id = AssignmentId(run.next_assignment)
+        players = tuple(Player(player=PlayerId(name)) for name in (first, second))
+        pairing = Pairing(seating=Seating(players=players), num_matches=4)
+        assignment = AssignmentRow(
+            assignment_id=assignment_id,
+            attempt=1,
+            kind="evaluate",
+            status="finished",
+            message=Evaluate(assignment_id=assignment_id, attempt=1, pairings=(pairing,), seed=1),
+            matches=4,
+            metrics={},
+        )
+        tally = Tally(
+            entrants=(Entrant(first), Entrant(second)),
+            matches=4,
+            pairs=(PairScore(first=0, second=1, wins=1, draws=1, losses=2),),
+            return_sum=(-1.0, 1.0),
+            return_sum_of_squares=(3.0, 3.0),
+            length_sum=40,
+        )
+        self.put(
+            assignment,
+            *self.folded(tally, assignment_id, kind="evaluate"),
+            replace(
+                run,
+                next_assignment=assignment_id + 1,
+                matches=run.matches + 4,
+                assignments_finished=run.assignments_finished + 1,
+                evaluation_assignments=run.evaluation_assignments + 1,
+            ),
+        )
+
+    def snapshot(self, checkpoint: CheckpointRow, *, linked: bool = True) -> GhostRow:
+        """Commit a ghost of a checkpoint, and make its directory if it is to be linked."""
+        ghost = GhostRow(
+            player=ghost_id(checkpoint.policy, agent_steps=checkpoint.agent_steps),
+            policy=checkpoint.policy,
+            population="player",
+            agent_steps=checkpoint.agent_steps,
+            generation=checkpoint.generation,
+            weights_digest=checkpoint.weights_digest,
+            key=ghost_key(
+                checkpoint.policy, agent_steps=checkpoint.agent_steps, digest=checkpoint.digest
+            ),
+            checkpoint=checkpoint.key,
+            linked=linked,
+        )
+        if linked:
+            link_ghost(self.run_dir, checkpoint_key=ghost.checkpoint, ghost_key=ghost.key)
+        self.put(ghost)
+        return ghost
