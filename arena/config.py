@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from arena.envs.spec import ContinuousActions, EnvironmentSpec
+from arena.environment_spec import ContinuousActions, EnvironmentSpec
 from arena.errors import BrokenRules, ConfigError
 from arena.types import Digest, Seat, canonical_digest
 

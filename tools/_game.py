@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig
     from arena.core import Actor
+    from arena.environment_spec import EnvironmentSpec
     from arena.envs.base import BatchedEnv
     from arena.envs.spaces.actions import ActionLayout
     from arena.envs.spaces.observations import ObservationLayout
-    from arena.envs.spec import EnvironmentSpec
     from arena.types import Seat
 
 SEEDS = 16

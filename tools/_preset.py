@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from arena.envs.checks.roles import kinds_of
 
 if TYPE_CHECKING:
+    from arena.environment_spec import AgentSpec
     from arena.envs.checks.check import EnvironmentReport
     from arena.envs.probe.pace import Pace
-    from arena.envs.spec import AgentSpec
     from arena.learners.trial import Trial
 
 DECISIONS = 4096

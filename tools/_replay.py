@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from arena.envs.spec import EnvironmentSpec
+    from arena.environment_spec import EnvironmentSpec
     from populations.config.run_config import RunConfig
 
 _POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")

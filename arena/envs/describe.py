@@ -11,6 +11,7 @@ from functools import partial
 from importlib import metadata
 from typing import Any, Literal, cast
 
+from arena.environment_spec import AgentSpec, EnvironmentSpec, MaskPlace, SpaceJson
 from arena.envs.agents import agents_of
 from arena.envs.batched.find import check_backend, find_game, game_facts, names_code
 from arena.envs.findings import with_others
@@ -19,7 +20,6 @@ from arena.envs.pettingzoo.global_state import describe_state, no_state
 from arena.envs.registry import canonical_id, home_module, make_environment, native_api
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe
-from arena.envs.spec import AgentSpec, EnvironmentSpec, MaskPlace, SpaceJson
 from arena.envs.twins import TWINS
 from arena.envs.value_rules import reset_told
 from arena.errors import ConfigError, EnvironmentFault

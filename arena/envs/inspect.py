@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.probe.pace import Pace
-from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ArenaError, ConfigError, EnvironmentFault, EnvironmentUnavailable
 
 ERRORS: Mapping[str, type[ArenaError]] = {

@@ -10,6 +10,7 @@ import torch
 from pettingzoo.utils.conversions import aec_to_parallel_wrapper
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.agents import agents_of
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.find import check_backend, find_game, names_code
@@ -31,7 +32,6 @@ from arena.envs.pettingzoo.strip_wrappers import holder_of_state, without_checks
 from arena.envs.registry import make_environment
 from arena.envs.spaces.agent_id_wrapper import AgentIds
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError, EnvironmentFault
 
 logger = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import EnvironmentFault
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import torch
 
+from arena.environment_spec import ContinuousActions, EnvironmentSpec
 from arena.envs.base import Group, Turn
 from arena.envs.spaces.actions import MAX_TANH, ActionLayout
-from arena.envs.spec import ContinuousActions, EnvironmentSpec
 
 
 def populations_of(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from arena.envs.spec import AgentSpec
+from arena.environment_spec import AgentSpec
 
 TWINS: Mapping[str, str] = {
     "classic/connect_four-v3": "arena.envs.batched.connect_four:ConnectFour",

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from arena.environment_spec import MaskPlace
 from arena.envs.findings import MENDS
 from arena.envs.spaces.actions import MASK_KINDS, ActionLayout
 from arena.envs.spaces.observations import ObservationLayout, flatten_leaf, is_finite, part_of
-from arena.envs.spec import MaskPlace
 from arena.errors import EnvironmentFault
 from arena.users_code import named
 

@@ -15,10 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from arena.checkpoints.manifest import FileRecord
 from arena.config import EnvironmentConfig, Model, NetworkConfig
+from arena.environment_spec import (
+    AgentSpec,
+    ContinuousActions,
+    EnvironmentSpec,
+    MaskPlace,
+    SpaceJson,
+)
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import AgentSpec, ContinuousActions, EnvironmentSpec, MaskPlace, SpaceJson
 from arena.errors import CheckpointCorrupt, CheckpointMissing
 from arena.export.directory import CARD as CARD
 from arena.rules import broken_rules

@@ -15,10 +15,10 @@ import torch
 
 from arena.bot_ids import FORM, parse_bot
 from arena.core import Actor
+from arena.environment_spec import AgentSpec
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import AgentSpec
 from arena.errors import ConfigError
 from arena.matches.memory import new_episodes
 from arena.resolve import resolve

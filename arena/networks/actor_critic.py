@@ -14,13 +14,13 @@ from torch import nn
 from arena.config import NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.learning.normalization import RETURN_MEMORY, RunningNormalizer
 from arena.networks.cores import Core, make_core
 from arena.networks.distributions import make_distribution
 from arena.networks.encoders import make_encoder, make_linear, make_mlp
 from arena.networks.heads import mask_logits
 from arena.networks.normalizers import make_observation_normalizer
 from arena.networks.planes import of_critic
+from arena.normalization import RETURN_MEMORY, RunningNormalizer
 
 HEAD_GAIN = 0.01
 """Near-zero logits: the first policy is almost uniform, and the first value almost the mean."""

@@ -9,8 +9,8 @@ import torch
 
 from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.observations import ObservationLayout
-from arena.learning.normalization import RunningNormalizer
 from arena.networks.planes import is_image
+from arena.normalization import RunningNormalizer
 
 OBSERVATION_CLIP = 10.0
 

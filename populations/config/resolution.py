@@ -18,10 +18,10 @@ from arena.config import (
     Outcome,
     ThresholdOutcome,
 )
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.envs.spaces.critic_input import critic_input
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
 from arena.networks.planes import convolved_parts
 from arena.types import canonical_digest

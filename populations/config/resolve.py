@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 
 from arena.config import Model
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
-from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import (
     coerce_hyperparameters,

@@ -12,8 +12,8 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from arena.config import LearnerSetup, Model, PopulationSetup
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
-from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.matches.seating import make_seats
 from arena.rules import broken_rules, shown

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arena.config import MarginOutcome
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.probe.pace import Pace
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
 from arena.rollout.calls import rollout_calls
 

@@ -6,7 +6,7 @@ without starting the environment or importing what it is made of.
 
 from __future__ import annotations
 
-from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig
 from populations.config.run_file import RunFile

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
+from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
 from arena.envs.batched.game import StepResult
 from arena.envs.chance import uniforms
-from arena.envs.spec import AgentSpec
 
 HUNTER = AgentSpec(
     observation={"kind": "Box", "shape": [3], "dtype": "float32", "low": "-inf", "high": "inf"},

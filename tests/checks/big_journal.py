@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.types import (
     RANDOM_BOT,
     AssignmentId,

@@ -19,8 +19,8 @@ import torch
 
 from arena.envs.batched.kuhn_poker import KuhnPoker
 from arena.envs.batched.leduc_poker import LeducPoker
-from arena.matches.exploitability import exploitability
-from arena.matches.game_tree import grow_tree
+from arena.game_theory.exploitability import exploitability
+from arena.game_theory.game_tree import grow_tree
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile
 from tests.checks.in_process import MirrorLearner, prepare

@@ -30,13 +30,13 @@ from arena import __version__
 from arena.checkpoints.files import encode_manifest, file_records
 from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
 from arena.checkpoints.tensors import load_weights, serialize
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.batched.kuhn_poker import KuhnPoker
 from arena.envs.batched.leduc_poker import LeducPoker
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import EnvironmentSpec
-from arena.matches.exploitability import Policy, exploitability, mixture, values
-from arena.matches.game_tree import grow_tree
+from arena.game_theory.exploitability import Policy, exploitability, mixture, values
+from arena.game_theory.game_tree import grow_tree
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.types import WeightsRef

@@ -18,10 +18,10 @@ import tempfile
 from pathlib import Path
 
 from arena.checkpoints.tensors import load_checkpoint
+from arena.game_theory.exploitability import Policy, exploitability, mixture
+from arena.game_theory.game_tree import grow_tree
 from arena.learning.averages import without_prefix
 from arena.learning.ppo import LIVE
-from arena.matches.exploitability import Policy, exploitability, mixture
-from arena.matches.game_tree import grow_tree
 from populations.inspection.views import Inspection
 from tests.checks.commands import launch
 from tests.checks.mixtures import POKER_GAMES, as_policy, frozen, left_behind

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from arena.envs.batched.tictactoe import TicTacToe
-from arena.matches.exploitability import Policy, values
-from arena.matches.game_tree import grow_tree
+from arena.game_theory.exploitability import Policy, values
+from arena.game_theory.game_tree import grow_tree
 from tests.checks import mixed_tictactoe, tictactoe
 
 FloatArray = npt.NDArray[np.float64]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.describe import environment_facts
-from arena.envs.spec import EnvironmentSpec
 from arena.learners.worker import Worker
 from arena.matches.seating import make_seats
 from arena.types import CheckpointRef, Player, PlayerId

@@ -10,7 +10,7 @@ from arena.checkpoints.files import file_records
 from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest, ghost_key
 from arena.checkpoints.publish import link_ghost, publish
 from arena.config import NetworkConfig
-from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.types import (
     AssignmentId,
     CheckpointRef,

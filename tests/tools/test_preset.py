@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import yaml
 
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.checks.check import EnvironmentReport
 from arena.envs.checks.measure import Measured
 from arena.envs.spaces.observations import describe
-from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.learners.trial import Trial
 from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.batched.game import BatchedGame
 from arena.envs.pettingzoo.strip_wrappers import holder_of_state, without_checks
@@ -18,7 +19,6 @@ from arena.envs.random_play import random_answers
 from arena.envs.registry import make_environment
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import first_action, num_actions
-from arena.envs.spec import AgentSpec, EnvironmentSpec
 
 MAX_KEY = 2**31
 

@@ -17,10 +17,10 @@ from typing import Literal, Protocol
 
 import torch
 
+from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
 from arena.envs.batched.game import StepResult
 from arena.envs.chance import first_uniforms
-from arena.envs.spec import AgentSpec
 from arena.envs.twins import openspiel_agent_spec
 
 AGENTS = ("player_0", "player_1")
@@ -136,7 +136,7 @@ def _points(rules: CardRules) -> list[Bets]:
 
 
 class CardGame:
-    """A `BatchedGame` and `arena.matches.game_tree.DealtGame` of two agents in turn.
+    """A `BatchedGame` and `arena.game_theory.game_tree.DealtGame` of two agents in turn.
 
     All cards are dealt when an episode begins: those that appear later are hidden till then. The
     k-th card is picked by the k-th number that chance draws, among those left, in their order.

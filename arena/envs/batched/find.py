@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, cast
 
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.openspiel.game import is_openspiel
-from arena.envs.spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 from arena.resolve import resolve

@@ -16,8 +16,8 @@ from typing import Literal, Protocol
 
 import torch
 
+from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
-from arena.envs.spec import AgentSpec
 from arena.errors import ConfigError
 
 

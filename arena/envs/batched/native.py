@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import torch
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import game_facts
 from arena.envs.batched.game import BatchedGameClass
 from arena.envs.batched.scoring import make_batched_score
-from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError
 
 

@@ -10,9 +10,9 @@ from typing import Literal, TypeGuard
 
 import torch
 
+from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
 from arena.envs.batched.game import StepResult
-from arena.envs.spec import AgentSpec
 from arena.errors import ConfigError
 
 AGENTS = ("player_0", "player_1")

@@ -11,9 +11,9 @@ from typing import Literal
 
 import torch
 
+from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
 from arena.envs.batched.game import StepResult, refuse_kwargs
-from arena.envs.spec import AgentSpec
 
 NUM_CELLS = 9
 NUM_SETS = 2**NUM_CELLS

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.find import find_game, names_code
 from arena.envs.checks.measure import Measured, first_difference_by_seed, measure
@@ -22,7 +23,6 @@ from arena.envs.make import make_batched_env
 from arena.envs.openspiel.game import is_openspiel
 from arena.envs.random_play import action_layouts, populations_of
 from arena.envs.registry import make_environment
-from arena.envs.spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.errors import EnvironmentFault
 from arena.users_code import split_lines

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.chance import episode_seed
 from arena.envs.checks.turn_diff import (
@@ -29,7 +30,6 @@ from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import action_layouts, populations_of, random_legal_actions
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 
 SEED = 7

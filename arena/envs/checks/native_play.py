@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.checks.native_watch import SEED, EpisodeBroken, Look, Watch
 from arena.envs.random_actions import RandomActing
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.envs.value_rules import (
     Broken,
     flag_faults,

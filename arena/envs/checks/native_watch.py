@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.findings import MEND_STEP, Finding, Findings, finding_of
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import EnvironmentSpec
 from arena.envs.value_rules import Broken, observation_faults
 from arena.errors import EnvironmentFault
 from arena.users_code import named, own_lines

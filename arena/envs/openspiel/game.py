@@ -20,8 +20,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.registry import KnownEnvironment
-from arena.envs.spec import EnvironmentSpec
 from arena.envs.twins import TWINS, openspiel_agent_spec
 from arena.errors import ConfigError, EnvironmentUnavailable
 

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from arena.environment_spec import ContinuousActions, EnvironmentSpec, MaskPlace
 from arena.envs.base import Group, Turn
 from arena.envs.episode_metrics import OwnFigures
 from arena.envs.pettingzoo.pending_decisions import Asked, DecisionFault
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import ContinuousActions, EnvironmentSpec, MaskPlace
 from arena.errors import ConfigError, EnvironmentFault
 
 NO_DECISION = -1

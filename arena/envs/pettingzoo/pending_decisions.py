@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from arena.environment_spec import MaskPlace
 from arena.envs.spaces.actions import MASK_KINDS, ActionLayout
 from arena.envs.spaces.leaves import Leaf
 from arena.envs.spaces.observations import (
@@ -23,7 +24,6 @@ from arena.envs.spaces.observations import (
     flatten_leaf,
     part_of,
 )
-from arena.envs.spec import MaskPlace
 from arena.errors import EnvironmentFault
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from arena.environment_spec import EnvironmentSpec
 from arena.envs import chance
 from arena.envs.batched.find import find_game, names_code
 from arena.envs.openspiel.game import is_openspiel, load_game
@@ -26,7 +27,6 @@ from arena.envs.probe.pace import Pace
 from arena.envs.probe.stakes import Stakes
 from arena.envs.random_actions import RandomActing
 from arena.envs.registry import make_environment
-from arena.envs.spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.errors import EnvironmentFault
 from arena.machine_memory import machine_bytes

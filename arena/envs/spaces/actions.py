@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from arena.environment_spec import ContinuousActions, SpaceJson
 from arena.envs.spaces.leaves import Leaf, Nest, bounds, leaf_spaces, make_leaf, nest_of, nested
-from arena.envs.spec import ContinuousActions, SpaceJson
 from arena.errors import ConfigError
 
 MAX_TANH = 1.0 - 1e-6

@@ -14,10 +14,10 @@ from dataclasses import replace
 import torch
 
 from arena.config import NetworkConfig
+from arena.environment_spec import AgentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.spaces.agent_id import with_agent_id
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import AgentSpec
 
 
 def observation_layout(

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from arena.envs.spec import SpaceJson
+from arena.environment_spec import SpaceJson
 from arena.errors import ConfigError
 
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these, are"

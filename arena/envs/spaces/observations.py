@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from arena.environment_spec import SpaceJson
 from arena.envs.spaces.leaves import SUPPORTED, Leaf, Nest, leaf_spaces, make_leaf, nest_of, nested
-from arena.envs.spec import SpaceJson
 from arena.errors import ConfigError, EnvironmentFault
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from pettingzoo.classic.connect_four.connect_four import raw_env
 
 from arena.bots.connect_four import Tactical
+from arena.environment_spec import AgentSpec
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe
-from arena.envs.spec import AgentSpec
 from arena.matches.actors import make_bot
 
 ROWS, COLUMNS = 6, 7

@@ -12,13 +12,13 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, Outcome
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import populations_of
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import first_action, num_actions
-from arena.envs.spec import EnvironmentSpec
 
 ASSETS = str(Path(__file__).parents[2] / "assets")
 

@@ -10,10 +10,10 @@ import torch
 from arena.checkpoints.files import sha256_bytes
 from arena.checkpoints.tensors import serialize
 from arena.config import NetworkConfig
+from arena.environment_spec import AgentSpec, ContinuousActions, MaskPlace
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
 from arena.envs.spaces.observations import describe
-from arena.envs.spec import AgentSpec, ContinuousActions, MaskPlace
 from arena.export.card import (
     Ancestor,
     Card,

@@ -14,8 +14,8 @@ import pytest
 from arena.checkpoints.manifest import WEIGHTS, Manifest
 from arena.checkpoints.tensors import load_checkpoint
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.spaces.observations import describe
-from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.learners.worker import Worker
 from arena.matches.seating import make_seats
 from arena.types import (

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from arena.config import EnvironmentConfig, LearnerSetup
-from arena.envs.spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.learners import process
 from arena.learners.progress import Progress
 from arena.learners.spawn import LearnerProcess, spawn_learner

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from arena.environment_spec import AgentSpec
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe
-from arena.envs.spec import AgentSpec
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, RandomActor, make_bot
 

@@ -14,11 +14,11 @@ import torch
 from pettingzoo.classic import connect_four_v3
 
 from arena.config import EnvironmentConfig
+from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spec import AgentSpec
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, make_bot
 from arena.matches.match import Block, play_matches

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, MarginOutcome
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.find import find_game, game_facts
 from arena.envs.batched.native import make_game_batch
 from arena.envs.checks.measure import has_chance
 from arena.envs.random_play import action_layouts
-from arena.envs.spec import EnvironmentSpec
 from arena.matches.actors import make_bot
 from arena.matches.match import Block, play_matches
 from arena.matches.pair_scores import points

@@ -5,7 +5,7 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.envs.base import Group, Turn
-from arena.matches.exploitability import Remembers, sampling
+from arena.game_theory.exploitability import Remembers, sampling
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
 from arena.networks.frozen import FrozenPolicy

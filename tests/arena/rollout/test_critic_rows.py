@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput, critic_input
-from arena.envs.spec import EnvironmentSpec
 from arena.matches.actors import RandomActor
 from arena.matches.seating import make_seats
 from arena.rollout.buffer import Rollout

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, RandomOpenings
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.envs.spec import EnvironmentSpec
 from arena.matches.actors import RandomActor
 from arena.matches.seated import equal_blocks
 from arena.matches.seating import make_seats

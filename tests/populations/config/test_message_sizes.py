@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError, WireError
 from arena.types import AssignmentId, Digest, Player, PlayerId, Seating, WeightsRef
 from arena.wire.messages import Evaluate, Pairing, Train

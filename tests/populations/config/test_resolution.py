@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from arena.config import EnvironmentConfig, NetworkConfig, ThresholdOutcome
-from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
 from populations.config.resolution import check_encoder, group_agents, resolve_sides
 from populations.config.resolve import resolve_config

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.probe.pace import Pace
-from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
 from populations.config.run_config import RunConfig, load_config, validate_config
 from populations.config.run_file import (

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.probe.pace import Pace
-from arena.envs.spec import AgentSpec, EnvironmentSpec
 from arena.errors import ConfigError
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config

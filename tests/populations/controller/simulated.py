@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from arena.checkpoints.manifest import Manifest
-from arena.envs.spec import AgentSpec, EnvironmentSpec
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.types import AssignmentId, LearnerId
 from arena.wire.messages import (
     Acknowledge,

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.checks.check import EnvironmentReport, check_environment
 from arena.envs.checks.native_play import first_difference, look
 from arena.envs.checks.native_watch import Look
@@ -15,7 +16,6 @@ from arena.envs.describe import environment_facts
 from arena.envs.findings import MENDS, SEE_README, Finding, finding_of
 from arena.envs.inspect import inspect_environment
 from arena.envs.registry import make_environment
-from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError, EnvironmentFault
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.chance import episode_seed
 from arena.envs.checks.conformance import (
     Difference,
@@ -18,7 +19,6 @@ from arena.envs.checks.conformance import (
 from arena.envs.describe import environment_facts
 from arena.envs.random_play import populations_of
 from arena.envs.registry import make_environment
-from arena.envs.spec import EnvironmentSpec
 from arena.envs.twins import TWINS
 from arena.errors import ConfigError
 from tests.arena.envs.conftest import make_by_spec

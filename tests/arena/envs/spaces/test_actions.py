@@ -13,10 +13,10 @@ from gymnasium import spaces
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arena.environment_spec import ContinuousActions
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout, describe
-from arena.envs.spec import ContinuousActions
 from arena.errors import ConfigError, EnvironmentFault
 
 Space = spaces.Space[Any]

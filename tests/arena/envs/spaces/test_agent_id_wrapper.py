@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 from arena.config import NetworkConfig
+from arena.environment_spec import AgentSpec, SpaceJson
 from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.agent_id_wrapper import AgentIds, observation_layout
-from arena.envs.spec import AgentSpec, SpaceJson
 from arena.networks.make import make_actor_critic
 from tests.arena.conftest import ScriptedEnv
 from tests.layouts import discrete

@@ -11,12 +11,12 @@ from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
 from arena.config import EnvironmentConfig, NetworkConfig
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.pettingzoo.global_state import describe_state
 from arena.envs.spaces.agent_id import is_agent_id
 from arena.envs.spaces.critic_input import CriticInput, critic_input
-from arena.envs.spec import EnvironmentSpec
 from arena.errors import ConfigError, EnvironmentFault
 
 SPREAD, DUET = "mpe2/simple_spread_v3", "mpe2/simple_speaker_listener_v4"

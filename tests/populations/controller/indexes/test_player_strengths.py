@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from arena.envs.spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, Seat, Seating, WeightsRef
 from arena.wire.messages import Evaluate, Pairing
 from populations.controller.evaluation.contenders import known_field

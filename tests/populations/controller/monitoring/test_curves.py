@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from arena.envs.spec import EnvironmentSpec
+from arena.environment_spec import EnvironmentSpec
 from arena.types import Digest, PolicyId
 from populations.controller.indexes.curve_counts import Curves
 from populations.controller.monitoring.curves import curve_names, evaluated_steps

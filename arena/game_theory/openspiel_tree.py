@@ -5,7 +5,7 @@ has chosen: the same game. What an agent can know is OpenSpiel's information sta
 policy looks at. In games in which nothing is hidden and players take turns, histories that lead to
 one position are one.
 
-Shapes: as in `arena.matches.game_tree`.
+Shapes: as in `arena.game_theory.game_tree`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 
 from arena.envs.openspiel.game import OpenSpielGame
-from arena.matches.game_tree import (
+from arena.game_theory.game_tree import (
     MAX_HISTORIES,
     NUM_AGENTS,
     REWARD_TOLERANCE,

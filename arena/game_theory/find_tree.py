@@ -8,13 +8,13 @@ from typing import cast
 
 import torch
 
+from arena.environment_spec import EnvironmentSpec
 from arena.envs.batched.find import find_game
 from arena.envs.batched.game import BatchedGame, BatchedGameClass
 from arena.envs.openspiel.game import is_openspiel, load_game
-from arena.envs.spec import EnvironmentSpec
 from arena.envs.twins import TWINS
-from arena.matches.game_tree import NUM_AGENTS, DealtGame, GameTree, NoGameTree, grow_tree
-from arena.matches.openspiel_tree import grow_openspiel_tree
+from arena.game_theory.game_tree import NUM_AGENTS, DealtGame, GameTree, NoGameTree, grow_tree
+from arena.game_theory.openspiel_tree import grow_openspiel_tree
 
 CPU = torch.device("cpu")
 

@@ -12,7 +12,7 @@ import torch
 
 from arena.envs.batched.leduc_poker import LeducPoker
 from arena.envs.openspiel.game import OpenSpielGame, load_game, openspiel_facts
-from arena.matches.exploitability import (
+from arena.game_theory.exploitability import (
     NoRecall,
     Policy,
     best_response_value,
@@ -20,9 +20,9 @@ from arena.matches.exploitability import (
     mixture,
     policy_value,
 )
-from arena.matches.find_tree import find_tree
-from arena.matches.game_tree import NoGameTree, grow_tree
-from arena.matches.openspiel_tree import grow_openspiel_tree
+from arena.game_theory.find_tree import find_tree
+from arena.game_theory.game_tree import NoGameTree, grow_tree
+from arena.game_theory.openspiel_tree import grow_openspiel_tree
 
 pyspiel: Any = pytest.importorskip("pyspiel")
 

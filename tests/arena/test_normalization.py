@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.learning.normalization import MAX_COUNT, RunningNormalizer
+from arena.normalization import MAX_COUNT, RunningNormalizer
 
 
 @given(

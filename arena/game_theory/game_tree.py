@@ -2,7 +2,7 @@
 
 For each length of history there is one batch, in which every game replays one history and an action
 more. Histories are therefore as many as memory holds, and no game needs to be copied. Games of
-OpenSpiel grow in `arena.matches.openspiel_tree`.
+OpenSpiel grow in `arena.game_theory.openspiel_tree`.
 
 Shapes: B games of one batch, H histories of one length (in decisions) after which somebody decides,
 E legal actions after them and what chance does next, I information sets of an agent (what it can

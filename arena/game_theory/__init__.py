@@ -1,0 +1,1 @@
+"""Game trees, best responses and exploitability. Needs no training code."""
