@@ -29,8 +29,8 @@ from populations.ratings.posterior import FloatArray, IntArray
 NUM_PLAYERS = 6
 SPREAD = 200.0
 SEAT_ADVANTAGE = 50.0
-DRAW_LOG_ODDS = float(np.log(2.0 / 3.0))
-"""Equals draw e^eta / (2 + e^eta) of their matches: a quarter."""
+DRAWS = 0.25
+"""Share of their matches that equals draw; 4 DRAWS p (1 - p) where one's expected score is p."""
 
 NUM_RESAMPLES = 200
 
@@ -60,9 +60,11 @@ def played(skills: FloatArray, *, matches: int, rng: np.random.Generator) -> lis
     results = []
     players = names(len(skills))
     for i, j in permutations(range(len(skills)), 2):
-        half = 0.5 * (skills[i] - skills[j] + SEAT_ADVANTAGE) / ELO_PER_UNIT
-        odds = np.exp([half, DRAW_LOG_ODDS, -half])
-        wins, draws, losses = rng.multinomial(matches, odds / odds.sum()).tolist()
+        ahead = (skills[i] - skills[j] + SEAT_ADVANTAGE) / ELO_PER_UNIT
+        score = 1.0 / (1.0 + np.exp(-ahead))
+        drawn = 4.0 * DRAWS * score * (1.0 - score)
+        shares = [score - 0.5 * drawn, drawn, 1.0 - score - 0.5 * drawn]
+        wins, draws, losses = rng.multinomial(matches, shares).tolist()
         results.append(
             Result(
                 first=players[i],

@@ -144,6 +144,7 @@ ROWS: st.SearchStrategy[Row] = st.one_of(
         entrants=several(NAMES),
         ratings=several(FLOATS),
         deviations=several(FLOATS),
+        advantages=several(FLOATS),
     ),
     build(EventRow, sequence=KEYS, data=st.dictionaries(NAMES, JSON, max_size=3)),
 )
