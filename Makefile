@@ -42,8 +42,9 @@ demo: setup
 	$(BIN)/arena evaluate $(DEMO)/champion bot:random --matches 200 --greedy
 	$(BIN)/python $(DEMO)/champion/champion.py --games 200
 
+# One thread of BLAS for each worker: more than cores make the suite three times as slow.
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not faults"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not faults"
 
 check: setup
 	$(BIN)/ruff check .
@@ -74,5 +75,5 @@ soak: setup
 
 # What test-envs runs is left to it.
 test-all: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix"
 	$(MAKE) test-envs check
