@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from itertools import takewhile
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from experiments.house import children, rings
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(
@@ -110,61 +111,14 @@ def test_no_folder_has_more_modules_than_one_reads() -> None:
     assert {name for name, number in modules.items() if number > MAX_MODULES} == TOO_MANY
 
 
-def modules_of(path: Path) -> tuple[str, ...]:
-    parts = path.with_suffix("").parts
-    return parts[:-1] if parts[-1] == "__init__" else parts
-
-
-def children() -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Each import between two children of a package: the package, who imports and what."""
-    for path in SOURCES:
-        importing = modules_of(path)
-        for name in relative(path, importing) | set(imported(path)):
-            source = source_of(name)
-            above = modules_of(source) if source is not None else ()
-            pairs = zip(importing, above, strict=False)
-            level = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-            if 0 < level < min(len(importing), len(above)):
-                yield importing[:level], importing[level], above[level]
-
-
-def relative(path: Path, importing: tuple[str, ...]) -> set[str]:
-    """Names that a module of tools imports from its neighbours."""
-    return {
-        ".".join((*importing[: -node.level], *filter(None, (node.module, alias.name))))
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.ImportFrom) and node.level
-        for alias in node.names
-    }
+def graphs() -> dict[tuple[str, ...], dict[str, set[str]]]:
+    return children({path: tree(path) for path in SOURCES})
 
 
 def test_children_of_a_package_form_no_ring() -> None:
-    graphs: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for package, one, other in children():
-        graphs[".".join(package)][one].add(other)
-    found = {package: rings(graph) for package, graph in graphs.items() if rings(graph)}
+    found = {".".join(package): rings(graph) for package, graph in graphs().items()}
+    found = {package: ring for package, ring in found.items() if ring}
     assert found == RINGS
-
-
-def rings(graph: Mapping[str, set[str]]) -> list[set[str]]:
-    """Sets of nodes of which each reaches all others, in the order of their names."""
-
-    def reached(start: str) -> set[str]:
-        seen: set[str] = set()
-        ahead = [start]
-        while ahead:
-            new = graph.get(ahead.pop(), set()) - seen
-            seen |= new
-            ahead += new
-        return seen
-
-    reach = {node: reached(node) for node in graph}
-    found: list[set[str]] = []
-    for node in sorted(graph):
-        ring = {other for other in reach[node] if node in reach.get(other, set())}
-        if len(ring) > 1 and ring not in found:
-            found.append(ring)
-    return found
 
 
 def test_rings_are_found() -> None:
@@ -173,9 +127,11 @@ def test_rings_are_found() -> None:
 
 
 def test_rooms_of_the_controller_import_those_below() -> None:
+    graph = graphs()["populations", "controller"]
     wrong = [
         (one, other)
-        for package, one, other in children()
-        if package == ("populations", "controller") and ROOMS.index(one) >= ROOMS.index(other)
+        for one, others in graph.items()
+        for other in others
+        if ROOMS.index(one) >= ROOMS.index(other)
     ]
     assert wrong == []

@@ -174,7 +174,7 @@ def test_games_that_do_not_fit_are_refused(name: str, says: str) -> None:
 def test_a_game_that_is_too_large_is_refused(
     limit: str, name: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"arena.matches.{limit}", 50)
+    monkeypatch.setattr(f"arena.game_theory.{limit}", 50)
     with pytest.raises(NoGameTree, match=says):
         grow_openspiel_tree(load_game(f"openspiel:{name}", {}))
 
