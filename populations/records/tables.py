@@ -169,13 +169,13 @@ class Table(typing.Generic[RowT]):
         )
         return f"SELECT {listed} FROM {self.name}"
 
-    def add_columns(self, connection: sqlite3.Connection) -> None:
-        """Add the columns that a journal lacks, in a transaction of the caller."""
-        for column in self._later_columns(connection):
-            connection.execute(
-                f'ALTER TABLE {self.name} ADD COLUMN "{column.name}" {column.declaration} '
-                f"DEFAULT {column.default}"
-            )
+    def added_columns(self, connection: sqlite3.Connection) -> list[str]:
+        """Return the statements that add the columns which a journal lacks."""
+        return [
+            f'ALTER TABLE {self.name} ADD COLUMN "{column.name}" {column.declaration} '
+            f"DEFAULT {column.default}"
+            for column in self._later_columns(connection)
+        ]
 
     def _later_columns(self, connection: sqlite3.Connection) -> list[Column]:
         present = {row[1] for row in connection.execute(f"PRAGMA table_info({self.name})")}
@@ -388,10 +388,9 @@ SCHEMA = (
 )
 
 
-def add_columns(connection: sqlite3.Connection) -> None:
-    """Add the columns that a journal of an older release lacks, in a transaction of the caller."""
-    for table in _BY_TYPE.values():
-        table.add_columns(connection)
+def added_columns(connection: sqlite3.Connection) -> list[str]:
+    """Return the statements that add the columns which a journal of an older release lacks."""
+    return [sql for table in _BY_TYPE.values() for sql in table.added_columns(connection)]
 
 
 def encode_row(row: Row) -> tuple[str, tuple[Value, ...]]:

@@ -45,7 +45,7 @@ from populations.records.tables import (
     Table,
     Tables,
     Value,
-    add_columns,
+    added_columns,
     encode_row,
 )
 from populations.storage.database import (
@@ -139,8 +139,10 @@ class Journal:
             if mode != "wal":
                 raise StorageError(f"{path}: the file system cannot hold a WAL (mode {mode!r})")
             connection.execute("PRAGMA synchronous = FULL")
-            with transaction(connection):
-                add_columns(connection)
+            if statements := added_columns(connection):
+                with transaction(connection):
+                    for sql in statements:
+                        connection.execute(sql)
             stack.pop_all()
             return cls(path, connection)
 
