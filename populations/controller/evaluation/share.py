@@ -37,7 +37,8 @@ def match_s(state: ControllerState) -> float | None:
     """
     if state.config.deterministic:
         return None
-    if state.recent_matches > 0.0:
+    # A stopwatch that shows 0 says nothing: by it, any number of matches would take no time.
+    if state.recent_matches > 0.0 and state.recent_evaluation_s > 0.0:
         return max(state.recent_evaluation_s / state.recent_matches, 1e-9)
     # In cooperation home and away play an episode each.
     episodes = 2 if state.is_cooperation else 1

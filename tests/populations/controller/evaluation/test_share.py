@@ -192,3 +192,15 @@ def test_evaluations_that_fail_are_no_longer_counted() -> None:
     assert world.state.unfitted.num_open == 0
     assert world.given[learner]
     assert any(isinstance(one, Train | Evaluate) for one in world.given[learner])
+
+
+def test_a_stopwatch_that_shows_nothing_asks_for_no_endless_evaluation() -> None:
+    """128 matches in no time led to 300 million in the next evaluation."""
+    world = make_world(MANY)
+    world.join()
+    for _ in range(4):
+        world.step()
+    state = world.state
+    state.recent_matches, state.recent_evaluation_s = 128.0, 0.0
+    assert match_s(state) != 1e-9
+    assert earned_matches(state, 5.0) < 100_000
