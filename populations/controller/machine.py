@@ -126,7 +126,7 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     doomed = tuple(row.key for row in state.tables.checkpoints.values() if row.state == "doomed")
     if doomed:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
-    state.waiting = [row.policy for row in state.tables.policies.values() if row.pending]
+    state.waiting = exploration.pending_policies(state)
     state.exploring.clear()
     is_open = state.tables.assignments.values()
     state.unfitted.take(is_open, num_tallies=state.tables.num_tallies, belief=state.belief)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from populations.controller.indexes.pbt_decisions import PbtDecisions
 from populations.controller.state.events import (
     ControllerStarted,
     Now,
@@ -52,8 +53,12 @@ def transaction(world: World) -> Transaction:
 
 def kill_with_everything_pending(world: World) -> None:
     """Controller and learners die; another controller loads what was committed."""
-    world.state = make_state(world.state.config, world.setup, fold(world.committed))
+    pbt_decisions = PbtDecisions()
+    pbt_decisions.take(world.committed)
+    tables = fold(world.committed)
+    world.state = make_state(world.state.config, world.setup, tables, pbt_decisions=pbt_decisions)
     world.given.clear()
     world.questions.clear()
+    world.fits.clear()
     world.handle(ControllerStarted())
     world.join()
