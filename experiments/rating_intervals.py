@@ -32,7 +32,7 @@ from populations.ratings.ranks import measured_cyclicity
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.world import make_world, start
-from tools.rate import CYCLIC
+from tools.notices import CYCLIC
 
 BY_MATCHES_ALONE = BradleyTerry(num_rounds=0)
 """Without components of variance: what intervals were before."""

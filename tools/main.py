@@ -15,22 +15,21 @@ from typing import Annotated, TextIO
 
 import typer
 
-from . import (
-    bench,
-    envs,
-    evaluate,
-    export,
-    launch,
-    league,
-    learner,
-    presets,
-    rate,
-    simulate,
-    verify,
-)
-from ._options import TakesKeys
-from ._output import exit_code, one_line, plain
-from ._signals import AtOnce, leave_on_signals
+from .bench.command import bench
+from .envs.command import app as envs
+from .evaluate.command import evaluate
+from .export.command import export
+from .launch.command import launch
+from .league.command import league
+from .learner import learner
+from .presets import presets
+from .rate import rate
+from .simulate import simulate
+from .terminal.exit_codes import exit_code
+from .terminal.key_value_command import TakesKeys
+from .terminal.signals import AtOnce, leave_on_signals
+from .terminal.text import one_line, plain
+from .verify import verify
 
 app = typer.Typer(
     name="arena",
@@ -40,17 +39,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command(cls=TakesKeys)(launch.launch)
-app.command()(learner.learner)
-app.command()(league.league)
-app.command()(presets.presets)
-app.command()(export.export)
-app.command()(evaluate.evaluate)
-app.command()(rate.rate)
-app.command(cls=TakesKeys)(simulate.simulate)
-app.command()(verify.verify)
-app.command(cls=TakesKeys)(bench.bench)
-app.add_typer(envs.app, name="envs")
+app.command(cls=TakesKeys)(launch)
+app.command()(learner)
+app.command()(league)
+app.command()(presets)
+app.command()(export)
+app.command()(evaluate)
+app.command()(rate)
+app.command(cls=TakesKeys)(simulate)
+app.command()(verify)
+app.command(cls=TakesKeys)(bench)
+app.add_typer(envs, name="envs")
 
 
 def _show_version(wanted: bool) -> None:

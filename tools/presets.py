@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from ._output import console, print_json
-from ._tables import print_table
+from .terminal.output import console, print_json
+from .terminal.tables import print_table
 
 
 def presets(

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ._output import console, log_console, print_json
-from ._tables import print_table
+from .notices import CYCLIC
+from .terminal.output import console, log_console, print_json
+from .terminal.tables import print_table
 
 if TYPE_CHECKING:
     from populations.ratings.table import MatchTable, Progress, RatedTable, Settings
@@ -18,9 +19,6 @@ Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_ran
 Score = tuple[str, str, float]
 
 COLUMNS = ("home", "away", "score")
-CYCLIC = 0.25
-"""From this cyclicity on, a quarter of what is seen is about who meets whom."""
-
 FEW = 8
 """Below so many matches it can be chance that home won all of them."""
 

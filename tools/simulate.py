@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._output import console, log_console, print_json
-from ._tables import print_table
+from .terminal.output import console, log_console, print_json
+from .terminal.tables import print_table
 
 if TYPE_CHECKING:
     from populations.simulation.league import Outcome

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._output import console, print_json
+from .terminal.output import console, print_json
 
 if TYPE_CHECKING:
     from populations.audit.repair import Repair

@@ -39,8 +39,8 @@ from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, Player, PlayerId, PolicyId
-from tools.benchmarks.learner import make_collector
-from tools.benchmarks.subject import SEED, Subject, load_subject
+from tools.bench.learner import make_collector
+from tools.bench.subject import SEED, Subject, load_subject
 
 WARM_UP = 8
 """Rollouts before the first round: products of each new number of rows are compiled once."""

@@ -13,7 +13,7 @@ from arena.envs.random_play import random_answers
 from arena.envs.registry import make_environment
 from arena.errors import ConfigError
 from tests.checks.ceiling import BareEnvironment, RecordedEnv, Round, measure, num_ghosts
-from tools.benchmarks.subject import Subject, load_subject
+from tools.bench.subject import Subject, load_subject
 
 NUM_ENVS = 4
 TINY = (
