@@ -28,7 +28,7 @@ from .simulate import simulate
 from .terminal.exit_codes import exit_code
 from .terminal.key_value_command import TakesKeys
 from .terminal.signals import AtOnce, leave_on_signals
-from .terminal.text import one_line, plain
+from .terminal.text import one_line, paragraphs, plain
 from .verify import verify
 
 app = typer.Typer(
@@ -39,16 +39,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command(cls=TakesKeys)(launch)
-app.command()(learner)
-app.command()(league)
-app.command()(presets)
-app.command()(export)
-app.command()(evaluate)
-app.command()(rate)
-app.command(cls=TakesKeys)(simulate)
-app.command()(verify)
-app.command(cls=TakesKeys)(bench)
+for command in (launch, learner, league, presets, export, evaluate, rate, simulate, verify, bench):
+    is_configured = command in (launch, simulate, bench)
+    app.command(cls=TakesKeys if is_configured else None, help=paragraphs(command))(command)
 app.add_typer(envs, name="envs")
 
 

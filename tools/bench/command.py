@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..terminal.options import AsJson, Overrides
 from ..terminal.output import console, log_console, print_json
 
 if TYPE_CHECKING:
@@ -23,47 +24,47 @@ Say = Callable[[str], None]
 
 
 def bench(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Override any key.")
-    ] = None,
+    overrides: Overrides = None,
     config: Annotated[
         str | None,
-        typer.Option(help="A preset's name or a YAML file. Default: Connect Four, 128x128."),
+        typer.Option(help="Preset's name or YAML file. Default: Connect Four, 128x128."),
     ] = None,
     whole_run: Annotated[
-        bool, typer.Option("--whole-run", help="Whole runs too: a quarter of an hour.")
+        bool, typer.Option("--whole-run", help="Measure whole runs too: a quarter of an hour.")
     ] = False,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help=f"Of {', '.join((*STAGES, *RUNS))}; may be repeated."),
+        typer.Option(
+            metavar="NAME", help=f"Measurement, repeatable: {', '.join((*STAGES, *RUNS))}."
+        ),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=0.01, help="Of each side of a stage in each round.")
+        float, typer.Option(min=0.01, help="Seconds to run each side of a comparison, per round.")
     ] = 0.5,
     run_seconds: Annotated[
-        float, typer.Option(min=0.1, help="Of each whole run, after its start-up.")
+        float, typer.Option(min=0.1, help="Seconds of each whole run, start-up apart.")
     ] = 20.0,
-    rounds: Annotated[int, typer.Option(min=1, help="Of each measurement.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per measurement.")] = 5,
     learners: Annotated[
-        int | None, typer.Option(min=1, help="Learner processes. Default: cores.")
+        int | None, typer.Option(min=1, help="Number of learner processes. Default: cores.")
     ] = None,
     policies: Annotated[
         int | None, typer.Option(min=1, help="Size of each population in whole runs.")
     ] = None,
     precision: Annotated[
-        str | None, typer.Option(metavar="auto|float32|bfloat16", help="Of training.")
+        str | None, typer.Option(metavar="auto|float32|bfloat16", help="Precision of training.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Store the table, for --against.")
+        Path | None, typer.Option(metavar="FILE", help="File to store the table in, for --against.")
     ] = None,
     guard: Annotated[
-        bool, typer.Option("--guard", help="Exit 3 if a ratio fell below the stored table's.")
+        bool, typer.Option("--guard", help="Exit 3 if a ratio fell below the stored one.")
     ] = False,
     against: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The table for --guard. Default: the packaged one."),
+        typer.Option(metavar="FILE", help="Stored table for --guard. Default: the packaged one."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure this machine: each stage and whole runs, as ratios to their bounds."""
     from .guard import load_table, save_table

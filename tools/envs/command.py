@@ -8,24 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..terminal.options import AsJson
 from ..terminal.output import console, log_console, print_json
 from ..terminal.progress import count_progress
 from ..terminal.tables import print_table
+from ..terminal.text import paragraphs
 
 if TYPE_CHECKING:
     from arena.envs.checks.conformance import ConformanceReport, Difference
 
-app = typer.Typer(help="Which environments are there; does this one work.", no_args_is_help=True)
+app = typer.Typer(help="List environments, or check one.", no_args_is_help=True)
 
 PROBLEMS_EXIT_CODE = 3
 DIFFERENT_EXIT_CODE = 3
 
 
-@app.command("list")
-def list_environments(
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
-) -> None:
-    """Show the environments that have an id, and what installs those that are missing."""
+def list_environments(as_json: AsJson = False) -> None:
+    """List the environments that have an id, and how to install the missing ones."""
     from arena.envs.openspiel.game import known_games
     from arena.envs.registry import known_environments
     from arena.envs.twins import TWINS
@@ -64,51 +63,50 @@ def list_environments(
     )
 
 
-@app.command("check")
 def check(
     environment: Annotated[
         str,
         typer.Argument(
-            metavar="ID", help="A registry id, openspiel:game, or package.module:factory."
+            metavar="ID", help="Registry id, openspiel:game, or package.module:factory."
         ),
     ],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[KEY=VALUE]...",
-            help="Of a configuration's section environment: environment.kwargs.max_cycles=10",
+            help="Keys of the section environment, as environment.kwargs.max_cycles=10.",
         ),
     ] = None,
     against: Annotated[
         str | None,
         typer.Option(
-            metavar="ID2", help="Play both with the same seeds and actions; compare everything."
+            metavar="ID2", help="Second environment, compared under equal seeds and actions."
         ),
     ] = None,
-    games: Annotated[int, typer.Option(min=1, help="How many, with --against.")] = 50_000,
+    games: Annotated[int, typer.Option(min=1, help="Number of games, with --against.")] = 50_000,
     num_envs: Annotated[
-        int, typer.Option(min=1, max=65_536, help="Games at once, with --against.")
+        int, typer.Option(min=1, max=65_536, help="Number of games at once, with --against.")
     ] = 256,
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="How long to measure speed, without --against.")
+        float, typer.Option(min=0.1, help="Seconds of measuring speed, without --against.")
     ] = 2.0,
     train: Annotated[
         int,
-        typer.Option(min=0, metavar="STEPS", help="Agent steps of a trial of training; 0: none."),
+        typer.Option(min=0, metavar="STEPS", help="Agent steps of a trial training; 0: no trial."),
     ] = 4096,
     time_limit: Annotated[
-        float, typer.Option(min=1.0, metavar="S", help="Seconds that all of it may take.")
+        float, typer.Option(min=1.0, metavar="S", help="Time limit of the whole check, in seconds.")
     ] = 120.0,
     write: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write a configuration for arena launch."),
+        typer.Option(metavar="FILE", help="File for a configuration that arena launch takes."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Say what does not work in an environment and how it is mended, how fast it is, and try it.
+    """Check an environment: its faults and how to mend them, its speed, a trial training.
 
-    Plays random episodes, runs PettingZoo's own tests, and trains one policy for a moment. All that
-    is wrong is listed at once; what takes too long is cut off, and said to be. With --against:
+    Plays random episodes, runs PettingZoo's own tests, and trains one policy for a moment. All
+    faults are listed at once; a stage that takes too long is cut off, and reported. With --against:
     whether two environments are the same game, to the last number.
     """
     import torch
@@ -141,6 +139,10 @@ def check(
     if write is not None:
         write.write_text(checked.preset, encoding="utf8")
         log_console().print(f"written to {write}: arena launch {write}", soft_wrap=True)
+
+
+for name, command in {"list": list_environments, "check": check}.items():
+    app.command(name, help=paragraphs(command))(command)
 
 
 def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..terminal.options import AsJson
 from ..terminal.output import console, print_json
 from ..terminal.tables import print_table
 
@@ -23,15 +24,15 @@ def evaluate(
     players: Annotated[
         list[str], typer.Argument(metavar="PLAYER PLAYER...", help="Runs, policies, exports, bots.")
     ],
-    matches: Annotated[int, typer.Option(min=1, help="Per ordered pair.")] = 100,
+    matches: Annotated[int, typer.Option(min=1, help="Matches per ordered pair.")] = 100,
     greedy: Annotated[
         bool, typer.Option("--greedy", help="Play the likeliest actions instead of sampling.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Of episodes and actions.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of episodes and actions.")] = 1,
     environment: Annotated[
-        str | None, typer.Option(metavar="ID", help="What to play, where all are bots.")
+        str | None, typer.Option(metavar="ID", help="Environment to play, if all players are bots.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Let every ordered pair of players meet, and rate them.
 

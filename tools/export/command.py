@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..terminal.options import AsJson, OnlyPopulation, RunDirectory
 from ..terminal.output import console, log_console, print_json
 from ..terminal.tables import print_table
 
@@ -21,28 +22,31 @@ if TYPE_CHECKING:
 
 
 def export(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: RunDirectory,
     to: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where; default: RUN/champion.")
+        Path | None, typer.Option(metavar="DIR", help="Directory to write. Default: RUN/champion.")
     ] = None,
-    population: Annotated[str | None, typer.Option(help="Only this population.")] = None,
+    population: OnlyPopulation = None,
     player: Annotated[
-        str | None, typer.Option(metavar="ID", help="A policy or ghost instead of the champion.")
+        str | None,
+        typer.Option(metavar="ID", help="Policy or ghost to export. Default: the champion."),
     ] = None,
     mixture: Annotated[
         bool,
-        typer.Option("--mixture", help="The Nash mixture of frozen players, for cyclic games."),
+        typer.Option(
+            "--mixture", help="Export the Nash mixture of frozen players, for cyclic games."
+        ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an export.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing export.")] = False,
     matches: Annotated[
-        int, typer.Option(min=1, help="Of the record, per opponent and seat.")
+        int, typer.Option(min=1, help="Matches of the record, per opponent and seat.")
     ] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Of the record.")] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the record's matches.")] = 1,
+    as_json: AsJson = False,
 ) -> None:
     """Export the champion of each population: ONNX graph, weights, card, a standalone player.
 
-    With --mixture, a directory of several: one is drawn at the beginning of each episode.
+    With --mixture, a directory of several policies: one is drawn at the beginning of each episode.
     """
     from arena.errors import ConfigError
     from populations.inspection.views import Inspection

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..terminal.options import OptionalConfiguration, Overrides
 from ..terminal.output import log_console, print_json
 
 if TYPE_CHECKING:
@@ -18,32 +19,31 @@ if TYPE_CHECKING:
 
 
 def launch(
-    config: Annotated[
-        str | None, typer.Argument(help="A preset's name (connect_four) or a YAML file.")
-    ] = None,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Override any key.")
-    ] = None,
+    config: OptionalConfiguration = None,
+    overrides: Overrides = None,
     run_dir: Annotated[
-        Path | None, typer.Option(help="Default: runs/<preset>-<UTC time>.", show_default=False)
+        Path | None,
+        typer.Option(help="Run directory. Default: runs/<preset>-<UTC time>.", show_default=False),
     ] = None,
-    learners: Annotated[int | None, typer.Option(min=1, help="Learner processes.")] = None,
+    learners: Annotated[
+        int | None, typer.Option(min=1, help="Number of learner processes.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the run in --run-dir.")
     ] = False,
     init_from: Annotated[
         str | None,
-        typer.Option(metavar="PLAYER", help="Policies start from this player's weights."),
+        typer.Option(metavar="PLAYER", help="Player whose weights policies start from."),
     ] = None,
     replay: Annotated[
         str | None,
         typer.Option(
             metavar="RUN:POLICY",
-            help="Train one policy on the hyperparameters that another was trained with.",
+            help="Policy whose hyperparameter schedule a single policy follows.",
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Throw away what is in --run-dir.")
+        bool, typer.Option("--force", help="Throw away the run in --run-dir.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the final status as JSON.")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+
 
 def plain(text: str, *, keep: str = "") -> str:
     """A text that can be shown: what moves the cursor, colours or turns round is written out.
@@ -19,3 +22,9 @@ def one_line(text: str, *, max_chars: int | None = None) -> str:
     """As `plain`, with every run of white space as one blank, cut off where it is too long."""
     line = plain(" ".join(text.split()))
     return line if max_chars is None or len(line) <= max_chars else f"{line[:max_chars]}..."
+
+
+def paragraphs(command: Callable[..., None]) -> str:
+    """Return a command's docstring with each paragraph on one line, for a terminal to wrap."""
+    text = inspect.cleandoc(command.__doc__ or "")
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))

@@ -1,0 +1,1 @@
+"""What faults, kills and hostile messages do to a run."""

@@ -1,0 +1,1 @@
+"""What large leagues and many learners cost a controller."""
