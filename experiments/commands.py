@@ -11,7 +11,7 @@ COMMAND = (sys.executable, "-m", "populations.commands.main")
 
 
 def arena(*arguments: str | Path) -> str:
-    """Standard output of a command that must succeed."""
+    """Run a command that must succeed, and return its standard output."""
     command = [*COMMAND, *map(str, arguments)]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
@@ -22,7 +22,7 @@ def launch(preset: str, run: Path, *, seed: int, overrides: tuple[str, ...] = ()
 
 
 def match_counts(run: Path, bot: str, *, matches: int) -> dict[str, list[int]]:
-    """Wins, draws and losses of a run's champion, playing greedily, against a bot.
+    """Return the wins, draws and losses of a run's champion, playing greedily, against a bot.
 
     Returns:
         By seat of the champion, ``first`` and ``second``, each of ``matches`` matches.

@@ -93,7 +93,7 @@ def _report(error: Exception) -> int:
     from arena.errors import ArenaError, ConfigFaults
     from arena.users_code import split_lines
 
-    with contextlib.suppress(OSError):  # nobody reads it
+    with contextlib.suppress(OSError):  # its reader may be gone
         if isinstance(error, ConfigFaults) and len(error.faults) > 1:
             lines = [f"{len(error.faults)} things are wrong:", *error.faults]
             sys.stderr.write("arena: " + "\n  ".join(map(one_line, lines)) + "\n")

@@ -14,10 +14,10 @@ CYCLIC = 0.25
 
 
 def cyclic_warnings(cyclicity: Mapping[str, float | None], *, run: Path) -> Iterator[str]:
-    """A line for each population that ratings order badly.
+    """Yield a line for each population that ratings order badly.
 
     Args:
-        cyclicity: By population; None: unknown.
+        cyclicity: Cyclicity of each population; None: unknown.
         run: The run's directory.
     """
     for population, share in cyclicity.items():
@@ -30,10 +30,10 @@ def cyclic_warnings(cyclicity: Mapping[str, float | None], *, run: Path) -> Iter
 
 
 def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Iterator[str]:
-    """A line for each population whose results are not what its ratings promise.
+    """Yield a line for each population whose results are not what its ratings promise.
 
     Args:
-        fits: As `populations.inspection.views.fits` gives it.
+        fits: Fit of each population, from `populations.inspection.views.fits`.
         run: The run's directory.
     """
     from populations.inspection.calibration import MISFIT
@@ -49,7 +49,7 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
 
 
 def alert_lines(status: Mapping[str, Json]) -> list[str]:
-    """A line for each alert that holds: what is wrong, and what to do."""
+    """Return a line for each alert that holds: what is wrong, and what to do."""
     return [f"alert: {one['name']}: {one['what']}. {one['advice']}" for one in alerts_of(status)]
 
 

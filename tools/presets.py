@@ -49,7 +49,7 @@ def presets(
 
 
 def _about(text: str) -> str:
-    """The first sentence of the comment at a preset's top."""
+    """Return the first sentence of the comment at a preset's top."""
     comment = " ".join(_comment(text))
     sentence, stop, _ = comment.partition(". ")
     return sentence.removesuffix(".") + "." if stop or comment else ""

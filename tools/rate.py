@@ -143,7 +143,7 @@ def _score(row: dict[str, str | None], *, where: str) -> Score:
 def rate_scores(
     scores: list[Score], *, model: Model, anchor: str | None, num_resamples: int | None = None
 ) -> dict[str, object]:
-    """The document of ``arena rate --json``: best rating first.
+    """Return the document of ``arena rate --json``: best rating first.
 
     Raises:
         ConfigError: If the anchor has played no match.
@@ -216,7 +216,7 @@ def _mixture(players: tuple[str, ...], masses: list[float]) -> dict[str, float]:
 
 
 def _notes(table: MatchTable, *, model: Model, settings: Settings) -> list[str]:
-    """What somebody should know who takes these ratings for what they are not."""
+    """Return notes about ratings that could be misread."""
     from populations.ratings.table import share_of_pairs_met
 
     notes = []

@@ -79,7 +79,7 @@ def simulate(
 
 
 def document(outcome: Outcome) -> dict[str, object]:
-    """The document of ``arena simulate --json``; ``matches`` are evaluation matches."""
+    """Return the document of ``arena simulate --json``; ``matches`` are evaluation matches."""
     return {
         "policies": outcome.num_policies,
         "matches": outcome.num_matches,
@@ -101,7 +101,7 @@ def document(outcome: Outcome) -> dict[str, object]:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error if that is a terminal; it disappears at the end."""
+    """Show a bar on standard error if that is a terminal; it disappears at the end."""
     screen = log_console()
     if not screen.is_terminal:
         yield lambda share: None

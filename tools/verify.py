@@ -90,5 +90,5 @@ def _print_findings(run: Path, *, faults: list[str], notes: list[str]) -> None:
 
 
 def _print_line(text: str) -> None:
-    """Texts are from files that anybody may have written: no markup, no controls."""
+    """Print a text that any process may have written: no markup, no controls."""
     console().print("".join(c if c.isprintable() else "?" for c in text), markup=False)

@@ -1,1 +1,1 @@
-"""What faults, kills and hostile messages do to a run."""
+"""Faults, kills and hostile messages."""

@@ -1,4 +1,4 @@
-"""What learners wrote down of their conversations, beside what the journal holds.
+"""Learners' logs of acknowledged assignments, compared with the journal.
 
 Everything acknowledged must be in the journal once, as it was sent; everything in the journal must
 have been sent. What was committed but not heard of any more lies between the two: the answer was
@@ -25,12 +25,12 @@ class Comparison:
     """Two sides of the same conversations, in numbers of tallies.
 
     Attributes:
-        acknowledged: That learners know to be committed.
-        in_journal: Of the same assignments, in the journal, equal to what was sent; the same.
-        unheard: In the journal, and sent, but the answer came to nobody any more.
+        acknowledged: Assignments that learners know to be committed.
+        in_journal: Those of the same assignments that the journal has as they were sent.
+        unheard: Assignments in the journal whose answer reached no learner any more.
         superseded: Acknowledged to a learner that had been given up: another attempt counts.
         lost: Assignments that were acknowledged and are not in the journal as they were sent; 0.
-        invented: Assignments in the journal that nobody sent like this; 0.
+        invented: Assignments in the journal that no learner sent like this; 0 if sound.
     """
 
     acknowledged: int

@@ -4,7 +4,7 @@
     python -m experiments.faults.fuzz --json
 
 Two controllers, each the product's in a process of its own with its journal on disk, get half of
-the messages each: one listens on loopback without keys, where anybody may talk; one wants keys, and
+the messages each: one listens on loopback without keys, open to any peer; one wants keys, and
 hostile peers have some of their own, unknown ones, or none (`fuzz_messages`, `fuzz_peers`). In each
 half one healthy learner does simulated assignments over the same socket: first it holds one and is
 idle, then nothing of the controller's state may change; then it works, and what it waits for
@@ -98,7 +98,7 @@ class Healthy:
     Attributes:
         transport: With a stopwatch.
         idle: While set, it holds what it has been given, and says that it gets on with it.
-        assignment_id: What it has begun last.
+        assignment_id: Assignment that it has begun last.
     """
 
     transport: Measured
@@ -133,7 +133,7 @@ class Healthy:
                 return simulated.carry_out(assignment)[0]
 
             def close(self) -> None:
-                """Nothing."""
+                """Do nothing."""
 
         loop = LearnerLoop(setup, self.transport, (), learner=learner, make_work=Work)
         self.exit_code = loop.run()
@@ -141,12 +141,12 @@ class Healthy:
 
 @dataclass(slots=True)
 class Reports:
-    """What a controller says of itself each second.
+    """Report of a controller about itself, each second.
 
     Attributes:
         last: The last one.
         number: How many there were.
-        most_rss_bytes: In any of them.
+        most_rss_bytes: Most resident memory in any of them.
         is_over: Whether there will be no more.
     """
 
@@ -165,7 +165,7 @@ class Reports:
         self.is_over = True
 
     def wait(self, condition: Callable[[Figures], bool]) -> Figures:
-        """The first report from now on of which something is true."""
+        """Wait for the first report from now on of which something is true."""
         deadline_s = time.monotonic() + PATIENCE_S
         seen = self.number
         while time.monotonic() < deadline_s and not self.is_over:
@@ -177,7 +177,7 @@ class Reports:
         raise RuntimeError(f"the controller {'has ended' if self.is_over else 'hangs'}")
 
     def settled(self) -> Figures:
-        """A report after which nothing came in for a second, and nothing went on."""
+        """Wait for a report after which nothing came in for a second, and nothing went on."""
         before: Figures = {}
 
         def is_settled(report: Figures) -> bool:
@@ -192,7 +192,7 @@ class Reports:
 
 
 def make_run(run_dir: Path) -> RunFile:
-    """A new run that will not end by itself, without an environment.
+    """Make a new run that will not end by itself, without an environment.
 
     Nor does its league grow by the healthy learner's work: ghosts would take memory, too, and time.
     """
@@ -213,7 +213,7 @@ def make_run(run_dir: Path) -> RunFile:
 
 @contextmanager
 def healthy_learner(run_dir: Path, *, endpoint: str, has_keys: bool) -> Iterator[Healthy]:
-    """A learner that works until the controller says stop."""
+    """Start a learner that works until the controller says stop."""
     run_file = RunFile.load(run_dir / RUN_FILE)
     setup = learner_setup(run_file, root=run_dir)
     keys = load_learner_keys(key_path(run_dir / KEYS, HEALTHY)) if has_keys else None
@@ -256,7 +256,7 @@ def attack(
 
 
 def measure(run_dir: Path, *, messages: int, seed: int, has_keys: bool, note: Note) -> Figures:
-    """One controller, idle and working, among hostile peers."""
+    """Measure one controller, idle and working, among hostile peers."""
     make_run(run_dir)
     reports = Reports()
     with started(
@@ -312,7 +312,7 @@ def measure(run_dir: Path, *, messages: int, seed: int, has_keys: bool, note: No
 
 
 def faults(figures: Mapping[str, Any]) -> list[str]:
-    """Which bounds one half has broken."""
+    """Return the bounds that one half has broken."""
     worst_s = figures["working"]["max_s"]
     checks = {
         "the state changed": figures["state_before"] == figures["state_after"],
@@ -325,7 +325,7 @@ def faults(figures: Mapping[str, Any]) -> list[str]:
 
 
 def fuzz(directory: Path, *, messages: int, seed: int, note: Note) -> Figures:
-    """Both halves, and what is wrong with them."""
+    """Measure both halves, and list what is wrong with them."""
     document: Figures = {"schema": 1, "seed": seed, "messages_sent": 0, "faults": []}
     for name, has_keys in (("without_keys", False), ("with_keys", True)):
         sent = document["messages_sent"]

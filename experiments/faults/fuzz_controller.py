@@ -1,4 +1,4 @@
-"""A controller that is talked to by anybody, in a process of its own: for `fuzz`.
+"""A controller open to any peer, in a process of its own: for `fuzz`.
 
     python -m experiments.faults.fuzz_controller RUN_DIR [--keys]
 
@@ -34,7 +34,7 @@ HOSTILE = ("remote-0", "remote-1")
 
 
 def state_digest(state: ControllerState) -> str:
-    """What must not change: all tables, who is there, and who holds what.
+    """Return a digest of the state that must not change: tables, learners, leases.
 
     Left out: the number of events, which explain and decide nothing (a Hello from elsewhere leaves
     one, at most one a second), and clocks.
@@ -54,7 +54,7 @@ def state_digest(state: ControllerState) -> str:
 
 
 def serve(run_dir: Path, *, has_keys: bool) -> None:
-    """Be the controller of a run until somebody says SIGTERM."""
+    """Be the controller of a run until SIGTERM."""
     with ExitStack() as stack:
         stack.enter_context(RunLock(run_dir))
         run = stack.enter_context(OpenRun(run_dir))

@@ -55,13 +55,13 @@ _SPECIAL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Victim:
-    """What there is to know of the run.
+    """Facts about a run that a peer can know.
 
     Attributes:
         run: Its id.
         epoch: The controller's.
-        learner: Who works.
-        assignment_id: On what, the newest that is known.
+        learner: Learner that works.
+        assignment_id: Its newest known assignment.
         environment_digest: A Hello's.
         config_digest: A Hello's.
     """
@@ -81,7 +81,7 @@ class Fuzzer:
     Attributes:
         victim: Whom they are for.
         learner: Its own id.
-        rng: What happens by chance.
+        rng: Source of chance.
     """
 
     victim: Victim
@@ -91,7 +91,7 @@ class Fuzzer:
     _sequence: int = 0
 
     def next(self) -> tuple[str, Frames]:
-        """A kind of message, and one of them."""
+        """Return a kind of message, and one of them."""
         kinds = _LARGE if self.rng.random() < 1 / LARGE_EVERY else _SMALL
         name = self.rng.choice(list(kinds))
         frames = kinds[name](self)
@@ -100,24 +100,24 @@ class Fuzzer:
         return name, frames
 
     def random_frames(self) -> Frames:
-        """Any bytes in any number of frames."""
+        """Return any bytes in any number of frames."""
         count = self.rng.choice((1, 2, 3, 4, 4, 4, 5, 6))
         return [self.rng.randbytes(self.rng.randrange(200)) for _ in range(count)]
 
     def random_body(self) -> Frames:
-        """Any bytes where a message should be."""
+        """Return any bytes where a message should be."""
         frames = self.valid()
         frames[3] = self.rng.randbytes(self.rng.randrange(300))
         return frames
 
     def random_structure(self) -> Frames:
-        """Msgpack, but nobody's message."""
+        """Return msgpack that is no message."""
         frames = self.valid()
         frames[3] = msgpack.packb(self._structure(depth=4))
         return frames
 
     def mutated(self) -> Frames:
-        """A valid message with a few bytes changed, taken out or put in."""
+        """Return a valid message with a few bytes changed, taken out or put in."""
         frames = self.valid()
         for _ in range(self.rng.randint(1, 4)):
             index = self.rng.choice((1, 2, 2, 3, 3, 3, 3))
@@ -128,7 +128,9 @@ class Fuzzer:
         return frames
 
     def mutated_field(self) -> Frames:
-        """A valid message in which one field has something else, is missing, or is one too many."""
+        """Return a valid message in which one field has something else, is missing, or is one too
+        many.
+        """
         frames = self.valid()
         index = self.rng.choice((2, 3))
         body = msgpack.unpackb(frames[index])
@@ -141,29 +143,29 @@ class Fuzzer:
         return frames
 
     def special_body(self) -> Frames:
-        """What msgpack has its pitfalls with."""
+        """Return a body with one of msgpack's pitfalls."""
         frames = self.valid()
         frames[self.rng.choice((2, 3))] = self.rng.choice(_SPECIAL)
         return frames
 
     def nested(self) -> Frames:
-        """Lists in lists in lists."""
+        """Return lists in lists in lists."""
         frames = self.valid()
         frames[3] = b"\x91" * self.rng.choice((10, 100, 500, 1000, 5000)) + b"\xc0"
         return frames
 
     def other_version(self) -> Frames:
-        """Another protocol version, with anything after it."""
+        """Return another protocol version, with anything after it."""
         versions = [version for version in range(256) if version != PROTOCOL_VERSION]
         frames = self.valid()
         return [frames[0], bytes([self.rng.choice(versions), frames[1][1]]), *frames[2:]]
 
     def replay(self) -> Frames:
-        """Something again."""
+        """Send a message again."""
         return list(self.rng.choice(self._sent)) if self._sent else self.valid()
 
     def other_run(self) -> Frames:
-        """A message for another run or another epoch."""
+        """Return a message for another run or another epoch."""
         header = self._header()
         if self.rng.random() < 0.5:
             return encode(replace(header, run="another"), self._message())
@@ -171,29 +173,29 @@ class Fuzzer:
         return encode(replace(header, epoch=self.victim.epoch + self.rng.choice((-1, 1))), beat)
 
     def impostor(self) -> Frames:
-        """A message in the name of the learner that works."""
+        """Return a message in the name of the learner that works."""
         header = replace(self._header(), learner=LearnerId(self.victim.learner))
         return encode(header, self.rng.choice((self._finished(), Goodbye(reason="so there"))))
 
     def as_controller(self) -> Frames:
-        """What only a controller says."""
+        """Return a message that only a controller sends."""
         message = self.rng.choice((Stop(grace_s=0.0), Welcome(heartbeat_s=0.0)))
         return encode(self._header(), message)
 
     def unwelcome(self) -> Frames:
-        """A valid message of the run and the epoch, by somebody who was never welcomed."""
+        """Return a valid message of the run and the epoch, by a learner that was never welcomed."""
         return self.valid()
 
     def wrong_hello(self) -> Frames:
-        """A Hello from another configuration."""
+        """Return a Hello from another configuration."""
         return encode(self._header(), self._hello())
 
     def burst(self) -> Frames:
-        """Far too many frames."""
+        """Return far too many frames."""
         return [b"x"] * self.rng.choice((5, 100, 5000))
 
     def large(self) -> Frames:
-        """Just below a frame's limit, and more than msgpack or the header may have."""
+        """Return a frame just below the limit, with more than msgpack or the header may have."""
         frames = self.valid()
         size = self.rng.choice((70_000, 300_000, MAX_FRAME_BYTES - 10))
         fillers = (b"\x90" * size, b"\xdb" + size.to_bytes(4, "big") + b"a" * size, b"\0" * size)
@@ -201,7 +203,7 @@ class Fuzzer:
         return frames
 
     def valid(self) -> Frames:
-        """A message that a learner might send, one that was welcomed."""
+        """Return a message that a learner might send, one that was welcomed."""
         return encode(self._header(), self._message())
 
     def _header(self) -> Header:
@@ -297,5 +299,5 @@ _LARGE: Mapping[str, Make] = {"burst": Fuzzer.burst, "large": Fuzzer.large}
 
 
 def oversize() -> Frames:
-    """A frame over the limit: libzmq hangs up on whoever sends it."""
+    """Return a frame over the limit: libzmq hangs up on its sender."""
     return [b"ARENA", bytes([PROTOCOL_VERSION, 1]), b"", b"x" * (MAX_FRAME_BYTES + 1)]

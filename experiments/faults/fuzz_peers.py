@@ -84,7 +84,7 @@ class Peers:
         yield self.num_sent.total()
 
     def _begin(self) -> None:
-        """One more connection, and garbage over it."""
+        """Open one more connection, and send garbage over it."""
         self._num_connections += 1
         if self._num_connections % STRANGER_EVERY == 0:
             self._knock()
@@ -121,7 +121,7 @@ class Peers:
         return peer
 
     def _knock(self) -> None:
-        """Somebody who speaks another protocol, or has no business here."""
+        """Connect with another protocol, or as an uninvited peer."""
         host, port = self._endpoint.removeprefix("tcp://").rsplit(":", 1)
         with (
             contextlib.suppress(OSError),
@@ -142,7 +142,7 @@ class Peers:
             with contextlib.suppress(zmq.Again):
                 peer.send(b"let me in", zmq.NOBLOCK)
             self.num_sent["stranger"] += 1
-            peer.close(linger=200)  # nobody will ever take it
+            peer.close(linger=200)  # it will never be taken
         borrowed = self._connect(self._victim.learner, own)
         borrowed.send_multipart(
             Fuzzer(self._victim, LearnerId(self._victim.learner), self._rng).valid()

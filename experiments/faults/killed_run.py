@@ -43,18 +43,18 @@ MARGIN = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What came of it.
+    """Result of a killed run.
 
     Attributes:
-        seed: Of the moments and victims.
-        kills: By victim.
+        seed: Seed of moments and victims.
+        kills: Number of kills by victim.
         resumes: Controllers that went on.
-        assignments: Of either run.
-        decisions: Of either run: PBT's and ghosts.
-        tallies: Of either run.
+        assignments: Assignments of either run.
+        decisions: Decisions of either run: PBT's and ghosts.
+        tallies: Tallies of either run.
         weights: Different weights digests, of either run.
         differences: Between the two; empty.
-        faults: Of the killed run, by `arena verify`; empty.
+        faults: Faults of the killed run, by `arena verify`; empty if sound.
         processes_left: 0.
         gone_after_s: The longest that learners outlived a controller.
     """
@@ -111,7 +111,7 @@ def measure(directory: Path, *, kills: int, seed: int) -> Figures:
 
 
 def undisturbed(directory: Path) -> Outcome:
-    """What the run comes to if nobody kills anything."""
+    """Return the outcome of the same run without kills."""
     with killed_run(directory, name="alone") as run:
         run.start("rock_paper_scissors", *TINY)
         if run.wait(timeout_s=END_S) != 0:

@@ -58,7 +58,7 @@ Victim = Literal["learner", "controller", "both"]
 
 
 def processes_of(run: Path) -> list[psutil.Process]:
-    """Learner processes of a run, whoever their parent is."""
+    """Return the learner processes of a run, of any parent."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
         line = process.info["cmdline"] or []
@@ -69,7 +69,7 @@ def processes_of(run: Path) -> list[psutil.Process]:
 
 
 def counters(run: Path) -> RunRow | None:
-    """What a run has committed; None as long as there is no journal."""
+    """Return a run's counters; None as long as there is no journal."""
     if not (run / JOURNAL).exists():
         return None
     with JournalReader(run / JOURNAL) as reader:
@@ -82,13 +82,13 @@ class KilledRun:
 
     Attributes:
         run: Its directory.
-        log: What its controllers write.
+        log: File that its controllers write to.
         environment: Variables for its processes, beside this process's own.
         process: The controller now.
         num_kills: Processes that were killed, by kind of victim.
         num_resumes: Controllers that went on where another one stood.
         slowest_s: The longest that learners outlived their controller.
-        faults: What `verify_run` found, each time between a kill and the resume.
+        faults: Faults that `verify_run` found between each kill and its resume.
         num_verified: Checkpoints and ghosts that were read back for that, all looks together.
     """
 
@@ -121,11 +121,11 @@ class KilledRun:
         self.num_resumes += 1
 
     def is_over(self) -> bool:
-        """Whether the controller has ended by itself."""
+        """Return whether the controller has ended by itself."""
         return self.process is None or self.process.poll() is not None
 
     def wait(self, *, timeout_s: float) -> int:
-        """The controller's exit code, once it has ended."""
+        """Wait for the controller's end, and return its exit code."""
         assert self.process is not None, "start comes first"
         return self.process.wait(timeout=timeout_s)
 
@@ -156,7 +156,7 @@ class KilledRun:
             self.resume()
 
     def await_learners(self) -> list[psutil.Process]:
-        """The learners, once there is one: another may have been killed a moment ago."""
+        """Wait for a learner, and return all: another may have been killed a moment ago."""
         deadline_s = time.monotonic() + 300.0
         while not (learners := processes_of(self.run)):
             if time.monotonic() > deadline_s:
@@ -195,7 +195,7 @@ class KilledRun:
 def killed_run(
     directory: Path, *, environment: Mapping[str, str] | None = None, name: str = "run"
 ) -> Iterator[KilledRun]:
-    """A run in a directory; nothing of it is alive afterwards."""
+    """Yield a run in a directory; nothing of it is alive afterwards."""
     run = KilledRun(
         run=directory / name, log=directory / f"{name}.log", environment=environment or {}
     )
@@ -216,5 +216,5 @@ def end_on_sigterm() -> None:
 
 
 def marks(count: int, *, below: int, rng: random.Random) -> Sequence[int]:
-    """So many different numbers of committed assignments, in order."""
+    """Draw so many different numbers of committed assignments, in order."""
     return sorted(rng.sample(range(1, below), count))

@@ -27,11 +27,11 @@ class Slope:
 
     Attributes:
         lives: Processes that lived long enough.
-        seconds: Of their lives, together.
+        seconds: Seconds of their lives, together.
         memory_bytes_per_s: Resident.
         descriptors_per_s: Open files, sockets and pipes.
-        most_memory_bytes: Of any.
-        most_descriptors: Of any.
+        most_memory_bytes: Most memory of any process.
+        most_descriptors: Most descriptors of any process.
     """
 
     lives: int
@@ -96,7 +96,7 @@ class Leaks:
         self._samples[key].append(sample)
 
     def slopes(self) -> dict[str, Slope]:
-        """By role."""
+        """Return the growth by role."""
         roles: tuple[Role, ...] = ("controller", "learner")
         return {role: self._slope(role) for role in roles}
 

@@ -1,4 +1,4 @@
-"""What a run came to, without what only clocks and crashes change.
+"""Outcome of a run, without what only clocks and crashes change.
 
 Two deterministic runs with equal configurations and seeds have equal outcomes, whatever was killed
 in between. Attempts, epochs, seconds and who did the work are no decisions.
@@ -31,7 +31,7 @@ Outcome = Mapping[str, Sequence[object]]
 
 
 def outcome(run: Path) -> Outcome:
-    """All that two equal deterministic runs have in common, by table."""
+    """Return all that two equal deterministic runs have in common, by table."""
     with JournalReader(run / JOURNAL) as reader, reader.snapshot():
         tables = reader.load()
         assignments = reader.assignments(statuses=("finished", "failed"))
@@ -51,7 +51,7 @@ def outcome(run: Path) -> Outcome:
 
 
 def differences(first: Outcome, second: Outcome) -> list[str]:
-    """In which tables two outcomes differ, and where first."""
+    """Return the tables in which two outcomes differ, each with its first difference."""
     found = []
     for table, rows in first.items():
         others = second[table]
@@ -69,12 +69,12 @@ def _timeless_run(row: RunRow) -> Row:
 
 
 def _settled(row: CheckpointRow) -> Row:
-    """A directory may go after the last commit; the decision is the same."""
+    """Return the row without its state: a directory may go after the last commit."""
     return replace(row, state="deleted") if row.state == "doomed" else row
 
 
 def _anybodys(row: AssignmentRow) -> Row:
-    """The decision and its result, whoever had it."""
+    """Return the decision and its result without its learner."""
     return replace(
         row,
         attempt=0,

@@ -7,7 +7,7 @@ Kills a learner, the controller, or both with SIGKILL; after each kill of a cont
 must be gone within two seconds, all of the directory is verified, and another controller goes
 on. Learners write down what they sent and what was acknowledged (`arena.learners.witness`), and in
 the end that is compared with the journal: whatever was acknowledged is there once, as it was sent,
-and nothing is there that nobody sent. Memory and descriptors are looked at all the time.
+and nothing is there that no learner sent. Memory and descriptors are looked at all the time.
 
 Exit code 1 if anything was lost, invented, damaged or left behind.
 """
@@ -68,25 +68,25 @@ STUCK_S = 240.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What came of it; see the module.
+    """Result of a soak; see the module.
 
     Attributes:
-        seed: Of victims and moments.
+        seed: Seed of victims and moments.
         minutes: It took.
         kills: All.
         kills_by_victim: ``both`` is one kill.
         resumes: Controllers that went on where another one stood.
         epochs: Controllers that were started, by the journal.
-        assignments_finished: By the journal.
+        assignments_finished: Finished assignments in the journal.
         checkpoints_verified: Read back, every byte, over all looks at the directory.
-        exploits: By the journal.
-        exploits_half_done: What is wrong with policies and their generations; 0.
-        faults: By `arena verify` after each kill of a controller and in the end; empty.
+        exploits: Exploits in the journal.
+        exploits_half_done: Policies whose generation contradicts the journal; 0 if sound.
+        faults: Faults by `arena verify`, after each controller's kill and at the end.
         quarantined: Policies that were blamed for kills: three in a row on one checkpoint.
         processes_left: 0.
         gone_after_s: The longest that learners outlived their controller.
-        tallies: What learners know, beside the journal.
-        slopes: Of memory and descriptors, by role.
+        tallies: Tallies that learners know, beside the journal's.
+        slopes: Growth of memory and descriptors, by role.
     """
 
     seed: int
@@ -170,7 +170,7 @@ def soak(
 
 
 def _await_progress(run: KilledRun) -> None:
-    """Wait until something more is committed, so that nobody is blamed for three kills in a row."""
+    """Wait until something more is committed, so that three kills blame no learner."""
     row = counters(run.run)
     goal = 1 if row is None else row.assignments_finished + 1
     if not run.await_finished(goal, timeout_s=STUCK_S):
@@ -178,7 +178,7 @@ def _await_progress(run: KilledRun) -> None:
 
 
 def _pause(run: KilledRun, seconds: float) -> None:
-    """Until a random moment, which no condition can be waited for."""
+    """Sleep until a random moment, which no condition can be waited for."""
     until_s = time.monotonic() + max(seconds, SHORTEST_S)
     while (left_s := until_s - time.monotonic()) > 0.0:
         time.sleep(min(left_s, 0.5))
@@ -187,7 +187,7 @@ def _pause(run: KilledRun, seconds: float) -> None:
 
 
 def _stop(run: KilledRun) -> None:
-    """As Ctrl-C does: with everything saved."""
+    """Stop a run as Ctrl-C does: with everything saved."""
     assert run.process is not None, "it was started"
     run.process.send_signal(signal.SIGINT)
     code = run.wait(timeout_s=STOP_S)
@@ -237,7 +237,7 @@ def _minutes_since(began_s: float) -> float:
 
 
 def _flat(document: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
-    """Lines of a document, nested names joined by dots."""
+    """Yield the lines of a document, nested names joined by dots."""
     lines: list[tuple[str, object]] = []
     for name, value in document.items():
         if isinstance(value, dict):

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def compare(league: Path, plain: Path, *, matches: int) -> dict[str, object]:
-    """Scores of what a league ends on against what plain self-play ends on."""
+    """Return the scores of a league's last players against those of plain self-play."""
     with tempfile.TemporaryDirectory() as scratch:
         ours = {"champion": str(league), "last": f"{league}:{LAST}"}
         ours["mixture"] = str(exported_mixture(league, Path(scratch) / "mixture"))

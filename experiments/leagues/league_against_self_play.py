@@ -69,13 +69,13 @@ Line = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is to be measured of each run.
+    """Plan of the measurements: games, seeds, sizes.
 
     Attributes:
-        seconds: Of the league's training.
+        seconds: Seconds of the league's training.
         exploited: Games in which fresh policies learn to beat what a run ends on.
         exploiter_steps: Agent steps of each of them.
-        matches: Of two players, in each seat.
+        matches: Matches of two players, in each seat.
         overrides: ``KEY=VALUE``, of both ways of training.
     """
 
@@ -173,7 +173,7 @@ def measured(game: str, run: Path, plan: Plan, *, scratch: Path) -> dict[str, ob
     Args:
         game: Its name.
         run: Its directory.
-        plan: What is to be measured.
+        plan: Games, seeds and sizes to measure.
         scratch: A directory for what is made on the way.
     """
     found = facts(game, run, max_players=MAX_PLAYERS)

@@ -1,11 +1,11 @@
-"""What a perfect opponent gets out of a mixture of tic-tac-toe policies, exactly.
+"""Exact value of a perfect opponent against a mixture of tic-tac-toe policies.
 
 A mixture draws one policy for a whole game, so an opponent learns from its moves which one it has
 met: not the board but the whole history counts. All 549,946 histories are walked, one length after
 the other. Each carries, by policy, how likely it is drawn and makes its own moves of the history;
 backwards, the policies' decisions add up and the opponent takes the best.
 
-Shapes: K policies, N boards on which somebody decides, H histories of one length.
+Shapes: K policies, N boards on which a player decides, H histories of one length.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ OVER = -1
 
 @cache
 def asked() -> list[Board]:
-    """All boards on which somebody decides, fewer stones first; N of them."""
+    """Return all boards on which a player decides, fewer stones first; N of them."""
     return [board for board in tictactoe.positions() if not tictactoe.is_over(board)]
 
 
 def observations() -> npt.NDArray[np.int8]:
-    """What whoever is on turn sees. [N, 3, 3, 2]."""
+    """Return the observations of the player on turn. [N, 3, 3, 2]."""
     return np.stack([tictactoe.observe(board) for board in asked()])
 
 
 def legal() -> npt.NDArray[np.bool_]:
-    """Where it may move. [N, 9]."""
+    """Return the legal cells. [N, 9]."""
     return np.asarray(np.array(asked()) == 0)
 
 
 @cache
 def _following() -> tuple[IntArray, IntArray]:
-    """By board and cell: the next board's index or `OVER`, and then who has won. [N, 9] each."""
+    """Return the next board's index or `OVER`, and then the winner, by board and cell. [N, 9]
+    each.
+    """
     boards = asked()
     index = {board: number for number, board in enumerate(boards)}
     child = np.full((len(boards), NUM_CELLS), OVER, dtype=np.int64)
@@ -56,7 +58,7 @@ def _following() -> tuple[IntArray, IntArray]:
 
 
 def exploitability(plays: FloatArray, *, shares: FloatArray) -> float:
-    """The mean of what a perfect opponent gets in its two seats: half of NashConv.
+    """Return the mean of what a perfect opponent gets in its two seats: half of NashConv.
 
     The game's own value is 0.
 
@@ -69,12 +71,12 @@ def exploitability(plays: FloatArray, *, shares: FloatArray) -> float:
 
 
 def response(plays: FloatArray, shares: FloatArray, *, seat: int) -> float:
-    """What a perfect opponent gets where the mixture has a seat, 1 or 2.
+    """Return a perfect opponent's value where the mixture has a seat, 1 or 2.
 
     Args:
-        plays: As in `exploitability`.
-        shares: As there.
-        seat: Of the mixture.
+        plays: Plays of each member, as in `exploitability`.
+        shares: Shares of the members, as there.
+        seat: Seat of the mixture.
     """
     child, won = _following()
     board = np.zeros(1, dtype=np.int64)
@@ -105,7 +107,7 @@ def response(plays: FloatArray, shares: FloatArray, *, seat: int) -> float:
 
 
 def values(plays: FloatArray) -> FloatArray:
-    """What each policy wins as the first player against each as the second. [K, K].
+    """Return each policy's value as first player against each as the second. [K, K].
 
     Args:
         plays: [K, N, 9].

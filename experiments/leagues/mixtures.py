@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def configuration(game: str, *, kind: str, seed: int, overrides: Sequence[str]) -> RunConfig:
-    """One way of training in one game."""
+    """Return the configuration of one way of training in one game."""
     document = {**COMMON, **GAMES[game], "seed": seed}
     hyperparameters = document.pop("hyperparameters")
     fixed = [
@@ -173,7 +173,7 @@ def train(config: RunConfig, run: Path, *, is_biased: bool) -> None:
 
 
 def _rock(run_file: RunFile) -> dict[str, bytes]:
-    """Weights that ignore what they see, and their manifest."""
+    """Return weights that ignore what they see, and their manifest."""
     population = run_file.config.populations["player"]
     observation, action = _layouts(run_file.spec)
     network = make_actor_critic(population.network, observation=observation, action=action, seed=0)
@@ -201,12 +201,12 @@ def _rock(run_file: RunFile) -> dict[str, bytes]:
 
 
 def facts(game: str, run: Path, *, max_players: int | None = None) -> dict[str, object]:
-    """What a finished run left.
+    """Return the figures of a finished run.
 
     Args:
         game: Its name.
         run: Its directory.
-        max_players: Of more, so many evenly spaced ones and the last; None: all.
+        max_players: Most players, evenly spaced and with the last one; None: all.
     """
     inspection = Inspection.open(run)
     try:
@@ -232,7 +232,7 @@ def facts(game: str, run: Path, *, max_players: int | None = None) -> dict[str, 
 
 
 def _poker(game: str, policies: Sequence[FrozenPolicy]) -> dict[str, object]:
-    """Exploitability of the last policy and of the mixtures."""
+    """Return the exploitability of the last policy and of the mixtures."""
     tree = grow_tree(POKER_GAMES[game])
     plays = [as_policy(policy) for policy in policies]
     won = values(tree, plays)
@@ -247,7 +247,7 @@ def _poker(game: str, policies: Sequence[FrozenPolicy]) -> dict[str, object]:
 
 
 def _tictactoe(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
-    """Exploitability of the last policy and of the mixtures, over whole histories."""
+    """Return the exploitability of the last policy and of the mixtures, over whole histories."""
     boards = torch.from_numpy(mixed_tictactoe.observations()).flatten(1).float()
     legal = torch.from_numpy(mixed_tictactoe.legal())
     plays = np.stack([p.logits(boards, legal).double().softmax(dim=1).numpy() for p in policies])
@@ -264,7 +264,7 @@ def _tictactoe(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
 
 
 def left_behind(inspection: Inspection) -> list[FrozenPolicy]:
-    """The ghosts, oldest first, and the last checkpoint of each policy."""
+    """Return the ghosts, oldest first, and the last checkpoint of each policy."""
     tables = inspection.tables
     rows = sorted(tables.ghosts.values(), key=lambda ghost: ghost.agent_steps)
     refs = {ghost.weights.digest: ghost.weights for ghost in rows}
@@ -285,7 +285,7 @@ def _load(run: Path, ref: WeightsRef, spec: EnvironmentSpec) -> FrozenPolicy:
 def frozen(
     manifest: Manifest, tensors: Mapping[str, torch.Tensor], spec: EnvironmentSpec
 ) -> FrozenPolicy:
-    """A player of weights."""
+    """Return a player of weights."""
     observation, action = _layouts(spec)
     return FrozenPolicy.from_weights(
         manifest.network, tensors, observation=observation, action=action, device=CPU
@@ -301,7 +301,7 @@ def _layouts(spec: EnvironmentSpec) -> tuple[ObservationLayout, ActionLayout]:
 
 
 def as_policy(frozen: FrozenPolicy) -> Policy:
-    """Its probabilities."""
+    """Return the policy that plays by its probabilities."""
 
     def play(observation: torch.Tensor, mask: torch.Tensor, agent: str) -> torch.Tensor:
         return frozen.logits(observation, mask).double().softmax(dim=1)
@@ -310,7 +310,7 @@ def as_policy(frozen: FrozenPolicy) -> Policy:
 
 
 def _distances(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
-    """L1 from uniform; the observation before the only round is that nobody has moved."""
+    """Return L1 distances from uniform; the observation of the only round shows no move."""
     nobody = torch.eye(4)[3:]
     chances = torch.stack([p.logits(nobody)[0].double().softmax(dim=0) for p in policies])
     beats = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]).double()

@@ -43,7 +43,7 @@ WIDE: dict[str, dict[str, object]] = {
     "entropy_coef": {"low": 3e-3, "high": 0.5, "log": True},
     "gamma": {"low": 0.9, "high": 0.9999, "complement": True, "log": True},
 }
-"""Where one may draw badly: within the bounds of the presets nearly everything works."""
+"""Search space with bad corners: within the presets' bounds nearly everything works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Kind:
 
 
 def kinds(agent_steps: int) -> tuple[Kind, Kind]:
-    """PBT with some ten decisions about each policy, and none."""
+    """Return PBT with some ten decisions about each policy, and none."""
     ready = (
         f"pbt.ready_agent_steps={agent_steps // 10}",
         f"pbt.warm_up_agent_steps={agent_steps // 10}",
@@ -120,7 +120,9 @@ def train(config: RunConfig, run: Path) -> None:
 
 
 def drawn(config: RunConfig) -> list[PolicyRow]:
-    """A run's first policies with hyperparameters from the search space; by seed and index."""
+    """Return a run's first policies with hyperparameters from the search space; by seed and
+    index.
+    """
     space = config.populations["player"].search_space
     return [
         replace(
@@ -161,13 +163,13 @@ def compare(
     fixed: Sequence[str],
     seed: int,
 ) -> dict[str, object]:
-    """Medians of the ratings of both runs' policies, and their difference with its interval.
+    """Return the median ratings of both runs' policies, and their difference with its interval.
 
     Args:
         met: Results of every pair, either way round; bot:random took part.
         pbt: Policies of the one run.
-        fixed: Of the other.
-        seed: Of drawing results again.
+        fixed: Ratings of the other.
+        seed: Seed of the resampling.
     """
     once = {pair: counts for pair, counts in met.items() if pair[0] < pair[1]}
     found = ratings(once)
@@ -188,7 +190,7 @@ def compare(
 
 
 def ratings(met: Mapping[tuple[str, str], Counts]) -> dict[str, float]:
-    """Elo of everybody who met; bot:random is at 0."""
+    """Rate all players who met; bot:random is at 0."""
     results = [
         Result(
             first=first,

@@ -22,23 +22,25 @@ class Counts:
 
     @property
     def matches(self) -> int:
-        """All of them."""
+        """Number of all matches."""
         return self.wins + self.draws + self.losses
 
     @property
     def score(self) -> float:
-        """Draws are half a win."""
+        """Score; draws are half a win."""
         return (self.wins + self.draws / 2) / self.matches
 
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95% interval of the score as if nothing were drawn: draws make it too wide."""
+        """Return Wilson's 95% interval of the score as if nothing were drawn: draws make it too
+        wide.
+        """
         share, n = self.score, self.matches
         centre = (share + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
         half = Z95 / (1 + Z95**2 / n) * math.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2))
         return centre - half, centre + half
 
     def summary(self) -> dict[str, object]:
-        """For a JSON line."""
+        """Return the figures for a JSON line."""
         return {
             "score": round(self.score, 3),
             "interval": [round(end, 3) for end in self.interval()],
@@ -54,9 +56,9 @@ def meet(
     """Let every pair meet, in both seats equally often, both sampling.
 
     Args:
-        players: As ``arena evaluate`` takes them.
-        matches: Of each pair, in each seat.
-        seed: Of episodes and actions.
+        players: Players as ``arena evaluate`` takes them.
+        matches: Matches of each pair, in each seat.
+        seed: Seed of episodes and actions.
 
     Returns:
         By both players, either way round.

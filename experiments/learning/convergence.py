@@ -97,9 +97,9 @@ def train(
     """Train up to each mark and look; the learning rate falls in a straight line.
 
     Args:
-        run_file: What is trained.
-        game: Of `GAMES`.
-        seed: Of everything.
+        run_file: Run to train.
+        game: One of `GAMES`.
+        seed: Seed of all that is random.
         hyperparameters: At the start.
         marks: Agent steps.
     """

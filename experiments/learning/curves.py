@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def mirror_table(seeds: Sequence[int], *, marks: Sequence[int]) -> None:
-    """Connect Four in mirror self-play, seed by seed so that both see the same machine."""
+    """Run Connect Four in mirror self-play, seed by seed so that both see the same machine."""
     rows = []
     for seed in seeds:
         for precision in PRECISIONS:
@@ -81,7 +81,7 @@ def mirror_curve(precision: str, *, seed: int, marks: Sequence[int]) -> list[tup
 
 
 def run_table(preset: str, seeds: Sequence[int], *, overrides: tuple[str, ...]) -> None:
-    """Whole runs of a preset."""
+    """Run a preset to its end for each seed."""
     rows = []
     for seed in seeds:
         for precision in PRECISIONS:
@@ -99,7 +99,7 @@ def run_table(preset: str, seeds: Sequence[int], *, overrides: tuple[str, ...]) 
 def run_facts(
     preset: str, *, precision: str, seed: int, overrides: tuple[str, ...]
 ) -> tuple[list[float | None], dict[str, Any]]:
-    """Mean returns by quarter of the first population, and the learning check's figures."""
+    """Return mean returns by quarter of the first population, and the learning check's figures."""
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch) / preset
         launch(preset, run, seed=seed, overrides=(f"precision={precision}", *overrides))
@@ -113,7 +113,7 @@ def run_facts(
 
 
 def _end(found: Mapping[str, Any]) -> str:
-    """What a run came to, in a few words."""
+    """Return a run's outcome in a few words."""
     if "wins_first" in found:
         text = f"wins {found['wins_first']:.3f} first, {found['wins_second']:.3f} second"
         if "tactical_score" in found:

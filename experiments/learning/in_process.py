@@ -38,7 +38,7 @@ EVALUATION_ENVS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Matches of the policy against somebody, as often in each seat."""
+    """Matches of the policy against another player, as often in each seat."""
 
     wins: int
     draws: int
@@ -46,25 +46,25 @@ class Record:
 
     @property
     def matches(self) -> int:
-        """All of them."""
+        """Number of all matches."""
         return self.wins + self.draws + self.losses
 
     @property
     def win_rate(self) -> float:
-        """Draws are no wins."""
+        """Win rate; draws are no wins."""
         return self.wins / self.matches
 
     @property
     def score(self) -> float:
-        """Draws are half a win."""
+        """Score; draws are half a win."""
         return (self.wins + self.draws / 2) / self.matches
 
 
 class Silence:
-    """An `arena.matches.match.Progress` that nobody watches."""
+    """An `arena.matches.match.Progress` that shows nothing."""
 
     def advance(self, agent_steps: int = 0) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def prepare(config: RunConfig) -> RunFile:
@@ -80,8 +80,8 @@ class MirrorLearner:
     """The one policy, and how long it has trained. Close it when done.
 
     Args:
-        run_file: From `prepare`; of its keys those of environment, population and precision count.
-        seed: Of weights, episodes and actions.
+        run_file: Run file of `prepare`; environment, population and precision count.
+        seed: Seed of weights, episodes and actions.
     """
 
     def __init__(self, run_file: RunFile, *, seed: int) -> None:
@@ -168,7 +168,7 @@ class MirrorLearner:
         return self._collector.agent_steps[self._learning.policy]
 
     def advance(self) -> None:
-        """One rollout and what is learned from it."""
+        """Collect one rollout, and learn from it."""
         start = time.perf_counter()
         for learning, rollout in self._collector.collect():
             learning.algorithm.update(rollout, generator=self._generator)
@@ -180,7 +180,7 @@ class MirrorLearner:
 
         Args:
             bot: Its id.
-            matches: As first player, and as many again as second.
+            matches: Matches as first player, and as many again as second.
             greedy: Play the likeliest actions instead of sampling.
         """
         self._num_evaluations += 1
@@ -206,11 +206,11 @@ class MirrorLearner:
         )
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """All that playing needs, copied."""
+        """Return a copy of the weights that play."""
         return self._learning.algorithm.weights()
 
     def live_weights(self) -> dict[str, torch.Tensor]:
-        """Those that learn, where an average of them plays."""
+        """Return the weights that learn, where an average of them plays."""
         live = without_prefix(LIVE, self._learning.algorithm.optimizer_state())
         return self.weights() | live
 
@@ -218,7 +218,7 @@ class MirrorLearner:
         return self.frozen(self.weights(), greedy=greedy)
 
     def frozen(self, weights: Mapping[str, torch.Tensor], *, greedy: bool) -> FrozenPolicy:
-        """A player with some of the policy's weights."""
+        """Return a player with some of the policy's weights."""
         return FrozenPolicy.from_weights(
             self._setup.populations[self._population].network,
             weights,

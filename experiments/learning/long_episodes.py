@@ -160,7 +160,7 @@ def _children(process: psutil.Process) -> list[int]:
 
 
 def of_run(run: Path, log: Path) -> dict[str, Any]:
-    """Figures of a run that has ended."""
+    """Return the figures of a run that has ended."""
     file = RunFile.load(run / RUN_FILE)
     with closing(sqlite3.connect(f"file:{run / 'journal.db'}?mode=ro", uri=True)) as journal:
         rows = journal.execute(
@@ -188,7 +188,7 @@ def of_run(run: Path, log: Path) -> dict[str, Any]:
 
 
 def first_update_s(events: Sequence[tuple[str, str, str]]) -> float | None:
-    """Seconds from the controller's start to the end of the first training assignment."""
+    """Return the seconds from the controller's start to the first training assignment's end."""
     times = {kind: time for time, kind, _ in reversed(events)}
     begun = times.get("controller_started")
     assigned = [subject for _, kind, subject in events if kind == "train_assigned"]
@@ -201,7 +201,7 @@ def first_update_s(events: Sequence[tuple[str, str, str]]) -> float | None:
 
 
 def phases(log: Path) -> dict[str, Any]:
-    """The histograms, of training and of matches."""
+    """Return the histograms, of training and of matches."""
     episodes: dict[bool, list[tuple[npt.NDArray[np.float64], int, bool]]] = defaultdict(list)
     for path in sorted(log.glob("*.log")):
         data, at = path.read_bytes(), 0

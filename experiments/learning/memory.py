@@ -50,10 +50,10 @@ class Found:
 
     Attributes:
         core: ``none``, ``gru`` or ``lstm``.
-        seed: Of everything.
+        seed: Seed of all that is random.
         agent_steps: Decisions that it has learned from.
         right: Share of mazes in which it turned to the right side.
-        seconds: Of training.
+        seconds: Seconds of training.
     """
 
     core: str
@@ -101,7 +101,7 @@ def measure(
 
 
 def make_run_file(core: str) -> RunFile:
-    """The run that would learn it."""
+    """Make the run that would learn it."""
     player = SETTINGS["populations"]["player"]
     network = {**player["network"], "core": core}
     populations = {"player": {**player, "network": network}}
@@ -109,7 +109,7 @@ def make_run_file(core: str) -> RunFile:
 
 
 def solved(learner: MirrorLearner, *, seed: int) -> float:
-    """Share of mazes in which the policy's likeliest actions lead to the prize.
+    """Return the share of mazes in which the policy's likeliest actions lead to the prize.
 
     One episode in each environment; who is cut off has found nothing.
     """

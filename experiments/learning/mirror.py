@@ -35,7 +35,7 @@ SETTINGS = {
             "hyperparameters": {
                 "learning_rate": 2.5e-3,
                 "entropy_coef": 0.01,
-                # As in the loop, where .99 and .95 are per move of anybody; here per own decision.
+                # As in the loop, where .99 and .95 are per move of both; here per own decision.
                 "gamma": 0.99**2,
                 "gae_lambda": 0.95**2,
                 "num_epochs": 4,
@@ -78,8 +78,8 @@ def time_to_target(
     """Train until the target holds or the time is up.
 
     Args:
-        run_file: What is trained.
-        seed: Of everything.
+        run_file: Run to train.
+        seed: Seed of all that is random.
         target: Share of matches won.
         max_s: Seconds of training.
     """

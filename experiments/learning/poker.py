@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def facts(run: Path, preset: str) -> dict[str, object]:
-    """What a finished run left."""
+    """Return the figures of a finished run."""
     tree = grow_tree(POKER_GAMES[preset.removesuffix("_poker")])
     inspection = Inspection.open(run)
     try:
@@ -66,7 +66,7 @@ def facts(run: Path, preset: str) -> dict[str, object]:
 
 
 def _live(inspection: Inspection) -> Policy:
-    """The weights that learned, of the only policy's last checkpoint."""
+    """Return the weights that learned, of the only policy's last checkpoint."""
     (policy,) = inspection.tables.policies.values()
     assert policy.checkpoint is not None
     ref = inspection.tables.checkpoints[policy.checkpoint].ref

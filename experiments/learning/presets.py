@@ -47,11 +47,11 @@ def main() -> None:
 
 
 def facts(run: Path, matches: int) -> dict[str, object]:
-    """What a finished run shows.
+    """Return the figures of a finished run.
 
     Args:
         run: Its directory.
-        matches: In each seat, against the random bot.
+        matches: Matches in each seat, against the random bot.
     """
     inspection = Inspection.open(run)
     try:
@@ -105,7 +105,9 @@ def _against_random(run: Path, matches: int) -> dict[str, object]:
 
 
 def tactical_score(run: Path, matches: int = TACTICAL_MATCHES) -> float:
-    """Wins and half of the draws of a champion against `arena.bots.connect_four.Tactical`."""
+    """Return the wins and half of the draws of a champion against
+    `arena.bots.connect_four.Tactical`.
+    """
     counts = match_counts(run, TACTICAL, matches=matches)
     return sum(wins + draws / 2 for wins, draws, _ in counts.values()) / (2 * matches)
 

@@ -1,4 +1,4 @@
-"""What a finished run's evaluations say about the returns of its policies."""
+"""Returns of a finished run's policies, from its evaluations."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Returns:
 
     @property
     def mean(self) -> float:
-        """Per match."""
+        """Mean per match."""
         return self.total / self.matches if self.matches else math.nan
 
     @property
@@ -46,11 +46,11 @@ class Returns:
 def late_returns(
     run: Inspection, *, population: str, company: int | None
 ) -> dict[str, float | int]:
-    """Returns of a population's late checkpoints and of the random bot, in the same company.
+    """Return returns of a population's late checkpoints and of the random bot, in equal company.
 
     Args:
         run: A finished run.
-        population: Whose returns.
+        population: Population whose returns are meant.
         company: The seat where ``bot:random`` must sit; None: any (cooperation).
     """
     late, random = Returns(), Returns()
@@ -76,7 +76,7 @@ def late_returns(
 
 
 def returns_by_quarter(run: Inspection, *, population: str) -> list[float | None]:
-    """Mean returns of a population's checkpoints from each quarter of their training.
+    """Return the mean returns of a population's checkpoints from each quarter of their training.
 
     Against the random bot in all other seats; in cooperation, where players are compared by their
     own episodes, in any company. None for a quarter without an evaluation.
@@ -94,7 +94,8 @@ def returns_by_quarter(run: Inspection, *, population: str) -> list[float | None
 
 
 def returns_trend(run: Inspection, *, population: str) -> tuple[float, float] | None:
-    """How much the return rises over a training, in cooperation, and the standard error of that.
+    """Return how much the return rises over a training, in cooperation, and the standard error of
+    that.
 
     The slope of a line through the mean returns of the checkpoints that were evaluated, each with
     the weight of its matches, over the share of their policy's training; the error is from how far
@@ -119,7 +120,7 @@ def _evaluations(run: Inspection) -> Iterator[Tally]:
 
 
 def _progress(run: Inspection, entrant: str) -> float | None:
-    """Share of its policy's training after which a checkpoint was made; None for bots."""
+    """Return the share of its policy's training at which a checkpoint was made; None for bots."""
     origin = run.league.checkpoints.get(Digest(entrant))
     if origin is None:
         return None

@@ -32,7 +32,7 @@ Policy = Callable[[npt.NDArray[np.int8], npt.NDArray[np.bool_]], npt.NDArray[np.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestResponse:
-    """What a perfect opponent gets on average: 1 for its win, 0 for a draw, -1 for its defeat.
+    """Mean value of a perfect opponent: 1 for its win, 0 for a draw, -1 for its defeat.
 
     Against a policy that never draws lots it is 0 or 1: unbeatable, or there is a forced win.
 
@@ -61,7 +61,9 @@ def best_response(policy: Policy) -> BestResponse:
 def _value_against(
     probabilities: dict[Board, list[float]], *, boards: Sequence[Board], seat: int
 ) -> float:
-    """Value of the empty board to who plays perfectly against the policy in a seat (1 or 2)."""
+    """Return the value of the empty board to a perfect player against the policy in a seat (1 or
+    2).
+    """
     values: dict[Board, float] = {}
     for board in reversed(boards):
         if is_over(board):
@@ -77,7 +79,7 @@ def _value_against(
 
 
 def positions() -> list[Board]:
-    """Every board that play can lead to, once each, fewer stones first."""
+    """Return every board that play can lead to, once each, fewer stones first."""
     found: list[Board] = []
     current: list[Board] = [(0,) * NUM_CELLS]
     while current:
@@ -93,22 +95,22 @@ def positions() -> list[Board]:
 
 
 def mover(board: Board) -> int:
-    """Whose turn it is: 1 or 2."""
+    """Return the player on turn: 1 or 2."""
     return 1 if board.count(1) == board.count(2) else 2
 
 
 def legal_cells(board: Board) -> list[int]:
-    """The empty ones."""
+    """Return the empty cells."""
     return [cell for cell, stone in enumerate(board) if stone == 0]
 
 
 def after(board: Board, cell: int) -> Board:
-    """The board with one more stone."""
+    """Return the board with one more stone."""
     return (*board[:cell], mover(board), *board[cell + 1 :])
 
 
 def winner(board: Board) -> int:
-    """Who has three in a line: 1, 2, or 0 for nobody."""
+    """Return the player with three in a line: 1, 2, or 0 for neither."""
     for a, b, c in LINES:
         if board[a] and board[a] == board[b] == board[c]:
             return board[a]
@@ -116,19 +118,19 @@ def winner(board: Board) -> int:
 
 
 def is_over(board: Board) -> bool:
-    """Whether nobody moves any more."""
+    """Return whether the game is over."""
     return winner(board) != 0 or 0 not in board
 
 
 def observe(board: Board) -> npt.NDArray[np.int8]:
-    """What PettingZoo shows to the player on turn. [3, 3, 2]."""
+    """Return PettingZoo's observation for the player on turn. [3, 3, 2]."""
     cells = np.array(board).reshape(3, 3)
     own = mover(board)
     return np.stack([cells == own, cells == 3 - own], axis=2).astype(np.int8)
 
 
 def greedy_export(directory: Path) -> Policy:
-    """The policy that ``arena export`` wrote, playing its likeliest actions."""
+    """Return the policy that ``arena export`` wrote, playing its likeliest actions."""
     actor = ExportedActor(directory, greedy=True)
 
     def play(

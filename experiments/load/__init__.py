@@ -1,1 +1,1 @@
-"""What large leagues and many learners cost a controller."""
+"""Costs of large leagues and many learners."""

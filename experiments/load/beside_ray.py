@@ -30,7 +30,7 @@ TIMEOUT_S = 1800.0
 
 
 def tune(python: str, *arguments: str) -> Figures:
-    """What Ray Tune came to, in an environment of its own."""
+    """Run Ray Tune in an environment of its own, and return its figures."""
     done = subprocess.run(
         [python, str(TUNE), *arguments], stdout=subprocess.PIPE, text=True, timeout=TIMEOUT_S
     )
@@ -40,7 +40,7 @@ def tune(python: str, *arguments: str) -> Figures:
 
 
 def ratios(arena: Figures, fresh: Figures, restored: Figures) -> dict[str, float]:
-    """Above 1: Arena is so many times better."""
+    """Return ratios; above 1, Arena is so many times better."""
     rate = arena["busy"]["assignments_per_s"]
     controller = arena["controller"]
     return {

@@ -68,11 +68,11 @@ class Size:
     Attributes:
         policies: Members of its one population.
         assignments: Training assignments of each; every one makes a checkpoint.
-        ghosts: Of each policy, spread over its checkpoints.
+        ghosts: Ghosts of each policy, spread over its checkpoints.
         opponents: Tallies of a training assignment.
         evaluations: Evaluation assignments in all.
         pairings: Tallies of an evaluation assignment.
-        matches: Of each tally.
+        matches: Matches of each tally.
     """
 
     policies: int = 1000
@@ -101,7 +101,7 @@ class BigLeague:
     num_events: int = 0
 
     def grow(self) -> Iterator[list[Row]]:
-        """Rows, some at a time, until the league has its size."""
+        """Yield rows, some at a time, until the league has its size."""
         policies = [PolicyId(f"player/p{index:03d}") for index in range(self.size.policies)]
         done = 0
         for turn in range(self.size.assignments):
@@ -135,7 +135,7 @@ class BigLeague:
         return rows
 
     def _train(self, policy: PolicyId, turn: int) -> None:
-        """One training assignment, its checkpoint and perhaps a ghost."""
+        """Add one training assignment, its checkpoint and perhaps a ghost."""
         size = self.size
         old, skill = self.latest.get(policy, (None, float(self.rng.normal(0.0, 200.0))))
         generation = turn * 3 // size.assignments
@@ -202,7 +202,7 @@ class BigLeague:
             self._note("ghost_created", ghost.player)
 
     def _evaluate(self, policy: PolicyId) -> None:
-        """A checkpoint against the bot, other policies and ghosts, in both seats."""
+        """Add matches of a checkpoint against the bot, other policies and ghosts, in both seats."""
         focus, skill = self.latest[policy]
         me = Player(player=PlayerId(policy), weights=focus.weights)
         rivals = [(Player(player=RANDOM_BOT), Entrant(RANDOM_BOT), -800.0)]
@@ -335,7 +335,7 @@ def _checkpoint(
 
 
 def big_run_file() -> RunFile:
-    """Of a game for two with one population."""
+    """Return the run file of a game for two with one population."""
     agent = AgentSpec(
         observation={"type": "Box", "shape": [4], "dtype": "float32", "low": None, "high": None},
         action={"type": "Discrete", "n": 3, "start": 0},

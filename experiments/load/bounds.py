@@ -1,4 +1,4 @@
-"""What 10,000 policies and 200,000 matches cost, beside what they may cost.
+"""Cost of 10,000 policies and 200,000 matches, beside its bounds.
 
     python -m experiments.load.bounds             # in a temporary directory
     python -m experiments.load.bounds --run DIR   # makes the run there, or takes what is there
@@ -40,7 +40,7 @@ BOUNDS = {
 
 
 def measured(run: Path) -> dict[str, float]:
-    """What the run costs: its start, its standings, a decision, its memory."""
+    """Measure a run's start, standings, decision and memory."""
     wall_s, processor_s = standings_s(run)
     command = [sys.executable, "-m", "experiments.load.scale", "--controller", "--run", str(run)]
     text = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout

@@ -1,4 +1,4 @@
-"""What a controller does under load: many learners, many policies, many more ghosts.
+"""Controller under load: many learners, many policies, many more ghosts.
 
     python -m experiments.load.busy_controller --learners 1000 --policies 10000 --ghosts 200000
     python -m experiments.load.busy_controller ... --run DIR    # a run to keep and use again
@@ -43,7 +43,7 @@ def note(line: str) -> None:
 
 @contextmanager
 def started(module: str, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A process of this project; it ends with the block, whatever happens."""
+    """Start a process of this project; it ends with the block, whatever happens."""
     process = subprocess.Popen(
         [sys.executable, "-m", f"experiments.{module}", *map(str, arguments)],
         stdin=subprocess.PIPE,
@@ -62,7 +62,7 @@ def started(module: str, *arguments: str | Path) -> Iterator[subprocess.Popen[st
 
 
 def heard(process: subprocess.Popen[str]) -> Figures:
-    """The next line of a process."""
+    """Read the next line of a process."""
     assert process.stdout is not None, "it is a pipe"
     line = process.stdout.readline()
     if not line:
@@ -104,7 +104,7 @@ def measure(
 def start_controller(
     run_dir: Path, *more: str | Path
 ) -> Iterator[tuple[subprocess.Popen[str], Figures]]:
-    """A controller that listens, and how long that took from the start of its process."""
+    """Start a controller, and return it with the seconds until it listens."""
     before_s = time.monotonic()
     with started("load.controller_process", run_dir, *more) as process:
         ready = heard(process)
@@ -115,7 +115,7 @@ def start_controller(
 def serve_swarms(
     run_dir: Path, endpoint: str, *, learners: int, phase_s: float, share: float
 ) -> Iterator[Figures]:
-    """Learners, until the block is over; what they have measured by then."""
+    """Run learners until the block is over, and collect what they have measured."""
     each = -(-learners // NUM_PROCESSES)
     options = ("--phase-s", str(phase_s), "--share", str(share))
 
@@ -138,7 +138,7 @@ def serve_swarms(
 
 
 def merged(swarms: Sequence[Figures]) -> Figures:
-    """Figures of all learners: counts add up, of times the longest counts."""
+    """Merge figures of all learners: counts add up, of times the longest counts."""
     phases = {
         phase: {
             name: (max if name.endswith("_ms") else sum)(swarm[phase][name] for swarm in swarms)
@@ -157,7 +157,7 @@ def merged(swarms: Sequence[Figures]) -> Figures:
 
 
 def lines(figures: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Figures by dotted name."""
+    """Return the figures by dotted name."""
     for name, value in figures.items():
         if isinstance(value, Mapping):
             yield from lines(value, f"{prefix}{name}.")

@@ -39,23 +39,23 @@ class NoLauncher:
     """Starts nothing: learners join by themselves."""
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
-        """Nothing."""
+        """Do nothing."""
         del slot, populations
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
-        """Nothing."""
+        """Do nothing."""
         del slot, dump_stacks
 
     def running(self) -> Mapping[int, int]:
-        """Nobody."""
+        """Return no learner."""
         return {}
 
     def exited(self) -> list[tuple[int, int]]:
-        """Nobody."""
+        """Return no learner."""
         return []
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class WatchedTransport(ZmqControllerTransport):
@@ -118,7 +118,7 @@ class Samples:
     rows: list[tuple[float, int, int, int, int, float]] = field(default_factory=list)
 
     def take(self, status: Mapping[str, Json]) -> None:
-        """Called with each status of the server."""
+        """Take each status of the server."""
         del status
         self.rows.append(
             (
@@ -133,13 +133,13 @@ class Samples:
 
 
 def say(document: Mapping[str, object]) -> None:
-    """One line on standard output."""
+    """Print one line on standard output."""
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 
 
 def figures(run: OpenRun, watch: WatchedTransport, samples: Samples) -> dict[str, object]:
-    """What the run came to, as plain data."""
+    """Return the run's figures, as plain data."""
     turns = np.array(watch.turns or [(0.0, 0.0)])
     rows = np.array(samples.rows, dtype=np.float64)
     times, rss, assigned = rows[:, 0], rows[:, 1], rows[:, 2]
@@ -172,14 +172,14 @@ def _spread(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> dict[str, f
 def _slope(
     x: np.ndarray[tuple[int], np.dtype[np.float64]], y: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> float:
-    """Of the straight line nearest to some points; 0 where there is none."""
+    """Return the slope of the straight line nearest to some points; 0 where there is none."""
     spread = x - x.mean()
     total = float(spread @ spread)
     return float(spread @ (y - y.mean())) / total if total > 0.0 else 0.0
 
 
 def serve(run_dir: Path) -> dict[str, object]:
-    """Be the controller of a run until somebody says SIGTERM."""
+    """Be the controller of a run until SIGTERM."""
     with ExitStack() as stack:
         stack.enter_context(RunLock(run_dir))
         run = stack.enter_context(OpenRun(run_dir))

@@ -74,7 +74,7 @@ class Member:
     """One learner of the swarm.
 
     Attributes:
-        state: What it knows of its conversation.
+        state: State of its conversation.
         session: Its end of the wire.
         socket: Its own.
         sent_s: When it sent each Finished that no assignment has followed yet.
@@ -92,15 +92,15 @@ class Member:
 
 @dataclass(slots=True)
 class Phase:
-    """What is measured between two times.
+    """Figures between two times.
 
     Attributes:
-        begin_s: From here on it counts.
+        begin_s: Time from which on it counts.
         end_s: Until here.
         num_given: Assignments that arrived.
         num_resent: Finished that were said again.
         num_refused: Messages that the socket did not take: the controller reads too slowly.
-        latencies_s: From the first sending of a Finished to the next assignment.
+        latencies_s: Seconds from the first sending of a Finished to the next assignment.
     """
 
     begin_s: float
@@ -112,11 +112,11 @@ class Phase:
 
     @classmethod
     def after(cls, start_s: float, duration_s: float) -> Phase:
-        """It begins to count when it has warmed up."""
+        """Begin to count once the warm-up is over."""
         return cls(start_s + WARM_UP * duration_s, start_s + duration_s)
 
     def figures(self, now_s: float) -> dict[str, float]:
-        """Plain numbers, milliseconds as such."""
+        """Return plain numbers, times in milliseconds."""
         elapsed_s = max(min(now_s, self.end_s) - self.begin_s, 1e-9)
         latencies = np.array(self.latencies_s or [float("nan")])
         return {
@@ -167,7 +167,7 @@ class Swarm:
         return socket
 
     def begin(self) -> None:
-        """Say Hello, and work until everybody has work, and then until somebody says go."""
+        """Say Hello, and work until all learners have work, and then until told to go."""
         for member in self._members:
             self._tell(member, Started())
         while not all(member.num_given or member.state.is_over for member in self._members):
@@ -199,7 +199,7 @@ class Swarm:
         return figures
 
     def serve_to_the_end(self) -> None:
-        """Until every learner has left, or the process that started this one is gone."""
+        """Serve until every learner has left, or the process that started this one is gone."""
         self._poller.register(sys.stdin.fileno(), zmq.POLLIN)
         while self._by_socket and self._serve_once():
             pass
@@ -213,7 +213,7 @@ class Swarm:
             self._serve_once()
 
     def _serve_once(self) -> bool:
-        """Let what has arrived or is due happen; False if nobody wants it any more."""
+        """Let what has arrived or is due happen; False once it is not needed any more."""
         now_s = time.monotonic()
         due_s = min(heap[0][0] for heap in (self._work, self._ticks, [(now_s + 0.1,)]) if heap)
         for socket, _ in self._poller.poll(max(0, int(1e3 * (due_s - now_s)))):
@@ -313,7 +313,7 @@ class Swarm:
 
 
 def say(document: dict[str, object]) -> None:
-    """One line on standard output."""
+    """Print one line on standard output."""
     sys.stdout.write(json.dumps(document) + "\n")
     sys.stdout.flush()
 

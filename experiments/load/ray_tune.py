@@ -24,7 +24,7 @@ EXIT_MISSING = 2
 
 
 def resident_mib() -> float:
-    """Of this process: the driver, with scheduler and bookkeeping."""
+    """Return the memory of this process: the driver, with scheduler and bookkeeping."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
@@ -42,7 +42,7 @@ class Stopwatch:
         self.processor_s = 0.0
 
     def note(self, waited_s: float | None) -> None:
-        """A result has come in, of a worker that had waited so long for its step."""
+        """Note a result of a worker that had waited so long for its step."""
         now_s = time.monotonic()
         if self.first_s is None:
             self.first_s = now_s
@@ -75,7 +75,7 @@ class Stopwatch:
 
 
 def make_trainable(tune: Any) -> Any:
-    """A trainable whose step takes no time and whose checkpoint is a few bytes."""
+    """Make a trainable whose step takes no time and whose checkpoint is a few bytes."""
 
     class Trivial(tune.Trainable):  # type: ignore[misc]
         ended_s: float | None = None
@@ -106,7 +106,7 @@ def make_trainable(tune: Any) -> Any:
 
 
 def make_tuner(tune: Any, arguments: argparse.Namespace, stopwatch: Stopwatch) -> Any:
-    """A new experiment, or the one that is there."""
+    """Make a new experiment, or restore the one that is there."""
 
     class Counting(tune.Callback):  # type: ignore[misc]
         def on_trial_result(self, *positional: object, result: Any, **named: object) -> None:

@@ -30,7 +30,7 @@ AGENT_STEPS_PER_S = 10_000.0
 
 
 def load_size(*, policies: int, ghosts: int) -> Size:
-    """A league in which each policy's every checkpoint is a ghost."""
+    """Return the size of a league in which every checkpoint is a ghost."""
     each = max(ghosts // policies, 1)
     return Size(
         policies=policies,
@@ -107,7 +107,7 @@ def _publish(
 
 
 def _settled(policy: PolicyRow) -> PolicyRow:
-    """A policy about which nothing is overdue when the run goes on."""
+    """Return a policy about which nothing is overdue when the run goes on."""
     return replace(
         policy,
         learner_updates=policy.agent_steps // 100,

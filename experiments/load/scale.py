@@ -1,4 +1,4 @@
-"""What a large league costs: 1,000 policies, 20,000 ghosts, 10 million matches.
+"""Cost of a large league: 1,000 policies, 20,000 ghosts, 10 million matches.
 
     python -m experiments.load.scale                # makes the journal in a temporary directory
     python -m experiments.load.scale --run DIR      # makes it there, or takes the one that is there
@@ -37,7 +37,7 @@ def say(line: str) -> None:
 
 
 def standings_s(run: Path) -> tuple[float, float]:
-    """Median seconds of the whole command, of the wall clock and of the processor."""
+    """Measure the command's median seconds, of the wall clock and of the processor."""
     walls, processors = [], []
     for _ in range(ROUNDS):
         before, started = os.times(), time.perf_counter()
@@ -58,7 +58,7 @@ def standings_s(run: Path) -> tuple[float, float]:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds of the wall clock."""
+    """Time a block by the wall clock."""
     started = time.perf_counter()
     work()
     return time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""What the learners of `load` do: simulated training whose checkpoints are really there."""
+"""Work of the simulated learners: training whose checkpoints are really there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from populations.simulation.planted import Landscape, PlantedModel, Weights
 
 
 class _MadeUpWeights(dict[Digest, Weights]):
-    """What digests can do that others have made: something, and always the same."""
+    """Digests of weights that were not trained: arbitrary, and always the same."""
 
     def __missing__(self, digest: Digest) -> Weights:
         return PlantedModel().bot(digest)
@@ -45,7 +45,7 @@ class PublishingLearner(SimulatedLearner):
 
 
 def publishing_learner(run_file: RunFile, setup: LearnerSetup) -> PublishingLearner:
-    """One that carries out what all learners of a process are given."""
+    """Make a learner that carries out what all learners of a process are given."""
     return PublishingLearner(
         setup=setup,
         model=PlantedModel(),

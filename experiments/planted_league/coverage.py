@@ -54,13 +54,13 @@ class LeagueError:
         champion: Whether the champion's reported one does.
         champion_low: Whether the champion is worse than its reported interval.
         champion_bias: Reported rating minus skill of the champion, Elo.
-        optimism: What was taken from the champion's rating for having been chosen, Elo.
+        optimism: Elo taken from the champion's rating for having been chosen.
         bias: Mean of rating minus skill of the final policies, Elo.
         width: Mean width of their intervals, Elo.
         difference_width: Mean width of the intervals of differences, Elo.
-        pair_deviation: As the last fit has it, Elo.
-        misfit: As the last fit has it.
-        cyclicity: As the last fit has it.
+        pair_deviation: Pair deviation of the last fit, Elo.
+        misfit: Misfit of the last fit.
+        cyclicity: Cyclicity of the last fit.
     """
 
     ratings: float
@@ -89,11 +89,11 @@ def league_error(
     """Run one league and compare its last ratings with the truth.
 
     Args:
-        num_policies: Of one population.
-        seed: Of the run.
+        num_policies: Size of the one population.
+        seed: Seed of the run.
         share: ``evaluation.share``; None: the preset's.
         plant: Changes the truth.
-        preset: Whose settings the league has.
+        preset: Preset of the league's settings.
     """
     changes = [*CHANGES, f"seed={seed}"]
     if share is not None:
@@ -131,7 +131,7 @@ def league_error(
         gap_widths.append(2.0 * Z95 * gap[1])
     row = world.state.tables.ratings[population]
     best = champion(lines, optimism=row.optimism)
-    assert best is not None, "somebody is rated"
+    assert best is not None, "a player is rated"
     assert best.rating is not None
     assert best.rating_low is not None
     assert best.rating_high is not None
@@ -152,7 +152,7 @@ def league_error(
 
 
 def clustered(values: Sequence[float]) -> tuple[float, float]:
-    """Mean over leagues, and half the width of its 95% interval."""
+    """Return the mean over leagues, and half the width of its 95% interval."""
     half = Z95 * float(np.std(values, ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     return float(np.mean(values)), float(half)
 

@@ -122,7 +122,7 @@ class Watched:
         )
 
     def _true_win_rates(self, request: OpponentRequest) -> FloatArray:
-        """Planted win rates of the trainee as it is now. float64 [N]."""
+        """Return the planted win rates of the trainee as it is now. float64 [N]."""
         tables, learner = self.world.state.tables, self.world.learner
         checkpoint = tables.policies[request.trainee].checkpoint
         assert checkpoint is not None

@@ -6,13 +6,13 @@
 
 ``ratings``: Spearman's correlation of the final policies' ratings with their planted skills is to
 be above 0.98 (median of the seeds) with at most half of the matches of a round robin, all
-evaluation matches counted, those while training too. PBT copies nobody there, so that skills keep
-their planted spread of 200.
+evaluation matches counted, those while training too. PBT copies no policy there, so that skills
+keep their planted spread of 200.
 
 ``exploits``: with ``pbt.confidence`` 0.9, policies copy a truly worse donor less than half as often
 as with plain truncation (``pbt.confidence`` 0), everything else equal. Often: as a share of the
-copies, and in all. Nobody copies before skills are near their ceilings, because what a policy has
-learned since it was rated is nothing that a rating can be unsure about.
+copies, and in all. No policy copies before skills are near their ceilings, because a rating
+cannot be unsure about what a policy has learned since.
 
 Markdown on standard output; the exit code is 1 if a bound is missed.
 """
@@ -84,12 +84,12 @@ def run(task: Task) -> Outcome:
 
 
 def wrong_share(outcome: Outcome) -> float:
-    """Share of the copies whose donor was truly worse; 0 without copies."""
+    """Return the share of the copies whose donor was truly worse; 0 without copies."""
     return outcome.num_wrong_exploits / max(len(outcome.exploits), 1)
 
 
 def matches_share(outcome: Outcome) -> float:
-    """Evaluation matches, as a share of a round robin's."""
+    """Return the evaluation matches, as a share of a round robin's."""
     return outcome.num_matches / outcome.num_round_robin_matches
 
 

@@ -50,9 +50,9 @@ class Size:
     """How much a league has played.
 
     Attributes:
-        checkpoints: Of each policy, in one line.
-        evaluated_every: Of so many checkpoints one was evaluated.
-        ghosts_every: Of so many checkpoints one is a ghost.
+        checkpoints: Checkpoints of each policy, in one line.
+        evaluated_every: Number of checkpoints of which one was evaluated.
+        ghosts_every: Number of checkpoints of which one is a ghost.
         generations_every: So many checkpoints a generation has; 0: it is the first one still.
         pairs: Results of each evaluated checkpoint.
         met: Ghosts that each checkpoint was trained against.

@@ -35,7 +35,9 @@ Line = dict[str, object]
 
 
 def elo(score: float) -> float:
-    """Rating against the anchor of a player with a score; infinite where it always won or lost."""
+    """Return rating against the anchor of a player with a score; infinite where it always won or
+    lost.
+    """
     if score <= 0.0 or score >= 1.0:
         return math.copysign(math.inf, score - 0.5)
     return 400.0 * math.log10(score / (1.0 - score))
@@ -51,7 +53,7 @@ def compared(run: Path, *, matches: int) -> Line:
     finally:
         inspection.close()
     if best is None or best.rating_low is None or best.rating_high is None:
-        raise ValueError(f"{run} has no champion: nobody is rated")
+        raise ValueError(f"{run} has no champion: no player is rated")
     player = f"{run}:{best.player}"
     counts: Counts = meet([player, ANCHOR], matches=matches // 2)[player, ANCHOR]
     low, high = (elo(end) for end in counts.interval())

@@ -48,7 +48,7 @@ class Share:
         self.total += len(truths)
 
     def __str__(self) -> str:
-        """In percent, with the standard error of independent intervals."""
+        """Write the share in percent, with the standard error of independent intervals."""
         if not self.total:
             return "-"
         share = self.inside / self.total
@@ -56,7 +56,7 @@ class Share:
 
 
 def played(skills: FloatArray, *, matches: int, rng: np.random.Generator) -> list[Result[str]]:
-    """Matches of all ordered pairs of a league. Skills in Elo, those of `names`: [N]."""
+    """Play matches of all ordered pairs of a league. Skills in Elo, those of `names`: [N]."""
     results = []
     players = names(len(skills))
     for i, j in permutations(range(len(skills)), 2):
@@ -79,7 +79,7 @@ def played(skills: FloatArray, *, matches: int, rng: np.random.Generator) -> lis
 
 
 def names(size: int) -> list[str]:
-    """The anchor, then the players."""
+    """Return the anchor, then the players."""
     return [RANDOM_BOT, *(f"p{index}" for index in range(1, size))]
 
 
@@ -124,7 +124,7 @@ def _count(
     ratings: FloatArray,
     spread: FloatArray,
 ) -> None:
-    """Wald's intervals of one league."""
+    """Count Wald's intervals of one league."""
     half = Z95 * np.linalg.norm(spread[1:], axis=1)
     of_ratings.add(skills[1:], ratings[1:] - half, ratings[1:] + half)
     first, second = pairs[:, 0], pairs[:, 1]

@@ -66,13 +66,13 @@ def met(
 
 
 def held(fit: Fit[int], truth: FloatArray) -> float:
-    """Share of players whose interval holds their strength, both about the mean of all."""
+    """Return the share of players whose interval holds their strength, about the mean of all."""
     elo = (truth - truth.mean())[list(fit.entrants)]
     return float(np.mean(np.abs(fit.ratings - elo) <= Z95 * fit.deviations))
 
 
 def bootstrap_league(matches: int, *, rng: np.random.Generator) -> Row:
-    """Ten players, each pair so many matches: Wald's intervals and those of the bootstrap."""
+    """Measure ten players with equal matches a pair: Wald's intervals and the bootstrap's."""
     elo = rng.normal(0.0, 200.0, size=10)
     pairs = itertools.combinations(range(10), 2)
     results = [met(i, j, ahead=elo[i] - elo[j], matches=matches, rng=rng) for i, j in pairs]
@@ -150,7 +150,7 @@ def champion_league(field: Field, *, rng: np.random.Generator) -> Row:
 
 
 def pairs_league(effect: float, *, rng: np.random.Generator) -> Row:
-    """40 players who met about eight others 64 times; each pair is off by an effect of its own."""
+    """Measure 40 players who met about eight others 64 times; each pair has its own effect."""
     size = 40
     elo = rng.normal(0.0, 150.0, size=size)
     effects = np.triu(rng.normal(0.0, effect, size=(size, size)), 1)
@@ -190,7 +190,7 @@ def pairs_league(effect: float, *, rng: np.random.Generator) -> Row:
 
 
 def draws_league(top: float, *, rng: np.random.Generator) -> Row:
-    """12 players who draw more often the stronger they are; the weakest never do."""
+    """Measure 12 players who draw more often the stronger they are; the weakest never do."""
     size = 12
     elo = np.sort(rng.normal(0.0, 250.0, size=size))
     rates = np.linspace(0.0, top, size)
@@ -208,7 +208,7 @@ def draws_league(top: float, *, rng: np.random.Generator) -> Row:
 
 
 def alarms_league(size: int, *, rng: np.random.Generator) -> Row:
-    """A league where ratings say all: every warning is a false one."""
+    """Measure a league where ratings say all: every warning is a false one."""
     elo = rng.normal(0.0, 300.0, size=size)
     draws = float(rng.uniform(0.0, 0.9))
     results = [
@@ -228,7 +228,7 @@ def alarms_league(size: int, *, rng: np.random.Generator) -> Row:
 
 @collector_paused()
 def stop_league(target: float, *, rng: np.random.Generator) -> Row:
-    """A whole league of 8 that ends when a policy's rating is above a target at any time."""
+    """Measure a league of 8 that ends when a policy's rating is above a target at any time."""
     changes = [*CHANGES, f"seed={int(rng.integers(2**31))}", f"stop.rating={target}"]
     config = simulated_config(load_config("connect_four", changes), num_policies=8)
     world = make_world(simulated_run(config), default_model(config), matches_per_s=MATCHES_PER_S)
@@ -260,7 +260,7 @@ PARTS: dict[str, tuple[Sequence[float | int | str], Callable[..., Row]]] = {
 
 
 def measure(part: str, setting: float | str, *, leagues: int, seed: int) -> dict[str, FloatArray]:
-    """Figures of each league of one part in one setting. float64 [leagues] each."""
+    """Measure each league of one part in one setting. float64 [leagues] each."""
     _, league = PARTS[part]
     rngs = [np.random.default_rng((seed, index)) for index in range(leagues)]
     rows = [league(FIELDS.get(str(setting), setting), rng=rng) for rng in rngs]

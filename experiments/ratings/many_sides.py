@@ -5,7 +5,7 @@
 Players who are all equally strong, so every difference is 0. A match is one draw of which side wins
 (of many sides, all others are even), and every comparison of its seats follows from that.
 Printed: the share of 95% intervals that hold 0, as `arena evaluate` and as a run's league count
-matches; more than .95 where a team's members share a result that nobody can tell apart.
+matches; more than .95 where a team's members share one result and cannot be told apart.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LAYOUTS: dict[str, Teams] = {
 
 
 def seats_of(teams: Teams) -> tuple[Seat, ...]:
-    """Each population has one agent on every side."""
+    """Make seats in which each population has one agent on every side."""
     num_sides, num_populations = teams
     sides = {
         f"side{side}": tuple(f"p{population}_{side}" for population in range(num_populations))
@@ -58,7 +58,7 @@ def seats_of(teams: Teams) -> tuple[Seat, ...]:
 def tallies(
     players: Sequence[str], *, seats: tuple[Seat, ...], matches: int, rng: np.random.Generator
 ) -> Iterator[Tally]:
-    """Every ordered pair, the first as each side in turn against the second as all others."""
+    """Draw every ordered pair, the first as each side in turn against the second as all others."""
     teams = seat_teams(seats)
     names = tuple(dict.fromkeys(teams))
     for home, away in permutations(players, 2):
@@ -86,7 +86,7 @@ def tallies(
 
 
 def held(teams: Teams, *, players: int, matches: int, seed: int) -> tuple[bool, bool]:
-    """Whether the intervals of one league hold the truth: by `arena evaluate`, by the league."""
+    """Return whether one league's intervals hold the truth: by `arena evaluate`, by the league."""
     rng = np.random.default_rng(seed)
     names = ["bot:random", *(f"m{index}" for index in range(1, players))]
     seats = seats_of(teams)
@@ -110,7 +110,7 @@ def held(teams: Teams, *, players: int, matches: int, seed: int) -> tuple[bool, 
 
 
 def coverage(teams: Teams, *, leagues: int, seed: int = 1) -> tuple[float, float]:
-    """Shares of leagues of two players whose intervals hold the truth."""
+    """Return the shares of leagues of two players whose intervals hold the truth."""
     found = [
         held(teams, players=2, matches=48 // teams[0], seed=seed * 1_000_000 + league)
         for league in range(leagues)

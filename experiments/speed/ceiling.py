@@ -6,7 +6,7 @@ One process and one thread, one JSON line per configuration. In each round a lea
 and update, against frozen copies of its own policy where the configuration has ghosts) does some
 rollouts, and it is noted what its environments were told. Then bare PettingZoo environments (no
 wrapper, nothing copied or checked) are given the same seeds and actions and asked for the
-observations that whoever decides next needs, and the update alone is done as often on the last
+observations that the next player needs, and the update alone is done as often on the last
 rollout. The ceiling is the rate that these two would allow if nothing else took any time. Times are
 of the processor, since others may use the machine too.
 
@@ -54,7 +54,7 @@ class RecordedEnv:
 
     Args:
         env: Steps the environments.
-        subject: Whose they are.
+        subject: Owner of the environments.
     """
 
     def __init__(self, env: BatchedEnv, *, subject: Subject) -> None:
@@ -79,21 +79,21 @@ class RecordedEnv:
         return self._note(self._env.step(actions))
 
     def halt(self, environments: torch.Tensor) -> None:
-        """As the environments do it; nobody answers what was asked there."""
+        """Halt as the environments do; pending decisions stay unanswered."""
         self._env.halt(environments)
         for asked in self._asked.values():
             asked[environments] = -1
 
     def resume(self, environments: torch.Tensor) -> None:
-        """As the environments do it: an episode that was begun begins again, as it was."""
+        """Resume as the environments do: a begun episode begins again, as it was."""
         self._env.resume(environments)
 
     def close(self) -> None:
-        """As the environments do it."""
+        """Close as the environments do."""
         self._env.close()
 
     def take_actions(self) -> list[list[Actions]]:
-        """All since it was asked last, by environment and step."""
+        """Take all actions since the last call, by environment and step."""
         taken: list[list[Actions]] = [[] for _ in range(self.num_envs)]
         for groups in self._steps:
             chosen: list[dict[str, int]] = [{} for _ in range(self.num_envs)]
@@ -116,7 +116,7 @@ class BareEnvironment:
 
     Args:
         env: A ``pettingzoo.AECEnv`` or ``ParallelEnv``.
-        seed: Of its episodes, which are seeded as those of a `BatchedEnv`.
+        seed: Seed of its episodes, which are seeded as those of a `BatchedEnv`.
         at_once: Whether all agents are asked before any of them acts.
     """
 
@@ -178,13 +178,13 @@ class BareEnvironment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What was done, and the processor's seconds for it.
+    """Work of one round, and the processor's seconds for it.
 
     Attributes:
         agent_steps: Decisions of the policy that learns.
-        learner_s: Of the learner's loop.
-        stepping_s: Of the bare environments.
-        update_s: Of the updates alone.
+        learner_s: Seconds of the learner's loop.
+        stepping_s: Seconds of the bare environments.
+        update_s: Seconds of the updates alone.
     """
 
     agent_steps: int
@@ -194,7 +194,7 @@ class Round:
 
     @property
     def ratio(self) -> float:
-        """How much of the ceiling is reached; 1 is all of it."""
+        """Share of the ceiling that is reached; 1 is all of it."""
         return (self.stepping_s + self.update_s) / self.learner_s
 
 
@@ -204,8 +204,8 @@ class Contest:
     Owns its environments; close it.
 
     Args:
-        subject: What learns.
-        num_rollouts: In a round.
+        subject: Configuration of the learner.
+        num_rollouts: Number of rollouts in a round.
         one_by_one: Bare environments go through a round one after the other, so that each has a
             core's caches to itself, which no learner can do. Otherwise all do each step before
             any does the next.
@@ -271,7 +271,7 @@ class Contest:
         return time.process_time() - started
 
     def _ghost(self) -> FrozenPolicy:
-        """The policy after one more rollout of self-play."""
+        """Return the policy after one more rollout of self-play."""
         self._collector = self._make_collector(())
         self._learn()
         subject, population = self._subject, self._subject.population
@@ -334,7 +334,7 @@ class Contest:
 
 
 def num_ghosts(subject: Subject) -> int:
-    """How many of an assignment's opponents are frozen."""
+    """Count an assignment's frozen opponents."""
     matchmaking = subject.config.matchmaking
     if matchmaking.kind == "latest" or is_cooperation(subject.setup.sides):
         return 0
@@ -344,7 +344,7 @@ def num_ghosts(subject: Subject) -> int:
 def measure(
     subject: Subject, *, rounds: int, num_rollouts: int, one_by_one: bool
 ) -> dict[str, object]:
-    """Several rounds; medians, with the worst and the best ratio."""
+    """Measure several rounds; return medians, with the worst and the best ratio."""
     if len(subject.setup.populations) != 1:
         raise ConfigError(f"one population can be measured, got {list(subject.setup.populations)}")
     with closing(Contest(subject, num_rollouts=num_rollouts, one_by_one=one_by_one)) as contest:

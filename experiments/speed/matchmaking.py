@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def measure(state: ControllerState, *, num_decisions: int) -> tuple[float, list[float]]:
-    """CPU seconds of the first decision, and of each of the following ones."""
+    """Measure CPU seconds of the first decision, and of each of the following ones."""
     policies = list(state.tables.policies.values())
     durations = []
     for number in range(num_decisions + 1):
@@ -85,7 +85,7 @@ def measure(state: ControllerState, *, num_decisions: int) -> tuple[float, list[
 
 
 def make_league(num_policies: int, *, num_ghosts: int, num_met: int) -> ControllerState:
-    """A league of which the first 30 policies have met some ghosts each, and all are rated."""
+    """Make a league of which the first 30 policies have met some ghosts each, and all are rated."""
     rng = np.random.default_rng(0)
     document = {**DUEL, "populations": {"player": {"size": num_policies}}}
     state = make_world(document).state
@@ -136,7 +136,7 @@ def make_league(num_policies: int, *, num_ghosts: int, num_met: int) -> Controll
 
 
 def make_checkpoint(policy: PolicyId, *, agent_steps: int) -> CheckpointRow:
-    """The checkpoint of a policy; its digest follows from its arguments."""
+    """Make a policy's checkpoint; its digest follows from its arguments."""
     digest: Digest = canonical_digest([policy, agent_steps])
     return CheckpointRow(
         key=f"populations/{policy}/checkpoints/{agent_steps:012d}-{digest[:8]}",
@@ -152,7 +152,7 @@ def make_checkpoint(policy: PolicyId, *, agent_steps: int) -> CheckpointRow:
 
 
 def make_tally(own: Entrant, other: Entrant, *, wins: int, losses: int) -> Tally:
-    """Matches of two, the first in the first seat."""
+    """Return matches of two, the first in the first seat."""
     return Tally(
         entrants=(own, other),
         matches=wins + losses,

@@ -3,8 +3,8 @@
     python -m experiments.speed.stacking
 
 K frozen policies (MLP 128x128 on 84 features, 7 actions, as in Connect Four) decide for R rows
-each: rows in blocks, as environments have them; shuffled; or ragged, each row anybody's. Ways that
-take turns in one thread: the stack in float32, and in bfloat16 (as eight opponents or more act
+each: rows in blocks, as environments have them; shuffled; or ragged, each row of any policy. Ways
+that take turns in one thread: the stack in float32, and in bfloat16 (as eight opponents or more act
 while a policy trains in it), one network on all rows, and every policy by itself. Shown are
 medians of microseconds of processor time (others may use the machine too), and the median and
 quartiles over rounds of how fast the stacks are relative to the single network, which is float32.
@@ -35,7 +35,7 @@ ROUND_S = 0.01
 
 
 def random_policy(seed: int) -> FrozenPolicy:
-    """A policy with its first weights."""
+    """Make a policy with its first weights."""
     network = make_actor_critic(
         NetworkConfig(hidden_sizes=(128, 128)),
         observation=flat_observation(OBSERVATION_SIZE),
@@ -46,7 +46,7 @@ def random_policy(seed: int) -> FrozenPolicy:
 
 
 def alternate(ways: Mapping[str, Callable[[], object]]) -> dict[str, list[float]]:
-    """Microseconds per call of each way, one figure per round."""
+    """Measure microseconds per call of each way, one figure per round."""
     repeats = {}
     for name, call in ways.items():
         call()
@@ -64,7 +64,7 @@ def alternate(ways: Mapping[str, Callable[[], object]]) -> dict[str, list[float]
 
 
 def measure(num_policies: int, *, rows_each: int, order: str) -> dict[str, list[float]]:
-    """Microseconds of ``act`` for K policies with so many rows each."""
+    """Measure microseconds of ``act`` for K policies with so many rows each."""
     policies = [random_policy(seed) for seed in range(num_policies)]
     stack = PolicyStack(policies)
     rounded = PolicyStack(policies, product_dtype=torch.bfloat16)
@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def speed(rounds: Mapping[str, Sequence[float]], way: str) -> str:
-    """How fast a way is relative to the single network: median and quartiles."""
+    """Return a way's speed relative to the single network: median and quartiles."""
     ratios = [b / a for a, b in zip(rounds[way], rounds["single"], strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
     return f"{middle:12.2f}  {low:.2f}-{high:.2f}"

@@ -41,7 +41,7 @@ Game = Callable[[Actor, Actor, torch.Generator], None]
 def tournament(
     players: Sequence[Actor], *, num_matches: int, num_envs: int
 ) -> tuple[TournamentResult, float]:
-    """Every ordered pair plays ``num_matches``; the result and seconds."""
+    """Let every ordered pair play ``num_matches``; return the result and seconds."""
     env = make_game_batch(
         EnvironmentConfig(id=ENVIRONMENT),
         ConnectFour,
@@ -69,7 +69,7 @@ def tournament(
 
 
 def pettingzoo() -> Game:
-    """Games through PettingZoo, row by row."""
+    """Play games through PettingZoo, row by row."""
     env = make_environment(ENVIRONMENT, kwargs={}, api="aec", launch_directory="")
 
     def play(home: Actor, away: Actor, generator: torch.Generator) -> None:
@@ -89,7 +89,7 @@ def pettingzoo() -> Game:
 
 
 def openspiel() -> Game:
-    """Games through OpenSpiel, row by row."""
+    """Play games through OpenSpiel, row by row."""
     game = importlib.import_module("pyspiel").load_game("connect_four")
 
     def play(home: Actor, away: Actor, generator: torch.Generator) -> None:
@@ -108,7 +108,7 @@ def openspiel() -> Game:
 
 
 def sampled_speed(play: Game, players: Sequence[Actor], *, num_games: int) -> float:
-    """Games per second of a sample, in pairs as they come in a tournament."""
+    """Return the games per second of a sample, in pairs as they come in a tournament."""
     generator = torch.Generator().manual_seed(1)
     pairs = itertools.cycle(itertools.permutations(players, 2))
     play(*next(pairs), generator)

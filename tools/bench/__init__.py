@@ -1,1 +1,1 @@
-"""What ``arena bench`` measures, each thing against its bound."""
+"""`arena bench`: measurements, each against its bound."""

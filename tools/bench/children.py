@@ -30,7 +30,7 @@ def rate_of_children(module: str, arguments: Sequence[Sequence[str]]) -> float:
     """Run a module several times side by side, one thread each.
 
     Args:
-        module: What to run as ``python -m``; it speaks the protocol above.
+        module: Module to run as ``python -m``; it speaks the protocol above.
         arguments: One child for each.
 
     Returns:

@@ -106,7 +106,7 @@ def _show(table: Table, *, stored: Table | None, as_json: bool) -> None:
 
 
 def _names(only: Sequence[str], *, whole_run: bool) -> list[str]:
-    """What to measure, in the order of measuring.
+    """Return the names of what to measure, in the order of measuring.
 
     Raises:
         ConfigError: If there is no such measurement.
@@ -191,7 +191,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 @contextmanager
 def _progress() -> Iterator[Say]:
-    """Says on standard error what is measured now: a status line, or one line each."""
+    """Show the current measurement on standard error: a status line, or one line each."""
     screen = log_console()
     if not screen.is_terminal:
         yield lambda text: screen.print(f"bench: {text}", markup=False, soft_wrap=True)

@@ -23,13 +23,13 @@ BASELINE = "baseline.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What one ``arena bench`` found.
+    """Findings of one ``arena bench``.
 
     Attributes:
         machine: Facts about the machine.
-        settings: What was measured.
-        measurements: In the order they were made.
-        stages: By whole-learner measurement, each stage's share of the time.
+        settings: Facts about what was measured.
+        measurements: Measurements, in the order they were made.
+        stages: Share of each stage in the time, by whole-learner measurement.
     """
 
     machine: Mapping[str, object]
@@ -38,7 +38,7 @@ class Table:
     stages: Mapping[str, Mapping[str, float]]
 
     def as_json(self) -> dict[str, object]:
-        """The document of ``--json``, without its schema."""
+        """Return the document of ``--json``, without its schema."""
         return {
             "machine": dict(self.machine),
             "settings": dict(self.settings),
@@ -52,7 +52,7 @@ class Fall:
     """A ratio that is lower than it was, by more than both spreads together.
 
     Attributes:
-        name: Of the measurement.
+        name: Name of the measurement.
         before: Stored.
         now: Measured.
     """
@@ -63,16 +63,16 @@ class Fall:
 
     @property
     def fall(self) -> float:
-        """By how much the median fell."""
+        """Fall of the median."""
         return self.before.ratio - self.now.ratio
 
     @property
     def noise(self) -> float:
-        """How much of a fall the spreads of both would explain."""
+        """Fall that the spreads of both would explain."""
         return (self.before.ratio - self.before.ratio_low) + (self.now.ratio_high - self.now.ratio)
 
     def as_json(self) -> dict[str, object]:
-        """Plain data."""
+        """Return plain data."""
         return {
             "name": self.name,
             "before": self.before.ratio,
@@ -83,7 +83,7 @@ class Fall:
 
 
 def falls(before: Table, now: Table) -> list[Fall]:
-    """Ratios that fell by more than their noise, of those that both tables have.
+    """Return the ratios that fell by more than their noise, of those that both tables have.
 
     Raises:
         ConfigError: If the tables are of different settings or have no ratio in common.

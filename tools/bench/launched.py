@@ -43,8 +43,8 @@ class Commit:
 
     Attributes:
         time_s: When it was seen in the journal.
-        learner: Who did it.
-        agent_steps: Of trainees.
+        learner: Learner that did it.
+        agent_steps: Agent steps of trainees.
     """
 
     time_s: float
@@ -53,11 +53,11 @@ class Commit:
 
 
 def committed_rate(commits: Sequence[Commit], *, num_learners: int) -> float:
-    """Agent steps per second of a run, start-up apart; see the module.
+    """Return the agent steps per second of a run, start-up apart; see the module.
 
     Args:
-        commits: In order of time.
-        num_learners: That train at the same time. A learner that died and its successor are two
+        commits: Commits in order of time.
+        num_learners: Number of learners at a time. A learner that died and its successor are two
             names, but one learner.
 
     Raises:
@@ -77,7 +77,7 @@ def committed_rate(commits: Sequence[Commit], *, num_learners: int) -> float:
 
 
 class _Watch:
-    """Looks for new commits in a journal that somebody else writes."""
+    """Watcher of new commits in a journal that another process writes."""
 
     def __init__(self, path: Path, *, num_learners: int) -> None:
         self._path = path
@@ -116,7 +116,7 @@ def launched_rate(
         config: With stops that are further away.
         run_dir: Does not exist yet; its configuration and messages are written beside it.
         num_learners: Learner processes.
-        run_seconds: From the first commit of training until the run is told to stop. What learners
+        run_seconds: Seconds from the first commit of training until the stop. What learners
             have done by then, they publish.
 
     Raises:
@@ -138,7 +138,7 @@ def launched_rate(
     try:
         _attend(process, watch, run_seconds=run_seconds)
     finally:
-        # Whoever is interrupted leaves no run behind.
+        # An interrupted measurement leaves no run behind.
         _end(process)
     watch.look()
     if process.returncode not in (0, STOPPED):
@@ -149,7 +149,7 @@ def launched_rate(
 
 
 def _main_module() -> str:
-    """The command, by the name under which this package was imported."""
+    """Return the command, by the name under which this package was imported."""
     return f"{__package__.rpartition('.')[0]}.main"
 
 

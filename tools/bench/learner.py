@@ -27,7 +27,7 @@ NUM_FROZEN = 8
 
 
 class NoProgress:
-    """An `arena.matches.match.Progress` that nobody looks at."""
+    """An `arena.matches.match.Progress` that shows nothing."""
 
     def advance(self, agent_steps: int = 0) -> None:
         """Do nothing."""
@@ -37,7 +37,7 @@ class LearnerWork:
     """One call is one rollout of the subject's policy and the update on it.
 
     Args:
-        subject: What is measured.
+        subject: Configuration that is measured.
         env: Is reset.
         num_frozen: Opponents that sit in half of the blocks (of another population: in all); 0:
             self-play.
@@ -55,7 +55,7 @@ class LearnerWork:
         )
 
     def collect(self) -> Rollout:
-        """Only play, and hand out the rollout."""
+        """Play, and return the rollout without learning."""
         ((_, rollout),) = self._collector.collect()
         return rollout
 
@@ -94,7 +94,7 @@ class _CountingEnv:
 
 
 def decisions_per_trained(subject: Subject, *, num_frozen: int) -> float:
-    """Decisions of anyone for each one that the policy that learns makes, in one rollout."""
+    """Return the decisions of all players per decision of the learning policy, in one rollout."""
     env = _CountingEnv(subject.make_env())
     with closing(env):
         rollout = LearnerWork(subject, env, num_frozen=num_frozen).collect()
@@ -108,7 +108,7 @@ def make_collector(
     blocks: Sequence[TrainingBlock],
     generator: torch.Generator,
 ) -> Collector:
-    """A collector as a learner has it."""
+    """Make a collector as a learner has it."""
     setup = subject.setup
     return Collector(
         env,
@@ -125,7 +125,7 @@ def make_collector(
 
 
 def can_meet_frozen(subject: Subject) -> bool:
-    """Whether a policy has opponents at all: in cooperation it trains with itself."""
+    """Return whether a policy has opponents at all: in cooperation it trains with itself."""
     return not is_cooperation(subject.setup.sides)
 
 

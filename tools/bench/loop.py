@@ -45,8 +45,8 @@ ILLEGAL = -1e9
 class Games:
     """N games of Connect Four; those that end begin anew at once.
 
-    A board is two sets of stones in 49 bits, column by column from the bottom up: those of whoever
-    is on turn, and all.
+    A board is two sets of stones in 49 bits, column by column from the bottom up: those of the
+    player on turn, and all.
     """
 
     def __init__(self, num_games: int) -> None:
@@ -54,7 +54,9 @@ class Games:
         self.stones = np.zeros(num_games, dtype=np.int64)
 
     def observation(self) -> npt.NDArray[np.float32]:
-        """Own stones, then the other's; columns from the left, cells from the bottom. [N, 84]."""
+        """Return own stones, then the other's; columns from the left, cells from the bottom.
+        [N, 84].
+        """
         num_games = len(self.own)
         boards = np.stack((self.own, self.stones ^ self.own), axis=1)
         bits = np.unpackbits(boards.view(np.uint8).reshape(num_games, 2, 8), -1, bitorder="little")
@@ -63,7 +65,7 @@ class Games:
         return cells.astype(np.float32).reshape(num_games, 2 * NUM_CELLS)
 
     def legal(self) -> npt.NDArray[np.bool_]:
-        """Columns with room. [N, 7]."""
+        """Return the columns with room. [N, 7]."""
         legal: npt.NDArray[np.bool_] = (self.stones[:, None] & TOP) == 0
         return legal
 
@@ -73,7 +75,7 @@ class Games:
         """Drop a stone in each game.
 
         Returns:
-            Whether whoever dropped it has won, and whether the game is over. bool [N] each.
+            Whether the player who dropped it has won, and whether the game is over. bool [N] each.
         """
         other = self.stones ^ self.own
         # The column's lowest bit, added to its stones, carries to its lowest empty cell.
@@ -91,7 +93,7 @@ class Games:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopSettings:
-    """What the loop has in common with the learner that is measured against it."""
+    """Settings that the loop shares with the learner that is measured against it."""
 
     num_games: int = 1024
     rollout_length: int = 32
@@ -173,7 +175,7 @@ class HandWrittenLoop:
 
     @torch.no_grad()
     def _advantages(self) -> torch.Tensor:
-        """Of a zero-sum game between a policy and itself: the next state's value is the other's."""
+        """Return advantages in zero-sum self-play: the next state's value is the other player's."""
         advantage = torch.empty_like(self._reward)
         ahead = torch.zeros(self._settings.num_games)
         for t in reversed(range(self._settings.rollout_length)):

@@ -1,4 +1,4 @@
-"""What a table of ratios must say about the machine that it was measured on."""
+"""Facts about the machine that a table of ratios was measured on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arena.learning.precision import product_dtype
 
 
 def machine_facts(device: torch.device) -> dict[str, object]:
-    """Plain data: processor, cores this process may use, versions, bfloat16, GPU."""
+    """Return plain data: processor, cores this process may use, versions, bfloat16, GPU."""
     return {
         "cpu": _cpu_model(),
         "cores": usable_cores(),
@@ -25,12 +25,12 @@ def machine_facts(device: torch.device) -> dict[str, object]:
 
 
 def has_bfloat16(device: torch.device) -> bool:
-    """Whether the hardware multiplies bfloat16 matrices itself; in software it is slower."""
+    """Return whether the hardware multiplies bfloat16 matrices itself; in software it is slower."""
     return product_dtype("auto", network=NetworkConfig(), device=device) is torch.bfloat16
 
 
 def usable_cores() -> int:
-    """Cores that this process may use."""
+    """Count the cores that this process may use."""
     # Not every system can say which cores a process may use.
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -27,11 +27,11 @@ class Measurement:
     """A rate or a time, and its ratio to a bound.
 
     Attributes:
-        name: What was measured.
+        name: Name of the measurement.
         value: Median over the rounds, in ``unit``.
         unit: ``.../s``, more is better; or ``us/...``, less is better.
-        bound_name: What it is compared with.
-        bound_value: Of the bound, likewise.
+        bound_name: Name of the bound.
+        bound_value: Median of the bound, likewise.
         ratio: How much of the bound is reached, median over the rounds; more is always better.
         ratio_low: The worst round's.
         ratio_high: The best round's.
@@ -49,7 +49,7 @@ class Measurement:
     rounds: int
 
     def as_json(self) -> dict[str, object]:
-        """Plain data; `from_json` is the way back."""
+        """Return plain data; `from_json` is the way back."""
         return asdict(self)
 
     @classmethod
@@ -85,9 +85,9 @@ def summarize(
     """Compare rates with those of a bound, round by round.
 
     Args:
-        name: What was measured.
-        unit: Of the values to report: ``.../s``, or ``us/...`` for the time of one item.
-        bound_name: What the bound is.
+        name: Name of the measurement.
+        unit: Unit of the values: ``.../s``, or ``us/...`` for the time of one item.
+        bound_name: Name of the bound.
         rates: Items per second, one for each round.
         bound_rates: Items per second of the bound in the same rounds.
 
@@ -121,12 +121,12 @@ def _in_unit(rate: float, *, unit: str) -> float:
 
 
 def harmonic(*rates: float) -> float:
-    """Items per second of something that does one item of each after the other."""
+    """Return the items per second of something that does one item of each after the other."""
     return 1.0 / sum(1.0 / rate for rate in rates)
 
 
 def timed_rate(work: Work, *, seconds: float, clock: Clock = time.perf_counter) -> float:
-    """Items per second of a work that is repeated for at least so long, at least once."""
+    """Repeat a work for at least so long, at least once, and return its items per second."""
     items = 0
     started = clock()
     while True:
@@ -167,14 +167,14 @@ def compare(
     """Measure a work and its bound, after one call of each that does not count.
 
     Args:
-        name: Of the work.
-        unit: Of its items, see `Measurement`.
-        bound_name: Of the bound.
-        work: What is measured.
-        bound: What it is measured against; it counts the same items.
+        name: Name of the work.
+        unit: Unit of its items, see `Measurement`.
+        bound_name: Name of the bound.
+        work: Work to measure.
+        bound: Work to compare with; it counts the same items.
         rounds: How often each is measured.
-        seconds: For each side of each round, at least.
-        clock: In seconds, never going back.
+        seconds: Least seconds for each side of each round.
+        clock: Clock in seconds, never going back.
     """
     work()
     bound()

@@ -29,7 +29,7 @@ class RandomPlay:
     Args:
         env: Is reset.
         actions: Layouts by population.
-        generator: Of the actions, on the environments' device.
+        generator: Generator of the actions, on the environments' device.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RandomGame:
     Args:
         game: The rules; all games are begun anew.
         num_games: B.
-        generator: Of actions and chance, on the game's device.
+        generator: Generator of actions and chance, on the game's device.
     """
 
     def __init__(self, game: BatchedGame, *, num_games: int, generator: torch.Generator) -> None:
@@ -103,7 +103,7 @@ class PlainLoop:
     Args:
         spec: The environment's facts.
         num_envs: B.
-        launch_directory: Where user code is looked for first.
+        launch_directory: First directory in which user code is looked for.
     """
 
     def __init__(self, spec: EnvironmentSpec, *, num_envs: int, launch_directory: str) -> None:
@@ -172,7 +172,7 @@ def _random_action(
     *,
     draw: float,
 ) -> int:
-    """Uniform over the legal actions; ``draw`` is uniform in [0, 1)."""
+    """Return a legal action, uniform where ``draw`` is uniform in [0, 1)."""
     first = first_action(spec.action)
     if spec.mask is None:
         return first + int(draw * num_actions(spec.action))
@@ -183,5 +183,5 @@ def _random_action(
 
 
 def count_decisions(groups: Mapping[str, Group]) -> int:
-    """Decisions that a turn asks for."""
+    """Count the decisions that a turn asks for."""
     return sum(int((group.agent_index >= 0).sum()) for group in groups.values())

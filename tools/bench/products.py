@@ -18,8 +18,8 @@ class Products:
     Args:
         sizes: Widths from the observation to the outputs; at least two.
         num_rows: M.
-        dtype: Of everything.
-        device: Where.
+        dtype: Precision of all products.
+        device: Device of all products.
     """
 
     def __init__(
@@ -41,17 +41,17 @@ class Products:
         self._row_gradients = [normal(num_rows, size) for size in sizes]
 
     def forward(self) -> None:
-        """x[i + 1] = x[i] W[i]^T."""
+        """Compute x[i + 1] = x[i] W[i]^T."""
         for i, weight in enumerate(self._weights):
             torch.mm(self._rows[i], weight.t(), out=self._rows[i + 1])
 
     def forward_rows(self) -> int:
-        """The same, and the number of rows."""
+        """Compute the same, and return the number of rows."""
         self.forward()
         return len(self._rows[0])
 
     def backward(self) -> None:
-        """dW[i] = dx[i + 1]^T x[i], and dx[i] = dx[i + 1] W[i] but for the observation."""
+        """Compute dW[i] = dx[i + 1]^T x[i], and dx[i] = dx[i + 1] W[i] but for the observation."""
         for i in reversed(range(len(self._weights))):
             gradient = self._row_gradients[i + 1]
             torch.mm(gradient.t(), self._rows[i], out=self._weight_gradients[i])
@@ -63,12 +63,12 @@ class UpdateProducts:
     """The products of all epochs and minibatches of one update.
 
     Args:
-        sizes: As for `Products`.
-        num_decisions: Of the rollout.
+        sizes: Widths of layers, as for `Products`.
+        num_decisions: Number of decisions in the rollout.
         num_epochs: Passes over it.
         num_minibatches: Equal parts of a pass, their rest left out.
-        dtype: Of everything.
-        device: Where.
+        dtype: Precision of all products.
+        device: Device of all products.
     """
 
     def __init__(

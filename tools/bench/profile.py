@@ -1,4 +1,4 @@
-"""Where a learner's time goes: each stage's share, measured by timers around its calls.
+"""Shares of a learner's time by stage, measured by timers around its calls.
 
 Timers cost time themselves, so shares come from a pass of their own and rates from one without.
 """
@@ -29,7 +29,7 @@ class Timed:
     """A method whose time belongs to a stage.
 
     Attributes:
-        stage: Of `STAGES`.
+        stage: One of `STAGES`.
         owner: The class.
         method: Its name.
     """
@@ -49,12 +49,12 @@ class Stopwatch:
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def enter(self, stage: str) -> None:
-        """A stage begins."""
+        """Begin a stage."""
         self._account()
         self._stages.append(stage)
 
     def leave(self) -> None:
-        """It ends; what it interrupted goes on."""
+        """End the stage; the stage that it interrupted goes on."""
         self._account()
         self._stages.pop()
 
@@ -64,7 +64,7 @@ class Stopwatch:
         self._since = self._clock()
 
     def shares(self) -> dict[str, float]:
-        """Of the time so far; they sum up to 1."""
+        """Return each stage's share of the time so far; they sum to 1."""
         self._account()
         total = sum(self.seconds.values())
         return {stage: self.seconds[stage] / total for stage in STAGES if self.seconds[stage] > 0.0}
@@ -105,7 +105,7 @@ def _timing(
 
 
 def learner_methods(env: BatchedEnv, algorithm: Algorithm) -> list[Timed]:
-    """What a learner spends its time with."""
+    """Return the methods that a learner spends its time in."""
     return [
         Timed(stage="environment", owner=type(env), method="step"),
         Timed(stage="inference", owner=type(algorithm), method="act"),

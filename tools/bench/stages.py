@@ -34,8 +34,8 @@ class Effort:
     """How much is measured.
 
     Attributes:
-        rounds: Of each measurement.
-        seconds: Of each side in each round, at least; and of what shows the shares.
+        rounds: Rounds per measurement.
+        seconds: Least seconds of each side per round, and of the pass that finds the shares.
     """
 
     rounds: int
@@ -44,7 +44,7 @@ class Effort:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """What a learner process has: one thread for products."""
+    """Compute on one thread, as a learner process does."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -59,7 +59,7 @@ class Stages:
     Owns a batch of environments that is made when it is needed first; close it.
 
     Args:
-        subject: What is measured.
+        subject: Configuration that is measured.
         effort: How much.
     """
 
@@ -77,13 +77,13 @@ class Stages:
 
     @property
     def env(self) -> BatchedEnv:
-        """The batch; every measurement resets it."""
+        """Batch of environments; every measurement resets it."""
         if self._env is None:
             self._env = self._subject.make_env()
         return self._env
 
     def environment(self) -> list[Measurement]:
-        """The batched view against the bare game, or against a plain loop over environments."""
+        """Measure the batched view against the bare game, or a plain loop over environments."""
         if not isinstance(self.env, GameBatch):
             setup = self._subject.setup
             plain = PlainLoop(
@@ -101,7 +101,7 @@ class Stages:
         )
 
     def inference(self) -> list[Measurement]:
-        """One policy that decides for the whole batch: frozen, and while it learns."""
+        """Measure one policy that decides for the whole batch: frozen, and while it learns."""
         subject = self._subject
         group = self.env.reset(range(subject.num_envs)).groups[subject.population]
         observation = group.observation.flatten(0, 1).clone()
@@ -136,7 +136,7 @@ class Stages:
         return found
 
     def update(self) -> list[Measurement]:
-        """The algorithm's update on one rollout, in the precisions that the hardware has."""
+        """Measure the update on one rollout, in the precisions that the hardware has."""
         dtypes = {"float32": torch.float32}
         if has_bfloat16(self._subject.device):
             dtypes["bfloat16"] = torch.bfloat16
@@ -171,7 +171,9 @@ class Stages:
         return found
 
     def learner(self) -> list[Measurement]:
-        """All of it: in self-play, and with half of the blocks against frozen policies."""
+        """Measure a whole learner: in self-play, and with half of the blocks against frozen
+        policies.
+        """
         found = [self._learner("learner/self_play", num_frozen=0)]
         if can_meet_frozen(self._subject):
             found.append(self._learner("learner/league", num_frozen=NUM_FROZEN))
@@ -204,7 +206,7 @@ class Stages:
         )
 
     def _parts(self, env: BatchedEnv, *, decisions_per_trained: float) -> Callable[[], float]:
-        """Measures what environment, inference and update alone allow, in trained decisions.
+        """Measure what environment, inference and update alone allow, in trained decisions.
 
         Args:
             env: Is reset.
@@ -256,7 +258,7 @@ class Stages:
         return partial(timed_rate, self._finished(work), seconds=self._effort.seconds)
 
     def _finished(self, work: Work) -> Work:
-        """On a GPU a call returns before the work is done."""
+        """Wait for the work: on a GPU a call returns before it is done."""
         if self._subject.device.type != "cuda":
             return work
 

@@ -1,4 +1,4 @@
-"""What is measured: a configuration, resolved, and what is made of it.
+"""Subject of the measurements: a resolved configuration, its environments and policies.
 
 Shapes: B environments, F features of a flattened observation, n actions.
 """
@@ -51,7 +51,7 @@ DEFAULT: dict[str, object] = {
     "pbt": {"ready_agent_steps": 500_000, "warm_up_agent_steps": 1_000_000},
     "evaluation": {"share": 0.05},
 }
-"""What is measured unless the user says otherwise: the game that the hand-written loop plays."""
+"""Return the default subject: the game that the hand-written loop plays."""
 
 STAND_STILL = {"learning_rate": 1e-9}
 """For a policy that is updated on one rollout for as long as it takes to measure that."""
@@ -62,10 +62,10 @@ class Subject:
     """A configuration and the pieces of a learner that it describes.
 
     Attributes:
-        source: Where the configuration is from.
+        source: Preset or file of the configuration.
         config: Resolved.
-        setup: What a learner would be told; it has no store.
-        population: Whose policy is measured: the first one.
+        setup: Setup of a learner, without a store.
+        population: Population of the measured policy: the first one.
     """
 
     source: str
@@ -75,12 +75,12 @@ class Subject:
 
     @cached_property
     def device(self) -> torch.device:
-        """Where networks and environments compute."""
+        """Device of networks and environments."""
         return resolve_device(self.setup.device)
 
     @property
     def num_envs(self) -> int:
-        """B."""
+        """Number of environments, B."""
         return self.setup.num_envs
 
     @property
@@ -94,13 +94,13 @@ class Subject:
         return self.config.populations[self.population].hyperparameters
 
     def observations(self, population: str) -> ObservationLayout:
-        """How a population's observations are laid out."""
+        """Return the layout of a population's observations."""
         setup = self.setup.populations[population]
         facts = self.setup.spec.agent_specs[setup.agents[0]]
         return observation_layout(facts, agents=setup.agents, network=setup.network)
 
     def actions(self, population: str) -> ActionLayout:
-        """How a population's actions are laid out."""
+        """Return the layout of a population's actions."""
         agent = self.setup.populations[population].agents[0]
         return ActionLayout.from_json(
             self.setup.spec.agent_specs[agent].action,
@@ -119,7 +119,7 @@ class Subject:
 
     @property
     def product_dtype(self) -> torch.dtype:
-        """Of the measured policy's products while it trains."""
+        """Precision of the measured policy's products while it trains."""
         return product_dtype(
             self.setup.precision,
             network=self.setup.populations[self.population].network,
@@ -128,7 +128,7 @@ class Subject:
         )
 
     def make_env(self) -> BatchedEnv:
-        """The batch that a learner would step."""
+        """Make the batch that a learner would step."""
         return make_batched_env(
             self.setup.environment,
             spec=self.setup.spec,
@@ -141,7 +141,7 @@ class Subject:
         )
 
     def make_policy(self, *, precision: str | None = None, stands_still: bool = False) -> Algorithm:
-        """A policy that learns.
+        """Make a policy that learns.
 
         Args:
             precision: None: the configuration's.
@@ -167,7 +167,7 @@ class Subject:
         )
 
     def make_frozen(self, population: str, *, seed: int) -> FrozenPolicy:
-        """A frozen policy with random weights; how it plays makes no difference here."""
+        """Make a frozen policy with random weights; how it plays makes no difference here."""
         network = self.setup.populations[population].network
         observation, action = self.observations(population), self.actions(population)
         policy = make_actor_critic(network, observation=observation, action=action, seed=seed)
@@ -192,7 +192,7 @@ class Subject:
 
     @property
     def settings(self) -> dict[str, object]:
-        """What must be equal for ratios to be comparable; plain data."""
+        """Settings that must be equal for ratios to be comparable; plain data."""
         names = ("num_epochs", "num_minibatches", "rollout_length")
         population = self.config.populations[self.population]
         return {
@@ -217,8 +217,8 @@ def load_subject(
     Args:
         source: A preset's name or a YAML file; None: Connect Four as in `DEFAULT`.
         overrides: ``KEY=VALUE``.
-        policies: Of each population; None: as the configuration says.
-        launch_directory: Where user code is looked for first; None: the working directory.
+        policies: Size of each population; None: as the configuration says.
+        launch_directory: First directory of user code; None: the working directory.
 
     Raises:
         ConfigError: If the configuration is wrong, or its environment cannot be had.
@@ -252,7 +252,7 @@ def load_subject(
 
 
 def with_changes(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
-    """A configuration with other values at some dotted paths."""
+    """Return a configuration with other values at some dotted paths."""
     document: object = config.model_dump(mode="json")
     for path, value in changes.items():
         *parents, last = path.split(".")

@@ -1,4 +1,4 @@
-"""Learners without a league: they train on what a run's journal says, and nobody manages them.
+"""Learners without a league: they train on a run's journal, without a controller.
 
     python -m populations.commands.bench.unmanaged --run-dir DIR --learner 0 --learners 2 \
         --seconds 10
@@ -43,7 +43,8 @@ from .learner import NoProgress
 
 
 def recorded_training(run_dir: Path) -> list[Train]:
-    """The training assignments that a run has finished and whose opponents are still on disk.
+    """Return the training assignments that a run has finished and whose opponents are still on
+    disk.
 
     Raises:
         RunFailed: If there is none.
@@ -72,7 +73,7 @@ class UnmanagedLearner:
 
     Args:
         run_dir: The run; it is not changed.
-        messages: What to train, again from the start when all is done.
+        messages: Assignments to train, again from the start when all are done.
     """
 
     def __init__(self, run_dir: Path, messages: Sequence[Train]) -> None:
@@ -157,7 +158,7 @@ class UnmanagedLearner:
         return blocks
 
     def _algorithm(self, trainee: Trainee) -> Algorithm:
-        """The policy in memory; fresh weights the first time, which cost as much as any."""
+        """Return the policy in memory; fresh weights the first time, which cost as much as any."""
         if trainee.policy not in self._algorithms:
             fresh = dataclasses.replace(
                 trainee, checkpoint=None, initial_weights=None, learner_updates=0

@@ -1,4 +1,4 @@
-"""Whole runs, each against what its learners could do if nobody managed them."""
+"""Whole runs, each against the same learners without a controller."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class RunEffort:
     """How much is measured.
 
     Attributes:
-        rounds: Of each measurement.
-        run_seconds: Of each run after its start-up, and of each bound.
+        rounds: Rounds per measurement.
+        run_seconds: Seconds of each run after its start-up, and of each bound.
         num_learners: Learner processes, and processes of the bound.
     """
 
@@ -39,7 +39,7 @@ class WholeRuns:
     """Launches runs in a directory of their own, and measures them.
 
     Args:
-        subject: What is launched; only when it stops is changed.
+        subject: Configuration to launch; only its limits are changed.
         effort: How much.
         directory: Empty; holds the runs.
         say: Told what goes on.
@@ -60,7 +60,9 @@ class WholeRuns:
         }
 
     def run(self) -> list[Measurement]:
-        """All of Arena against hand-written loops; where there are none, its learners unmanaged."""
+        """Measure all of Arena against hand-written loops; where there are none, its learners
+        unmanaged.
+        """
         settings = self._subject.loop_settings
         if settings is None:
             bound, bound_name = self._unmanaged, self._unmanaged_name
@@ -71,7 +73,7 @@ class WholeRuns:
         return [self._compare("run", lambda: self._launch({}), bound, bound_name=bound_name)]
 
     def orchestration(self) -> list[Measurement]:
-        """What the league costs: a run without evaluation, its learners with everything off."""
+        """Measure the league's cost: a run without evaluation against its learners unmanaged."""
         changes = {"evaluation.share": 0.0}
         # The run whose opponents the first of the others play against.
         self._launch(changes)
@@ -85,7 +87,7 @@ class WholeRuns:
         ]
 
     def policies(self) -> list[Measurement]:
-        """What many policies cost."""
+        """Measure the cost of many policies."""
         # With fewer policies than learners, learners would have nothing to do.
         num_few = max(FEW_POLICIES, self._effort.num_learners)
         many, few = ({self._size_key: size} for size in (MANY_POLICIES, num_few))
@@ -166,7 +168,7 @@ class WholeRuns:
 
 
 def number_of_learners(subject: Subject, wanted: int | None) -> int:
-    """How many learner processes: as wanted, or as the configuration says.
+    """Return the number of learner processes: as wanted, or as the configuration says.
 
     Raises:
         ConfigError: If the configuration gives each population its own: a bound has no populations.

@@ -1,4 +1,4 @@
-"""What `arena envs check` does beside comparing: look, try, suggest, and say all of it."""
+"""`arena envs check` without --against: inspect, try, suggest, report."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Checked:
     """All that was found.
 
     Attributes:
-        report: Of the environment.
-        trial: Of training in it; None: not tried.
+        report: Findings about the environment.
+        trial: Trial training in it; None: not tried.
         preset: A configuration, as YAML; empty where there are problems.
     """
 
@@ -43,7 +43,7 @@ class Checked:
 
     @property
     def problems(self) -> list[Finding]:
-        """What must be mended."""
+        """Findings that must be mended."""
         from arena.envs.findings import Finding
 
         found = list(self.report.problems)
@@ -57,7 +57,7 @@ class Checked:
         return found
 
     def document(self) -> dict[str, object]:
-        """For programs."""
+        """Return a document for programs."""
         document = asdict(self.report)
         measured = document.pop("measured")
         document["environment"] = document.pop("spec")
@@ -76,7 +76,7 @@ def check_and_try(
     Args:
         given: The section ``environment`` of a configuration.
         seconds: How long its speed is measured.
-        agent_steps: Of the trial; 0: none.
+        agent_steps: Agent steps of the trial; 0: no trial.
         limit: How long all of it may take.
 
     Raises:
@@ -121,7 +121,7 @@ def check_and_try(
 def _trial_setup(
     preset: str, report: EnvironmentReport
 ) -> tuple[LearnerSetup, dict[str, Hyperparameters]]:
-    """What a learner would be told by a run of this configuration, made small.
+    """Return a learner's setup in a run of this configuration, made small.
 
     Raises:
         ConfigError: If the configuration and the environment do not fit.
@@ -149,7 +149,7 @@ def _trial_setup(
 
 
 def print_checked(checked: Checked) -> None:
-    """For people."""
+    """Print a report for people."""
     out = console()
     for line in _report_lines(checked):
         out.print(line, markup=False, soft_wrap=True)

@@ -141,12 +141,12 @@ def check(
         log_console().print(f"written to {write}: arena launch {write}", soft_wrap=True)
 
 
-for name, command in {"list": list_environments, "check": check}.items():
-    app.command(name, help=paragraphs(command))(command)
+app.command("list", help=paragraphs(list_environments))(list_environments)
+app.command("check", help=paragraphs(check))(check)
 
 
 def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, object]:
-    """The section ``environment``: an id, and what is set beside it.
+    """Return the section ``environment``: an id, and what is set beside it.
 
     Raises:
         ConfigError: If another section is named, or a key or value is wrong.

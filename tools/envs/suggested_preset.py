@@ -45,8 +45,8 @@ class _Batch:
     """How many environments step at once, for how long.
 
     Attributes:
-        num_envs: As written.
-        rollout_length: For as many environments as that comes to here.
+        num_envs: Number of environments, as written.
+        rollout_length: Rollout length for that number of environments.
     """
 
     num_envs: str
@@ -59,10 +59,10 @@ def preset_text(
     environment: Mapping[str, object],
     trial: Trial | None = None,
 ) -> str:
-    """A YAML document that `arena launch` takes.
+    """Return a YAML document that `arena launch` takes.
 
     Args:
-        report: Of an environment without problems.
+        report: Findings about an environment without problems.
         environment: Keys of the section that the user has set; they stay.
         trial: How fast it trains; None: not tried, and budgets are defaults.
     """
@@ -114,7 +114,7 @@ def _environment(
 
 
 def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[str, ...]], str]:
-    """Who seems to share policies, and why: agents with equal spaces, unless their roles differ."""
+    """Guess which agents share policies, and why: those with equal spaces and roles."""
     from arena.envs.checks.roles import role_map
     from populations.config.resolution import group_agents
 
@@ -140,7 +140,7 @@ def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[st
 
 
 def _population_name(agents: Sequence[str], *, taken: Collection[str]) -> str:
-    """A name for agents of one role: theirs without numbers."""
+    """Return a name for agents of one role: theirs without numbers."""
     stem = re.sub(r"[^a-z0-9_]", "_", next(iter(kinds_of(agents))).lower())
     name = stem if re.match(r"[a-z]", stem) else f"role_{stem}"
     name = name[:MAX_NAME]
@@ -149,7 +149,7 @@ def _population_name(agents: Sequence[str], *, taken: Collection[str]) -> str:
 
 
 def suggested_sides(report: EnvironmentReport) -> tuple[Mapping[str, list[str]] | None, str]:
-    """Who seems to win together, and why; None: each agent by itself."""
+    """Guess which agents win together, and why; None: each agent by itself."""
     agents, measured = report.spec.agents, report.measured
     if len(agents) == 1:
         return None, ""
@@ -178,7 +178,7 @@ def _globbed(groups: Mapping[str, Sequence[str]], agents: Sequence[str]) -> dict
 
 
 def _patterns(group: Sequence[str], agents: Sequence[str]) -> list[str]:
-    """A glob for a group, where one stands for just its agents; else all names."""
+    """Return a glob for a group, where one stands for just its agents; else all names."""
     if len(group) == len(agents) > 1:
         return ["*"]
     (stem, *_) = kinds_of(group)
@@ -248,10 +248,10 @@ def _decisions_per_episode(report: EnvironmentReport) -> float | None:
 
 
 def _batch(report: EnvironmentReport, given: object) -> _Batch:
-    """Sizes of rollouts.
+    """Choose the sizes of rollouts.
 
     Args:
-        report: Of the environment.
+        report: Findings about the environment.
         given: ``num_envs`` as the user has set it; None: not.
     """
     from arena.envs.spaces.observations import ObservationLayout
@@ -285,7 +285,7 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
 
 
 def _pace(report: EnvironmentReport) -> Pace:
-    """How it played here; what memory allows is seen at launch."""
+    """Return the pace measured here; memory's limit shows at launch."""
     from arena.envs.probe.pace import Pace
 
     measured = report.measured
@@ -318,7 +318,7 @@ def _budgets(trial: Trial | None) -> Iterator[Line]:
 
 
 def _round(number: float) -> int:
-    """To one digit, 1000 at least."""
+    """Round to one digit, 1000 at least."""
     if number < 1000:
         return 1000
     unit = 10 ** (len(str(int(number))) - 1)
@@ -326,7 +326,7 @@ def _round(number: float) -> int:
 
 
 def _yaml(value: object) -> str:
-    """On one line: JSON is YAML."""
+    """Write a value on one line: JSON is YAML."""
     return json.dumps(value) if not isinstance(value, str) else _name(value)
 
 

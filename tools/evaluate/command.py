@@ -85,7 +85,7 @@ def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:
 
 
 def is_repeating(tally: Tally, repeating: Collection[str]) -> bool:
-    """Whether the same game again says nothing new.
+    """Return whether the same game again says nothing new.
 
     That is so only where neither players nor the environment draw anything. Where they do, a game
     that comes twice is two samples: in rock-paper-scissors every game comes often.
@@ -152,15 +152,15 @@ def _pair_json(pair: PairResult) -> dict[str, object]:
 def ratings_of(
     result: TournamentResult, *, players: Sequence[str], repeating: Collection[str] = ()
 ) -> list[dict[str, object]]:
-    """Bradley-Terry ratings on one scale, best first.
+    """Return Bradley-Terry ratings on one scale, best first.
 
     ``bot:random`` is at 0 if it took part, else the mean is. What a seat is worth is fitted beside,
     so that players who can only have different seats are compared through those they met.
 
     Args:
-        result: Of the tournament.
+        result: Result of the tournament.
         players: All of them.
-        repeating: Players whose games among themselves differ only where somebody decides
+        repeating: Players whose games among themselves differ only where a player decides
             otherwise: the same game again counts for nothing.
     """
     from arena.types import RANDOM_BOT
@@ -189,7 +189,7 @@ def ratings_of(
 
 
 def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
-    """What ratings learn from a tally: one result for each player and match that counts."""
+    """Yield a tally's results for ratings: one for each pair and match that counts."""
     from arena.matches.seating import result_weights
     from populations.ratings.model import Result
     from populations.ratings.results import Counts

@@ -1,4 +1,4 @@
-"""What players who are to meet must have in common, and what they play then."""
+"""Common game of players who are to meet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def resolve_players(
     """Find players who are to meet, and what they play.
 
     Args:
-        names: As the user wrote them.
+        names: Players as the user wrote them.
         environment: A registry id, needed where all are bots.
 
     Raises:
@@ -68,7 +68,7 @@ def resolve_players(
 
 
 def _told_who_decides(players: Sequence[ResolvedPlayer]) -> tuple[str, ...]:
-    """Populations whose observations end with the agent: as all who play there have learned.
+    """Return populations whose observations end with the agent, as all their players learned.
 
     Raises:
         ConfigError: If some have and some have not.

@@ -1,4 +1,4 @@
-"""Gathers what an export's card says about a player of a run."""
+"""Card of an export, gathered from a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def make_card(
     Args:
         inspection: The run.
         policy: A player of it.
-        manifest: Of the player's checkpoint.
+        manifest: Manifest of the player's checkpoint.
         game: The run's.
         population: The player's.
         record: The player's.
@@ -74,7 +74,7 @@ def make_card(
 
 
 def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:
-    """Where weights come from, nearest first: one entry per generation of a policy."""
+    """Yield the ancestors of weights, nearest first: one entry per generation of a policy."""
     from arena.export.card import Ancestor
 
     stretch = None
@@ -111,7 +111,7 @@ def _environment(game: Game) -> CardEnvironment:
 
 
 def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardRating:
-    """Of these very weights; a policy's later checkpoints may be unrated."""
+    """Return the rating of these very weights; a policy's later checkpoints may be unrated."""
     from arena.export.card import CardRating
     from arena.types import RANDOM_BOT, Entrant
     from populations.inspection.calibration import calibrations

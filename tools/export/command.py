@@ -81,7 +81,7 @@ class _Settings:
     force: bool
 
     def targets(self, inspection: Inspection, names: Iterable[str]) -> dict[str, Path]:
-        """Where populations go; checked.
+        """Return a free directory for each population.
 
         Raises:
             ConfigError: If something is in the way.
@@ -189,10 +189,10 @@ def _check_population(inspection: Inspection, population: str | None) -> None:
 def _chosen(
     inspection: Inspection, *, population: str | None, player: str | None
 ) -> dict[str, tuple[str, WeightsRef]]:
-    """Who is exported, by population.
+    """Return the players to export, by population.
 
     Raises:
-        ConfigError: If there is nobody, or the options contradict each other.
+        ConfigError: If there is no such player, or the options contradict each other.
     """
     from arena.errors import ConfigError
     from arena.types import population_of
@@ -210,10 +210,10 @@ def _chosen(
     missing = [name for name in known if name not in found and population in (None, name)]
     if population is not None:
         if missing:
-            raise ConfigError(f"population {population} has no champion: nobody is rated yet")
+            raise ConfigError(f"population {population} has no champion: no player is rated yet")
         return {population: found[population]}
     for name in missing:
-        log_console().print(f"population {name} has no champion: nobody is rated yet")
+        log_console().print(f"population {name} has no champion: no player is rated yet")
     return found
 
 
@@ -281,8 +281,8 @@ def _print_members(written: WrittenMixture, *, title: str) -> None:
     screen = console()
     print_table(screen, table)
     screen.print(
-        f"expected score {written.card.worst_score:.3f} against whoever of "
-        f"{written.card.num_players} players does best; a member is drawn for each episode"
+        f"expected score {written.card.worst_score:.3f} against the best of "
+        f"{written.card.num_players} players; a member is drawn for each episode"
     )
 
 

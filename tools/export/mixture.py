@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def find_mixtures(inspection: Inspection) -> dict[str, Mixture]:
-    """The Nash mixture of every population of a run, of players whose weights are there.
+    """Find the Nash mixture of each population, of players whose weights are there.
 
     Raises:
         ConfigError: As `populations.league.mixture.nash_mixtures`.
@@ -67,11 +67,11 @@ def export_mixture(
 
     Args:
         inspection: The run.
-        mixture: Of one of its populations.
+        mixture: Mixture of one of its populations.
         game: The run's.
-        target: Where.
-        num_matches: Of the record, per opponent and seat.
-        seed: Of the record.
+        target: Directory to write.
+        num_matches: Matches of the record, per opponent and seat.
+        seed: Seed of the record's matches.
         force: Replace an export that is there.
         progress: Told of every step.
         measure: How exploitable it is.
@@ -110,7 +110,7 @@ def export_mixture(
 def _announced(
     weights: MixtureWeights, cards: list[Card], *, progress: PlayProgress
 ) -> Iterator[tuple[Card, Mapping[str, torch.Tensor]]]:
-    """Members one after the other, as they are written."""
+    """Yield members one after the other, as they are written."""
     for card, policy in zip(cards, weights.members, strict=True):
         progress.begin(f"{card.player}: writing and verifying the graph")
         yield card, policy.tensors

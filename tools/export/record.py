@@ -28,11 +28,11 @@ NUM_GHOSTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opponent:
-    """Who is played against: a bot, a ghost, or one ghost of each population on other sides.
+    """Opponent of a record: a bot, a ghost, or one ghost of each population on other sides.
 
     Attributes:
-        name: On the card.
-        actors: By population.
+        name: Name on the card.
+        actors: Actor of each population.
     """
 
     name: str
@@ -56,11 +56,11 @@ def play_record(
 
     Args:
         inspection: The run, which knows the opponents.
-        game: What is played.
-        policy: Whose record it is.
+        game: Game that is played.
+        policy: Owner of the record.
         population: Its population.
         num_matches: Per opponent and seat, by how the policy plays.
-        seed: Of episodes and actions.
+        seed: Seed of episodes and actions.
         progress: Told of every step.
     """
     opponents = [*_bots(inspection, game), *_ghosts(inspection, game, policy, population)]
@@ -123,7 +123,7 @@ def record_lines(
     opponent: str,
     mode: Mode,
 ) -> Iterator[RecordLine]:
-    """What tallies say about one player, a line for each of its seats.
+    """Yield one player's results in tallies, a line for each of its seats.
 
     Tallies in which it has more than one side's seats (the reverse, in a game with many sides) are
     left out. With more than two sides a match is compared with each other side.
@@ -171,7 +171,7 @@ def _teammates(
     policy: PolicyWeights | MixtureWeights,
     population: str,
 ) -> dict[str, Actor]:
-    """For the other populations on the population's sides: mates as they were, or random play."""
+    """Return actors for other populations on its sides: teammates as they were, or random play."""
     sides = {seat.side for seat in game.seats if seat.population == population}
     others = {seat.population for seat in game.seats if seat.side in sides} - {population}
     if not others:
@@ -185,7 +185,7 @@ def _teammates(
 
 
 def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWeights]:
-    """Who learned in the assignment that made a policy's weights, by population, if kept."""
+    """Return the policies trained together with these weights, by population, if kept."""
     from arena.types import population_of
 
     origin = inspection.league.checkpoints.get(policy.digest)
@@ -215,7 +215,7 @@ def _bots(inspection: Inspection, game: Game) -> Iterator[Opponent]:
 def _ghosts(
     inspection: Inspection, game: Game, policy: PolicyWeights | MixtureWeights, population: str
 ) -> Iterator[Opponent]:
-    """The strongest, the second strongest, ... ghost of every population that can oppose.
+    """Yield the strongest, the second strongest, ... ghost of every population that can oppose.
 
     A policy does not meet itself, a mixture meets its members.
     """

@@ -69,7 +69,7 @@ def launch(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What of other runs a new one begins with: a player's weights, a policy's schedule."""
+    """Origins of a run in other runs: a player's weights, a policy's schedule."""
 
     init_from: str | None
     replay: str | None
@@ -141,7 +141,7 @@ def _start(
     make_run_directory(target)
     with RunLock(target):
         if has_run(target) and not force:
-            raise ConfigError(f"{target} holds a run by now: somebody else was faster")
+            raise ConfigError(f"{target} holds a run by now: another launch was faster")
         clear_run(target)
         create_run(
             target,
@@ -251,7 +251,7 @@ def _serve(
 
 
 def _holding_limit(run: OpenRun) -> str | None:
-    """The limit for which a finished run cannot go on, with its value; None: it can."""
+    """Return the limit for which a finished run cannot go on, with its value; None: it can."""
     from populations.controller.phases import limit_reached
 
     row = run.state.tables.run
@@ -306,7 +306,7 @@ def _control(run: OpenRun) -> None:
         def refresh(status: Mapping[str, Json]) -> None:
             display.refresh(status)
             if not display.is_seen:
-                server.request_stop("interrupted by SIGHUP: nobody reads its output any more")
+                server.request_stop("interrupted by SIGHUP: its output has no reader any more")
 
         server = Server(
             run_dir=run.run_dir,

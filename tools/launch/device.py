@@ -36,7 +36,7 @@ def check_device(device: str) -> None:
 
 
 def count_gpus() -> int:
-    """How many GPUs torch can use; 0 where it does not answer."""
+    """Count the GPUs that torch can use; 0 where it does not answer."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", _COUNT],

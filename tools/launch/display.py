@@ -1,4 +1,4 @@
-"""What `arena launch` shows: bars and standings on a terminal, plain lines elsewhere."""
+"""Display of `arena launch`: bars and standings on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ class Display(Protocol):
 
     @property
     def is_seen(self) -> bool:
-        """Whether anybody may still look: its pipe or its terminal was not closed."""
+        """Whether its output may still have a reader: neither pipe nor terminal was closed."""
         ...
 
     def note(self, rows: Sequence[Row]) -> None:
-        """Rows were committed."""
+        """Show committed rows."""
         ...
 
     def refresh(self, status: Mapping[str, Json]) -> None:
-        """A second has passed."""
+        """Show the figures of this second."""
         ...
 
 
 @contextmanager
 def make_display(run: OpenRun) -> Iterator[Display]:
-    """The display that fits standard error."""
+    """Make the display that fits standard error."""
     screen = log_console()
     screen.print(f"run directory: {run.run_dir}", soft_wrap=True, highlight=False)
     if not screen.is_terminal:
@@ -80,7 +80,7 @@ class PlainDisplay:
 
     @property
     def is_seen(self) -> bool:
-        """Whether anybody may still look."""
+        """Whether its output may still have a reader."""
         return not self._screen.is_gone
 
     def note(self, rows: Sequence[Row]) -> None:
@@ -108,7 +108,7 @@ class LiveDisplay:
 
     @property
     def is_seen(self) -> bool:
-        """Whether anybody may still look."""
+        """Whether its output may still have a reader."""
         return not self._screen.is_gone
 
     def note(self, rows: Sequence[Row]) -> None:
@@ -149,7 +149,7 @@ class LiveDisplay:
             justify: JustifyMethod = "left" if column in ("player", "") else "right"
             table.add_column(column, justify=justify, no_wrap=True)
         most = max((line.agent_steps for line in lines), default=1) or 1
-        # Whoever trains is always shown; then the best of the others.
+        # Policies that train are always shown; then the best of the others.
         shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
         for line in shown:
             interval = (
@@ -175,7 +175,7 @@ class LiveDisplay:
 
 
 def told(rows: Sequence[Row]) -> Iterator[EventRow]:
-    """The events among committed rows that a person wants to see as they happen."""
+    """Yield the committed events that a person wants to see as they happen."""
     from populations.records.rows import EventRow
 
     for row in rows:
@@ -184,7 +184,7 @@ def told(rows: Sequence[Row]) -> Iterator[EventRow]:
 
 
 def explain(row: EventRow) -> str:
-    """An event on one line."""
+    """Explain an event on one line."""
     if row.kind in ("alert", "alert_cleared"):
         return alert_event(row)
     numbers = ("donor", "gap", "deviation", "reason", "changes")
@@ -205,7 +205,7 @@ def _short(value: Json) -> str:
 
 
 def alert_event(row: EventRow) -> str:
-    """That an alert begins, with what to do, or is over."""
+    """Say that an alert begins, with its advice, or that it is over."""
     what = f" ({row.subject})" if row.subject else ""
     if row.kind == "alert_cleared":
         return f"alert is over: {row.data['name']}{what}"
@@ -213,14 +213,16 @@ def alert_event(row: EventRow) -> str:
 
 
 def alert(status: Mapping[str, Json]) -> str:
-    """What the disk refuses. It is all that is shown then: memory may be ahead of the journal."""
+    """Return a line about a disk that refuses writes. Nothing else is shown then: memory may be
+    ahead.
+    """
     return "  ".join(
         f"storage: {one['what']}" for one in alerts_of(status) if one["name"] == "storage_full"
     )
 
 
 def alert_names(status: Mapping[str, Json]) -> str:
-    """The alerts that hold, to end a line with."""
+    """Return the names of the alerts that hold, to end a line with."""
     names = ", ".join(dict.fromkeys(str(one["name"]) for one in alerts_of(status)))
     return f"  alerts: {names}" if names else ""
 

@@ -34,8 +34,8 @@ class Ending:
         run_dir: Its directory.
         state: ``finished``, ``stopped`` or ``failed``.
         reason: Why, in words.
-        agent_steps: That were trained.
-        champions: By population; empty where nobody is rated.
+        agent_steps: Agent steps that were trained.
+        champions: Champion of each population; empty while no player is rated.
         limits: The values of ``stop``, by key.
     """
 
@@ -58,7 +58,7 @@ class Ending:
 
 
 def last_lines(ending: Ending) -> Iterator[str]:
-    """What `arena launch` prints when a run has ended, each line for itself."""
+    """Yield the lines that `arena launch` prints when a run has ended."""
     run = shlex.quote(str(ending.run_dir))
     # As every command says that it failed.
     what = "arena: the run failed" if ending.state == "failed" else ending.state
@@ -73,7 +73,7 @@ def last_lines(ending: Ending) -> Iterator[str]:
     if ending.state == "failed":
         yield f"  before that: the learners' logs are in {logs}"
     if not ending.champions:
-        yield "champion: none yet, since nobody is rated"
+        yield "champion: none yet, since no player is rated"
         return
     for name, one in ending.champions.items():
         of = f" of {name}" if len(ending.champions) > 1 else ""
@@ -92,7 +92,7 @@ def make_ending(
     """Take from a run's status what the last lines say.
 
     Args:
-        status: As `arena league RUN status --json` has it.
+        status: Document of `arena league RUN status --json`.
         run_dir: The run's directory.
         limits: The values of ``stop``, by key.
         holds: The limit for which a finished run was not gone on with.

@@ -20,13 +20,13 @@ MAX_NAME_CHARS = 16
 
 
 class Moment(NamedTuple):
-    """What is true now and not yet committed.
+    """Live figures of a run, not yet committed.
 
     Attributes:
-        elapsed_s: Of the run, over all of its epochs.
+        elapsed_s: Seconds of the run, over all of its epochs.
         agent_steps: Those of running assignments included.
         speed: Agent steps per second.
-        now_s: On the controller's clock.
+        now_s: Time on the controller's clock.
     """
 
     elapsed_s: float
@@ -36,7 +36,7 @@ class Moment(NamedTuple):
 
     @classmethod
     def of(cls, state: ControllerState, status: Mapping[str, Json]) -> Moment:
-        """The moment that live figures are of."""
+        """Return the live figures of a state and its status."""
         elapsed_s = float(str(status["elapsed_s"]))
         running = sum(learner.agent_steps for learner in state.learners.values())
         return cls(
@@ -48,7 +48,7 @@ class Moment(NamedTuple):
 
 
 def what_happens(state: ControllerState, moment: Moment) -> str:
-    """The phase of a run, how long it lasts, and what follows."""
+    """Return the phase of a run, how long it lasts, and what follows."""
     if state.phase == "over":
         return "ended"
     if state.phase == "stopping":
@@ -80,7 +80,7 @@ def _finals(state: ControllerState) -> str:
 
 
 def training_progress(state: ControllerState, moment: Moment) -> tuple[float, float | None]:
-    """Share of the training that is done, and seconds left, by the limit that comes first.
+    """Return the share of training done, and the seconds left, by the limit that comes first.
 
     None where no limit says: nothing was trained yet, or a rating is what ends the run.
     """
@@ -105,7 +105,7 @@ def training_progress(state: ControllerState, moment: Moment) -> tuple[float, fl
 
 
 def finals_after(state: ControllerState, training_left_s: float | None) -> float | None:
-    """Seconds that finals may take at most once training has ended; None: nobody can say."""
+    """Return the most seconds that finals may take after training; None: unknown."""
     from populations.controller.evaluation.finals import FINAL_S, FINAL_SHARE
 
     if state.config.deterministic or training_left_s is None:
@@ -117,7 +117,7 @@ def finals_after(state: ControllerState, training_left_s: float | None) -> float
 
 
 def counts(state: ControllerState, moment: Moment) -> str:
-    """What a run has done so far."""
+    """Say how much a run has done so far."""
     run = state.tables.run
     return (
         f"{duration(moment.elapsed_s)}  {count(moment.agent_steps)} agent steps, "
@@ -144,7 +144,7 @@ def shares(state: ControllerState) -> str:
 
 
 def learner_lines(state: ControllerState, moment: Moment) -> Iterator[str]:
-    """What each learner does, how far it is, and for how long."""
+    """Yield a line for each learner: its work, its progress, its time."""
     learners = list(state.learners.items())
     for name, learner in learners[:MAX_LEARNERS]:
         who = f"learner {learner.slot}" if learner.slot is not None else name[:MAX_NAME_CHARS]
@@ -174,12 +174,12 @@ def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
 
 
 def short_name(player: str) -> str:
-    """A player's name below the name of its population: ``p003``, ``p003@120000``."""
+    """Return a player's name below the name of its population: ``p003``, ``p003@120000``."""
     return re.sub(r"@0+(?=[0-9])", "@", player.partition("/")[2] or player)
 
 
 def count(number: int) -> str:
-    """A count in at most seven characters: 12,345 or 1.35M."""
+    """Write a count in at most seven characters: 12,345 or 1.35M."""
     if number < 100_000:
         return f"{number:,}"
     for unit, size in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
@@ -193,7 +193,7 @@ def _above(unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it: 95 s, 12 min 30 s, 3 h 05 min."""
+    """Write a time as people say it: 95 s, 12 min 30 s, 3 h 05 min."""
     whole = round(seconds)
     if whole < 120:
         return f"{whole} s"

@@ -19,11 +19,11 @@ class Import:
     """A player's weights, as files for a run's directory.
 
     Attributes:
-        files: By name.
+        files: Contents by file name.
         origin: The PLAYER as the user wrote it.
         policy: Its id where it comes from.
-        agent_steps: That it was trained for there.
-        digest: Of its weights.
+        agent_steps: Agent steps that it was trained for there.
+        digest: Digest of its weights.
     """
 
     files: Mapping[str, bytes]
@@ -34,7 +34,7 @@ class Import:
 
     @property
     def said(self) -> str:
-        """From whom, in words."""
+        """Origin of the weights, in words."""
         return (
             f"{self.origin}: {self.policy} at {self.agent_steps:,} agent steps, "
             f"weights {self.digest[:12]}"
@@ -42,7 +42,7 @@ class Import:
 
     @property
     def record(self) -> dict[str, Json]:
-        """The same for the run's events."""
+        """Origin of the weights, for the run's events."""
         return {
             "origin": self.origin,
             "player": self.policy,
@@ -52,7 +52,7 @@ class Import:
 
 
 def find_initial_weights(run_file: RunFile, player: str) -> dict[str, Import]:
-    """The weights that policies start from, by population.
+    """Find the weights that policies start from, by population.
 
     A player with weights for some of the populations is enough: the others start afresh.
 
@@ -70,7 +70,7 @@ def find_initial_weights(run_file: RunFile, player: str) -> dict[str, Import]:
 
 
 def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
-    """Files with the weights of ``pbt.immigration.from``, by their directory in the run's.
+    """Find files with the weights of ``pbt.immigration.from``, by their directory in the run's.
 
     Raises:
         ConfigError: If one has no weights that fit the population that it would come into.
@@ -91,9 +91,9 @@ def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
 
 
 def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
-    """Files with the weights of ``roles.reset``, by their directory in the run's.
+    """Find files with the weights of ``roles.reset``, by their directory in the run's.
 
-    Empty unless that is a player of another run, and somebody starts again.
+    Empty unless that is a player of another run, and a policy starts again.
 
     Raises:
         ConfigError: If it has no weights that fit a population that has exploiters.
@@ -121,7 +121,7 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
 
 
 def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
-    """Files with the weights of the players in ``matchmaking.bots`` that are no bots.
+    """Find files with the weights of players in ``matchmaking.bots`` that are no bots.
 
     By their directory in the run's. One with weights for some of the populations is enough: it is
     an opponent of those who play against them.
@@ -150,12 +150,12 @@ def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
 def _imports(
     run_file: RunFile, player: str, *, said: str, only: str | None = None
 ) -> dict[str, Import]:
-    """A player's weights for the populations of a run that it has some for.
+    """Return a player's weights for the populations of a run that it has some for.
 
     Args:
         run_file: The run that they come into.
         player: A PLAYER.
-        said: What errors begin with.
+        said: Beginning of error messages.
         only: Look at this population alone.
     """
     from arena.errors import ConfigError

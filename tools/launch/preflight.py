@@ -1,4 +1,4 @@
-"""What can be known to be wrong before anything of a run is made: all of it, at once."""
+"""Checks before anything of a run is made: all faults at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ENVIRONMENT = ("id", "kwargs", "backend", "possible_agents")
 
 
 def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunConfig, Inspected]:
-    """A configuration without faults, and what its environment shows.
+    """Check a configuration; return it with what its environment shows.
 
     Faults of the document, of the device, of the environment and of how they fit are found in one
     go, but for what would only follow from another fault.
@@ -73,7 +73,7 @@ def _look_at_the_rest(
 
 
 def _is_doubtful(draft: Draft[RunConfig], config: RunConfig) -> bool:
-    """Whether who plays what may be other than meant: a fault of that would follow from another.
+    """Return whether populations or sides may be other than meant, so that their faults follow.
 
     So it is where sides or agents are wrong, and where a key is unknown in a section that does not
     name them: it may have been meant to.

@@ -16,16 +16,16 @@ _POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
 def replaying(
     config: RunConfig, spec: EnvironmentSpec, player: str, *, launch_directory: str
 ) -> RunConfig:
-    """A configuration in which one policy follows a recorded schedule.
+    """Return a configuration in which one policy follows a recorded schedule.
 
     Its population has that policy alone, and nothing is exploited or explored in it. Whatever else
     the configuration says holds, ``stop`` too.
 
     Args:
-        config: As loaded.
+        config: Configuration as loaded.
         spec: The environment's facts.
         player: ``RUN:player/p003``: whose schedule.
-        launch_directory: Where user code is looked for first.
+        launch_directory: First directory in which user code is looked for.
 
     Raises:
         ConfigError: If there is no such policy, or it is of another environment or population.

@@ -49,7 +49,7 @@ def sizing_line(asked: RunConfig, run_file: RunFile, *, why: str) -> str:
 
     Args:
         asked: The configuration as loaded.
-        run_file: Of the new run.
+        run_file: Run file of the new run.
         why: The environment could not be played; empty: it was, or need not be.
     """
     chosen, measured = run_file.config, run_file.environment_measured

@@ -111,7 +111,7 @@ def _measure(run: Path, population: str | None) -> None:
 
 @contextmanager
 def _inspection(run: Path, population: str | None) -> Iterator[Inspection]:
-    """A run that is read, and closed afterwards."""
+    """Open a run to read, and close it afterwards."""
     from arena.errors import ConfigError
     from populations.inspection.views import Inspection
 

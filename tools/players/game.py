@@ -1,4 +1,4 @@
-"""What players must share to meet: the environment and how it is divided."""
+"""Game: the environment, and how it is divided among players."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ MAX_BATCHED, MAX_ONE_BY_ONE = 4096, 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Game:
-    """What players must share to meet.
+    """Game that players must share to meet.
 
     Attributes:
         environment: How the environment is configured.
         spec: Its facts.
         sides: Agents that share one score.
-        seats: In order.
+        seats: Seats in order.
         populations: Agents by population.
-        launch_directory: Where user code is looked for first.
+        launch_directory: First directory in which user code is looked for.
         is_foreign: It is from an export's card, which may come from anywhere.
         agent_ids: Populations whose networks are told which of their agents decides.
     """
@@ -67,7 +67,8 @@ class Game:
         )
 
     def vouched_for(self, environment: str) -> Game:
-        """The same game by an environment that the user names, with the export's arguments for it.
+        """Return the same game by an environment that the user names, with the export's arguments
+        for it.
 
         An outcome that is code of the export's maker is not used: returns decide.
 
@@ -93,7 +94,7 @@ class Game:
 
     @classmethod
     def of_setup(cls, setup: LearnerSetup) -> Game:
-        """The game of a run."""
+        """Return the game of a run."""
         return cls(
             environment=setup.environment,
             spec=setup.spec,
@@ -106,7 +107,7 @@ class Game:
 
     @classmethod
     def of_environment(cls, environment: str) -> Game:
-        """What a run with nothing but ``environment.id`` would play.
+        """Return the game of a run with nothing but ``environment.id``.
 
         Raises:
             ConfigError: If there is no such environment.
@@ -126,7 +127,9 @@ class Game:
         return cls.of_setup(learner_setup(run_file, root=Path.cwd()))
 
     def batch_size(self, num_matches: int) -> int:
-        """In how many environments to play so many matches: as many as step faster together."""
+        """Return the number of environments for so many matches: as many as step faster
+        together.
+        """
         from arena.envs.batched.find import find_game
 
         batched = self.environment.possible_backend != "pettingzoo" and find_game(
@@ -135,7 +138,7 @@ class Game:
         return max(1, min(num_matches, MAX_BATCHED if batched else MAX_ONE_BY_ONE))
 
     def make_env(self, num_envs: int) -> BatchedEnv:
-        """Environments to play in, on the CPU."""
+        """Make environments to play in, on the CPU."""
         import torch
 
         from arena.envs.make import make_batched_env
@@ -154,7 +157,7 @@ class Game:
         )
 
     def has_chance(self) -> bool:
-        """Whether the game goes on differently after the same decisions, seed by seed."""
+        """Return whether the game goes on differently after the same decisions, seed by seed."""
         from arena.envs.checks.measure import has_chance
         from arena.envs.spaces.actions import ActionLayout
 
@@ -174,7 +177,7 @@ class Game:
     def layouts(
         self, agents: Sequence[str], *, network: NetworkConfig
     ) -> tuple[ObservationLayout, ActionLayout]:
-        """How what a policy of some agents sees and does is laid out in rows."""
+        """Return the layouts of observations and actions of a policy of some agents."""
         from arena.envs.spaces.actions import ActionLayout
         from arena.envs.spaces.agent_id_wrapper import observation_layout
 
@@ -186,7 +189,7 @@ class Game:
         )
 
     def make_bots(self, bot: str) -> dict[str, Actor]:
-        """A bot for every population."""
+        """Make a bot for every population."""
         from arena.envs.spaces.actions import ActionLayout
         from arena.matches.actors import make_bot
 

@@ -16,10 +16,10 @@ _NUM_LISTED = 8
 
 
 def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
-    """Id and weights of the champion of every population of a run that has one.
+    """Return the id and the weights of the champion of every population of a run that has one.
 
     Raises:
-        ConfigError: If nobody is rated yet.
+        ConfigError: If no player is rated yet.
     """
     from arena.errors import ConfigError
     from arena.types import WeightsRef
@@ -32,14 +32,14 @@ def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
             found[population] = (best.player, WeightsRef(digest=best.weights, key=best.key))
     if not found:
         raise ConfigError(
-            f"{inspection.run_dir} has no champion: nobody is rated yet; name a policy, "
+            f"{inspection.run_dir} has no champion: no player is rated yet; name a policy, "
             f"{_listed(inspection.tables.policies)}"
         )
     return found
 
 
 def find_in_run(inspection: Inspection, player: str) -> WeightsRef:
-    """Weights of a policy (its latest checkpoint) or of a ghost.
+    """Find the weights of a policy (its latest checkpoint) or of a ghost.
 
     Raises:
         ConfigError: If the run has no such player, or it has no checkpoint yet.

@@ -1,4 +1,4 @@
-"""What a PLAYER on the command line is: a run's champion, policy or ghost, an export, a bot."""
+"""Resolution of a PLAYER on the command line: from a run, an export, or a bot."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _FORMS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPlayer:
-    """Who a PLAYER is.
+    """PLAYER of a command line, resolved.
 
     Attributes:
-        name: As the user wrote it.
-        game: What it was trained in; None for bots, which play anything.
-        policies: By population; a run with several has a champion of each. Empty for bots.
+        name: Name as the user wrote it.
+        game: Game of its training; None for bots, which play anything.
+        policies: Weights of each population; a run has a champion of each. Empty for bots.
     """
 
     name: str
@@ -42,7 +42,7 @@ class ResolvedPlayer:
     def can_repeat(self) -> bool:
         """Whether it may draw nothing where policies play their likeliest actions.
 
-        Of a user's bot nobody knows: if it draws, its games differ, and count.
+        A user's bot may draw: then its games differ, and count.
         """
         from arena.types import RANDOM_BOT
 
@@ -51,7 +51,7 @@ class ResolvedPlayer:
         return not any(isinstance(policy, MixtureWeights) for policy in self.policies.values())
 
     def make_actors(self, game: Game, *, greedy: bool) -> Mapping[str, Actor | ActorMixture]:
-        """By population, what plays for it."""
+        """Make an actor for each population."""
         if self.game is None:
             return game.make_bots(self.name)
         return {
@@ -88,7 +88,9 @@ def resolve_player(name: str) -> ResolvedPlayer:
 
 
 def _exports(path: Path) -> list[Path]:
-    """The directory itself, or those in it: several populations are exported side by side."""
+    """Return the directory itself, or those in it: several populations are exported side by
+    side.
+    """
     if (path / "card.json").is_file():
         return [path]
     return sorted(card.parent for card in path.glob("*/card.json"))

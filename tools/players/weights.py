@@ -25,11 +25,11 @@ class PolicyWeights:
 
     Attributes:
         player: Its id in the run that it comes from.
-        agents: That it can play.
+        agents: Agents that it can play.
         network: The architecture.
         tensors: float32, as a checkpoint has them.
-        digest: Of the weights in that run's league.
-        agent_steps: That it was trained for.
+        digest: Digest of the weights in that run's league.
+        agent_steps: Agent steps that it was trained for.
         export: The directory it was exported to, if it comes from one.
     """
 
@@ -47,7 +47,7 @@ class PolicyWeights:
         return self.network.agent_id
 
     def make_actor(self, game: Game, *, greedy: bool) -> Actor:
-        """An actor on the CPU. An export plays by its graph: that is what was exported."""
+        """Make an actor on the CPU. An export plays by its graph: that is what was exported."""
         import torch
 
         from arena.export.actor import ExportedActor
@@ -74,10 +74,10 @@ class MixtureWeights:
     """Policies of whom one is drawn for each match.
 
     Attributes:
-        player: What the mixture is called.
-        agents: That it can play.
+        player: Name of the mixture.
+        agents: Agents that it can play.
         members: The policies.
-        probabilities: Of each.
+        probabilities: Probability of each member.
     """
 
     player: str
@@ -91,7 +91,7 @@ class MixtureWeights:
         return self.members[0].is_told_who_decides
 
     def make_actor(self, game: Game, *, greedy: bool) -> ActorMixture:
-        """An actor on the CPU of each."""
+        """Make an actor on the CPU for each member."""
         from arena.matches.mixture import ActorMixture
 
         return ActorMixture(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def exit_code(error: Exception) -> int:
-    """The exit code for an error that a command let pass; 3 for one that nobody expected."""
+    """Return the exit code for an error that a command let pass; 3 for an unexpected one."""
     from arena.errors import AddressInUse, CheckpointError, ConfigError
     from populations.errors import ResumeRefused, RunInUse, StorageError
 

@@ -33,7 +33,7 @@ class TakesKeys(TyperCommand):
 
 
 def _as_override(option: str, arguments: Sequence[str]) -> str | None:
-    """How an option's key is written; None where no key has its name."""
+    """Return an option as KEY=VALUE; None where no key has its name."""
     from populations.config.run_config import RunConfig
     from populations.config.validation import hyperparameter_path, known_paths
 
@@ -50,7 +50,7 @@ def _as_override(option: str, arguments: Sequence[str]) -> str | None:
 
 
 def _value(option: str, arguments: Sequence[str]) -> str:
-    """What the option was given."""
+    """Return the value that the option was given."""
     for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
         if argument.startswith(f"{option}="):
             return argument.partition("=")[2]

@@ -1,4 +1,4 @@
-"""What commands print: JSON for programs, tables for people, logs on the other stream."""
+"""Output of commands: JSON for programs, tables for people, logs on the other stream."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def print_json(document: Mapping[str, object]) -> None:
 
 
 def console() -> Screen:
-    """Where people read results: standard output, without colours if it is no terminal."""
+    """Return the screen for results: standard output, without colours if it is no terminal."""
     from .screen import Screen
 
     return Screen(sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def log_console() -> Screen:
-    """Where progress goes: standard error."""
+    """Return the screen for progress: standard error."""
     from .screen import Screen
 
     return Screen(sys.stderr, highlight=False)

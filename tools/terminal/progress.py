@@ -1,4 +1,4 @@
-"""Shows that matches go on, where somebody can see it."""
+"""Progress on a terminal, and a hard limit of time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILED = 3
 
 
 def shown(text: str) -> str:
-    """A text that rich's bars, which read markup, show as it is."""
+    """Return a text that rich's bars, which read markup, show as it is."""
     from rich.markup import escape
 
     return escape(plain(text))
@@ -28,10 +28,10 @@ def shown(text: str) -> str:
 
 @contextmanager
 def count_progress(what: str, *, total: int) -> Iterator[Callable[[int], None] | None]:
-    """A bar on standard error if that is a terminal; it disappears at the end.
+    """Show a bar on standard error if that is a terminal; it disappears at the end.
 
     Yields:
-        To be told how much is done; None where nobody could see it.
+        A function to call with the count that is done; None without a terminal.
     """
     screen = log_console()
     if not screen.is_terminal:
@@ -66,7 +66,7 @@ class PlayProgress:
 
 @contextmanager
 def play_progress(what: str) -> Iterator[PlayProgress]:
-    """A line on standard error if that is a terminal; it disappears at the end."""
+    """Show a line on standard error if that is a terminal; it disappears at the end."""
     screen = log_console()
     if not screen.is_terminal:
         yield PlayProgress(lambda text: None)
@@ -79,7 +79,7 @@ def play_progress(what: str) -> Iterator[PlayProgress]:
 
 @contextmanager
 def stage_progress(limit_s: float) -> Iterator[Callable[[str], None]]:
-    """What is done now, on standard error: a line that disappears, with the time, or plain lines.
+    """Show the current stage on standard error: a line that disappears, or plain lines.
 
     Args:
         limit_s: How long all of it may take.

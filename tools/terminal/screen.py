@@ -1,4 +1,4 @@
-"""What people see: users' texts as they are, on a stream that may go away."""
+"""Screen that shows users' texts as they are, on a stream that may go away."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Screen(Console):
 
     @property
     def is_gone(self) -> bool:
-        """Whether nobody reads the stream any more: its pipe or its terminal was closed."""
+        """Whether the stream has lost its reader: its pipe or its terminal was closed."""
         return self._stream.is_gone
 
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
-        """Every string that is shown comes through here, cells of tables too."""
+        """Render a string as plain text; every string that is shown comes through here."""
         return super().render_str(plain(text, keep="\n\t"), **options)
 
 
 class _Stream:
-    """A text stream that takes everything: once nobody reads it, what is written is lost."""
+    """A text stream that takes everything; without a reader, later text is lost."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -60,7 +60,7 @@ class _Stream:
             self._let_go()
 
     def _let_go(self) -> None:
-        """What is buffered, and whatever else writes there, goes nowhere without complaint."""
+        """Discard the buffer and all later writes without complaint."""
         self.is_gone = True
         discard(self._stream)
 

@@ -1,4 +1,4 @@
-"""What Ctrl-C, SIGTERM and a closed terminal mean to a command."""
+"""Handling of Ctrl-C, SIGTERM and a closed terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class AtOnce(SystemExit):
 
 
 def code_of(name: str) -> int:
-    """The exit code after a signal: 130 after SIGINT, 143 after the others."""
+    """Return the exit code after a signal: 130 after SIGINT, 143 after the others."""
     return 130 if name == "SIGINT" else 143
 
 
@@ -46,7 +46,7 @@ def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
     """Stop a server with everything saved at the first signal, at once at the second.
 
     Args:
-        server: Of the run.
+        server: Server of the run.
         run_dir: The run's directory, to say how it goes on.
     """
     resume = f"arena launch --resume --run-dir {shlex.quote(str(run_dir))}"
@@ -65,7 +65,7 @@ def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def _handling(handle: Callable[[str], None]) -> Iterator[None]:
-    """Have signals handled, but those that whoever started this wants ignored (`nohup`)."""
+    """Have signals handled, but those that were ignored at the start (`nohup`)."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -86,6 +86,6 @@ def _handling(handle: Callable[[str], None]) -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    """Not through a stream, which may be in the middle of a line of its own."""
+    """Write to the descriptor: the stream may be in the middle of a line of its own."""
     with contextlib.suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"arena: {text}\n".encode())

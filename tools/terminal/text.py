@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 
 def plain(text: str, *, keep: str = "") -> str:
-    """A text that can be shown: what moves the cursor, colours or turns round is written out.
+    """Return a text that can be shown: what moves the cursor, colours or turns round is written
+    out.
 
     Args:
         text: Whatever a user, a file or another process wrote.
@@ -19,7 +20,9 @@ def plain(text: str, *, keep: str = "") -> str:
 
 
 def one_line(text: str, *, max_chars: int | None = None) -> str:
-    """As `plain`, with every run of white space as one blank, cut off where it is too long."""
+    """Return `plain` text with every run of white space as one blank, cut off where it is too
+    long.
+    """
     line = plain(" ".join(text.split()))
     return line if max_chars is None or len(line) <= max_chars else f"{line[:max_chars]}..."
 

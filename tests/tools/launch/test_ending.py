@@ -89,7 +89,7 @@ def test_a_failed_run_has_its_reason_first() -> None:
         "what was committed is saved in runs/first; to go on:",
         "  arena launch --resume --run-dir runs/first",
         "  before that: the learners' logs are in runs/first/logs",
-        "champion: none yet, since nobody is rated",
+        "champion: none yet, since no player is rated",
     ]
 
 
