@@ -17,16 +17,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
+from arena.types import PlayerId
 from populations.config.run_config import load_config
 from populations.gc_pause import collector_paused
-from populations.league.standings import Z95, champion, standings
+from populations.league.standings import Z95, Ratings, Standing, champion, standings
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.planted import PlantedModel
@@ -122,13 +123,7 @@ def league_error(
         held.append(low <= skill[line.player] <= high)
         errors.append(rating - skill[line.player])
         widths.append(high - low)
-    gaps_held, gap_widths = [], []
-    for first, second in combinations(final, 2):
-        gap = ratings.difference(str(first.weights), str(second.weights))
-        assert gap is not None, "both are rated"
-        error = gap[0] - (skill[first.player] - skill[second.player])
-        gaps_held.append(abs(error) <= Z95 * gap[1])
-        gap_widths.append(2.0 * Z95 * gap[1])
+    gaps_held, gap_widths = _differences(final, ratings, skill)
     row = world.state.tables.ratings[population]
     best = champion(lines, optimism=row.optimism)
     assert best is not None, "a player is rated"
@@ -149,6 +144,20 @@ def league_error(
         misfit=row.misfit,
         cyclicity=row.cyclicity,
     )
+
+
+def _differences(
+    final: Sequence[Standing], ratings: Ratings, skill: Mapping[PlayerId, float]
+) -> tuple[list[bool], list[float]]:
+    """Return whether each pair's interval holds the difference in skill, and its width."""
+    held, widths = [], []
+    for first, second in combinations(final, 2):
+        gap = ratings.difference(str(first.weights), str(second.weights))
+        assert gap is not None, "both are rated"
+        error = gap[0] - (skill[first.player] - skill[second.player])
+        held.append(abs(error) <= Z95 * gap[1])
+        widths.append(2.0 * Z95 * gap[1])
+    return held, widths
 
 
 def clustered(values: Sequence[float]) -> tuple[float, float]:

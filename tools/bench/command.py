@@ -23,6 +23,16 @@ FELL_EXIT_CODE = 3
 Say = Callable[[str], None]
 
 
+Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help=f"Measurement, repeatable: {', '.join((*STAGES, *RUNS))}."),
+]
+Against = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Stored table for --guard. Default: the packaged one."),
+]
+
+
 def bench(
     overrides: Overrides = None,
     config: Annotated[
@@ -32,12 +42,7 @@ def bench(
     whole_run: Annotated[
         bool, typer.Option("--whole-run", help="Measure whole runs too: a quarter of an hour.")
     ] = False,
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help=f"Measurement, repeatable: {', '.join((*STAGES, *RUNS))}."
-        ),
-    ] = None,
+    only: Only = None,
     seconds: Annotated[
         float, typer.Option(min=0.01, help="Seconds to run each side of a comparison, per round.")
     ] = 0.5,
@@ -60,10 +65,7 @@ def bench(
     guard: Annotated[
         bool, typer.Option("--guard", help="Exit 3 if a ratio fell below the stored one.")
     ] = False,
-    against: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Stored table for --guard. Default: the packaged one."),
-    ] = None,
+    against: Against = None,
     as_json: AsJson = False,
 ) -> None:
     """Measure this machine: each stage and whole runs, as ratios to their bounds."""

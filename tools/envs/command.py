@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -111,11 +112,7 @@ def check(
     """
     import torch
 
-    from arena.envs.checks.time_limit import TimeLimit
     from arena.errors import ConfigError
-
-    from ..terminal.progress import hard_limit, stage_progress
-    from .check import check_and_try, print_checked
 
     # Batches are small: what is measured is one core, and more threads would wait for each other.
     torch.set_num_threads(1)
@@ -127,9 +124,44 @@ def check(
     if write is not None and write.exists():
         raise ConfigError(f"--write {write}: there is a file of this name")
     given = _environment_keys(environment, overrides or [])
+    effort = _Effort(seconds=seconds, agent_steps=train, time_limit=time_limit)
+    _check_alone(given, effort=effort, write=write, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Effort:
+    """Effort of a check.
+
+    Attributes:
+        seconds: Seconds of measuring speed.
+        agent_steps: Agent steps of the trial training; 0: no trial.
+        time_limit: Seconds that the whole check may take.
+    """
+
+    seconds: float
+    agent_steps: int
+    time_limit: float
+
+
+def _check_alone(
+    given: Mapping[str, object], *, effort: _Effort, write: Path | None, as_json: bool
+) -> None:
+    """Check one environment, report, and write a configuration for it.
+
+    Raises:
+        typer.Exit: If the environment has problems.
+    """
+    from arena.envs.checks.time_limit import TimeLimit
+
+    from ..terminal.progress import hard_limit, stage_progress
+    from .check import check_and_try, print_checked
+
+    time_limit = effort.time_limit
     with stage_progress(time_limit) as tell, hard_limit(time_limit):
         limit = TimeLimit(time_limit, tell=tell)
-        checked = check_and_try(given, seconds=seconds, agent_steps=train, limit=limit)
+        checked = check_and_try(
+            given, seconds=effort.seconds, agent_steps=effort.agent_steps, limit=limit
+        )
     if as_json:
         print_json(checked.document())
     else:
@@ -139,10 +171,6 @@ def check(
     if write is not None:
         write.write_text(checked.preset, encoding="utf8")
         log_console().print(f"written to {write}: arena launch {write}", soft_wrap=True)
-
-
-app.command("list", help=paragraphs(list_environments))(list_environments)
-app.command("check", help=paragraphs(check))(check)
 
 
 def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, object]:
@@ -244,3 +272,7 @@ def _difference_lines(found: Difference) -> Iterator[str]:
         " ".join(f"{agent}: {action}" for agent, action in call.items()) for call in found.actions
     ]
     yield ", ".join(calls) or "none"
+
+
+app.command("list", help=paragraphs(list_environments))(list_environments)
+app.command("check", help=paragraphs(check))(check)

@@ -14,8 +14,13 @@ from ..terminal.options import OptionalConfiguration, Overrides
 from ..terminal.output import log_console, print_json
 
 if TYPE_CHECKING:
+    from populations.config.run_config import RunConfig
+    from populations.config.run_file import RunFile
+    from populations.config.validation import Draft
     from populations.controller.server.run_directory import OpenRun
     from populations.records.rows import Json
+
+    from .imported_weights import Import
 
 
 def launch(
@@ -86,17 +91,7 @@ def _start(
 ) -> None:
     """Check everything that can be checked, and only then create anything."""
     from arena.errors import ConfigError
-    from arena.metrics.sink import find_sinks
     from populations.config.run_config import draft_config
-    from populations.config.run_file import new_run_file
-    from populations.controller.server.run_directory import (
-        clear_run,
-        create_run,
-        has_run,
-        make_run_directory,
-    )
-    from populations.controller.server.server import utc_now
-    from populations.storage.lock import RunLock
 
     from .imported_weights import (
         find_immigrants,
@@ -104,20 +99,49 @@ def _start(
         find_outsiders,
         find_resets,
     )
-    from .preflight import looked_over
-    from .replay import replaying
-    from .sizing import sizing_line, stakes_line
 
     if source is None:
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
     draft = draft_config(source, overrides, notify=tell)
     target = run_dir if run_dir is not None else _default_run_dir(source)
-    if has_run(target) and not force:
-        raise ConfigError(
-            f"{target} holds a run already: --resume goes on with it, --force throws it away"
-        )
-    if target.exists() and not has_run(target) and any(target.iterdir()):
+    _check_target(target, force=force)
+    run_file = _new_run_file(draft, source, target=target, origin=origin)
+    initial = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
+    immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
+    _create(target, run_file, initial=initial, immigrants=immigrants, force=force, json_=json_)
+
+
+def _check_target(target: Path, *, force: bool) -> None:
+    """Refuse a directory that holds a run or anything else.
+
+    Raises:
+        ConfigError: If it does.
+    """
+    from arena.errors import ConfigError
+    from populations.controller.server.run_directory import has_run
+
+    if has_run(target):
+        if not force:
+            raise ConfigError(
+                f"{target} holds a run already: --resume goes on with it, --force throws it away"
+            )
+    elif target.exists() and any(target.iterdir()):
         raise ConfigError(f"{target} is neither empty nor a run directory")
+
+
+def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin: Origin) -> RunFile:
+    """Check a configuration with its environment and sinks, and say which sizes were chosen.
+
+    Raises:
+        ConfigError: Names every fault.
+    """
+    from arena.metrics.sink import find_sinks
+    from populations.config.run_file import new_run_file
+
+    from .preflight import looked_over
+    from .replay import replaying
+    from .sizing import sizing_line, stakes_line
+
     launch_directory = str(Path.cwd())
     config, found = looked_over(draft, launch_directory=launch_directory)
     asked = draft.require()
@@ -132,12 +156,32 @@ def _start(
         pace=found.pace,
     )
     find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
-    if line := sizing_line(asked, run_file, why=found.why):
-        tell(line)
-    if line := stakes_line(run_file):
-        tell(line)
-    initial = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
-    immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
+    for line in (sizing_line(asked, run_file, why=found.why), stakes_line(run_file)):
+        if line:
+            tell(line)
+    return run_file
+
+
+def _create(
+    target: Path,
+    run_file: RunFile,
+    *,
+    initial: Mapping[str, Import],
+    immigrants: Mapping[str, Mapping[str, bytes]],
+    force: bool,
+    json_: bool,
+) -> None:
+    """Create a run in a directory, and serve it to its end."""
+    from arena.errors import ConfigError
+    from populations.controller.server.run_directory import (
+        clear_run,
+        create_run,
+        has_run,
+        make_run_directory,
+    )
+    from populations.controller.server.server import utc_now
+    from populations.storage.lock import RunLock
+
     make_run_directory(target)
     with RunLock(target):
         if has_run(target) and not force:
