@@ -19,7 +19,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,19 +29,14 @@ import torch
 from arena import __version__
 from arena.checkpoints.files import encode_manifest, file_records
 from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
-from arena.checkpoints.tensors import load_weights, serialize
-from arena.environment_spec import EnvironmentSpec
-from arena.envs.batched.kuhn_poker import KuhnPoker
-from arena.envs.batched.leduc_poker import LeducPoker
-from arena.envs.spaces.actions import ActionLayout
-from arena.envs.spaces.observations import ObservationLayout
-from arena.game_theory.exploitability import Policy, exploitability, mixture, values
+from arena.checkpoints.tensors import serialize
+from arena.game_theory.exploitability import exploitability, mixture, values
 from arena.game_theory.game_tree import grow_tree
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
-from arena.types import WeightsRef
 from experiments.commands import arena
 from experiments.leagues import mixed_tictactoe
+from experiments.learning.frozen_players import POKER_GAMES, as_policy, layouts, left_behind
 from experiments.learning.in_process import prepare
 from populations.config.cli_overrides import apply_overrides
 from populations.config.run_config import RunConfig, validate_config
@@ -121,7 +116,6 @@ GAMES: dict[str, dict[str, object]] = {
         "stop": {"agent_steps_per_policy": 1_500_000},
     },
 }
-POKER_GAMES = {"kuhn": KuhnPoker, "leduc": LeducPoker}
 
 
 def main() -> None:
@@ -175,7 +169,7 @@ def train(config: RunConfig, run: Path, *, is_biased: bool) -> None:
 def _rock(run_file: RunFile) -> dict[str, bytes]:
     """Return weights that ignore what they see, and their manifest."""
     population = run_file.config.populations["player"]
-    observation, action = _layouts(run_file.spec)
+    observation, action = layouts(run_file.spec)
     network = make_actor_critic(population.network, observation=observation, action=action, seed=0)
     tensors = network.state_dict()
     tensors["head.weight"].zero_()
@@ -263,56 +257,10 @@ def _tictactoe(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
     return found | {"nash_support": int((nash > 1e-3).sum())}
 
 
-def left_behind(inspection: Inspection) -> list[FrozenPolicy]:
-    """Return the ghosts, oldest first, and the last checkpoint of each policy."""
-    tables = inspection.tables
-    rows = sorted(tables.ghosts.values(), key=lambda ghost: ghost.agent_steps)
-    refs = {ghost.weights.digest: ghost.weights for ghost in rows}
-    for policy in tables.policies.values():
-        assert policy.checkpoint is not None
-        last = tables.checkpoints[policy.checkpoint].weights
-        refs.pop(last.digest, None)
-        refs[last.digest] = last
-    spec = inspection.run_file.spec
-    return [_load(inspection.run_dir, ref, spec) for ref in refs.values()]
-
-
-def _load(run: Path, ref: WeightsRef, spec: EnvironmentSpec) -> FrozenPolicy:
-    manifest, tensors = load_weights(run, ref)
-    return frozen(manifest, tensors, spec)
-
-
-def frozen(
-    manifest: Manifest, tensors: Mapping[str, torch.Tensor], spec: EnvironmentSpec
-) -> FrozenPolicy:
-    """Return a player of weights."""
-    observation, action = _layouts(spec)
-    return FrozenPolicy.from_weights(
-        manifest.network, tensors, observation=observation, action=action, device=CPU
-    )
-
-
-def _layouts(spec: EnvironmentSpec) -> tuple[ObservationLayout, ActionLayout]:
-    facts = spec.agent_specs[spec.agents[0]]
-    return (
-        ObservationLayout.from_json(facts.observation),
-        ActionLayout.from_json(facts.action, continuous="squashed"),
-    )
-
-
-def as_policy(frozen: FrozenPolicy) -> Policy:
-    """Return the policy that plays by its probabilities."""
-
-    def play(observation: torch.Tensor, mask: torch.Tensor, agent: str) -> torch.Tensor:
-        return frozen.logits(observation, mask).double().softmax(dim=1)
-
-    return play
-
-
 def _distances(policies: Sequence[FrozenPolicy]) -> dict[str, object]:
     """Return L1 distances from uniform; the observation of the only round shows no move."""
-    nobody = torch.eye(4)[3:]
-    chances = torch.stack([p.logits(nobody)[0].double().softmax(dim=0) for p in policies])
+    unmoved = torch.eye(4)[3:]
+    chances = torch.stack([p.logits(unmoved)[0].double().softmax(dim=0) for p in policies])
     beats = torch.tensor([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]]).double()
     nash = torch.from_numpy(max_entropy_nash((chances @ beats @ chances.T).numpy()))
 

@@ -21,7 +21,7 @@ from arena.envs.batched.kuhn_poker import KuhnPoker
 from arena.envs.batched.leduc_poker import LeducPoker
 from arena.game_theory.exploitability import exploitability
 from arena.game_theory.game_tree import grow_tree
-from experiments.leagues.mixtures import as_policy
+from experiments.learning.frozen_players import as_policy
 from experiments.learning.in_process import MirrorLearner, prepare
 from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile

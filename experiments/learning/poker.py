@@ -23,7 +23,7 @@ from arena.game_theory.game_tree import grow_tree
 from arena.learning.averages import without_prefix
 from arena.learning.ppo import LIVE
 from experiments.commands import launch
-from experiments.leagues.mixtures import POKER_GAMES, as_policy, frozen, left_behind
+from experiments.learning.frozen_players import POKER_GAMES, as_policy, frozen, left_behind
 from populations.inspection.views import Inspection
 
 
