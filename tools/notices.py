@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from populations.records.rows import Json
 
 CYCLIC = 0.25
-"""From this cyclicity on, a quarter of what is seen is about who meets whom."""
+"""Cyclicity from which on a quarter of the results depends on the pairing."""
 
 
 def cyclic_warnings(cyclicity: Mapping[str, float | None], *, run: Path) -> Iterator[str]:

@@ -21,7 +21,7 @@ Score = tuple[str, str, float]
 
 COLUMNS = ("home", "away", "score")
 FEW = 8
-"""Below so many matches it can be chance that home won all of them."""
+"""Number of matches below which it can be chance that home won all of them."""
 
 
 def rate(

@@ -1,4 +1,4 @@
-"""A million messages that no learner would send, and what a controller makes of them.
+"""A million messages that no learner would send, and a controller's answers to them.
 
     python -m experiments.faults.fuzz --messages 1000000 --seed 1
     python -m experiments.faults.fuzz --json
@@ -50,7 +50,7 @@ from tests.populations.controller.simulated import DUEL, duel_spec
 MIB = 2**20
 MAX_GROWTH_BYTES = 64 * MIB
 DEADLINE_S = 10.0
-"""For an answer: half of it is how long a learner waits until it says a result a fifth time."""
+"""Seconds for an answer: half of it is a learner's wait before it sends a result a fifth time."""
 
 WARM_UP_ASSIGNMENTS = 20
 WORK_S = 0.05
@@ -58,7 +58,7 @@ PATIENCE_S = 900.0
 
 Figures = dict[str, Any]
 Note = Callable[[int], None]
-"""Told how many messages were sent so far."""
+"""Function that takes the number of messages sent so far."""
 
 
 class Measured(ZmqLearnerTransport):
@@ -112,7 +112,7 @@ class Healthy:
         healthy = self
 
         class Work:
-            """Stands for the worker."""
+            """Stand-in for the worker."""
 
             device = "cpu"
 
@@ -145,7 +145,7 @@ class Reports:
 
     Attributes:
         last: The last one.
-        number: How many there were.
+        number: Number of reports.
         most_rss_bytes: Most resident memory in any of them.
         is_over: Whether there will be no more.
     """

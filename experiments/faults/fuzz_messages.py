@@ -59,11 +59,11 @@ class Victim:
 
     Attributes:
         run: Its id.
-        epoch: The controller's.
+        epoch: Epoch of the controller.
         learner: Learner that works.
         assignment_id: Its newest known assignment.
-        environment_digest: A Hello's.
-        config_digest: A Hello's.
+        environment_digest: Digest of a Hello.
+        config_digest: Digest of a Hello.
     """
 
     run: str

@@ -35,7 +35,7 @@ from experiments.faults.outcomes import Outcome, differences, outcome
 VICTIMS: tuple[Victim, ...] = ("learner", "controller", "both")
 END_S = 300.0
 AFTER_S = 0.03
-"""A kill comes so long after a commit at most."""
+"""Most seconds between a commit and a kill."""
 
 MARGIN = 4
 """Assignments before the end at which nothing is killed any more."""

@@ -51,7 +51,7 @@ TINY: tuple[str, ...] = (
 
 LEARNER = "arena.learners.process"
 GONE_S = 2.0
-"""So long may a dead controller's learners live."""
+"""Seconds that a dead controller's learners may live."""
 
 POLL_S = 0.01
 Victim = Literal["learner", "controller", "both"]

@@ -1,4 +1,4 @@
-"""How memory and open files of a run's processes grow while they live."""
+"""Growth of memory and open files of a run's processes while they live."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.faults.killing import KilledRun
 
 EVERY_S = 0.5
 WARM_S = 8.0
-"""A process is younger while it imports, compiles and fills its caches; that is no leak."""
+"""Age in seconds from which on growth counts: before, a process imports and fills its caches."""
 
 MIN_SAMPLES = 4
 Role = Literal["controller", "learner"]

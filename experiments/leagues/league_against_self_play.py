@@ -46,10 +46,10 @@ NUM_SEEDS: Mapping[str, int] = {
     "rock_paper_scissors": 5,
     "connect_four": 3,
 }
-"""By game, where --seeds does not say."""
+"""Seeds of each game without --seeds."""
 
 KINDS: Mapping[str, str] = {"league": "pfsp", "self_play": "latest"}
-"""Of matchmaking. The league comes first: it says how many agent steps there are."""
+"""Kinds of matchmaking. The league comes first: it sets the number of agent steps."""
 
 MEASURES = (
     "agent_steps",

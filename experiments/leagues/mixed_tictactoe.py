@@ -64,7 +64,7 @@ def exploitability(plays: FloatArray, *, shares: FloatArray) -> float:
 
     Args:
         plays: Probabilities of each policy on each board. [K, N, 9].
-        shares: How likely each is drawn for a game. [K].
+        shares: Probability of each to be drawn for a game. [K].
     """
     drawn = shares > 0.0
     return 0.5 * sum(response(plays[drawn], shares[drawn], seat=seat) for seat in (1, 2))

@@ -1,4 +1,4 @@
-"""Scores of matches with intervals: what checks that let players meet print."""
+"""Scores of matches with intervals, for experiments in which players meet."""
 
 from __future__ import annotations
 

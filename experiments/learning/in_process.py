@@ -90,9 +90,9 @@ class MirrorLearner:
         self._seed = seed
         self._num_evaluations = 0
         self.train_s = 0.0
-        """Collecting and updating; start-up and evaluations apart."""
+        """Seconds of collecting and updating; start-up and evaluations apart."""
         self.updates = 0
-        """Rollouts learned from."""
+        """Number of rollouts learned from."""
         agents = self._setup.populations[self._population].agents
         facts = self._setup.spec.agent_specs[agents[0]]
         self._facts = facts
@@ -107,7 +107,7 @@ class MirrorLearner:
         )
         self._env = self._make_env(self._setup.num_envs)
         self.evaluation_env = self._make_env(EVALUATION_ENVS)
-        """For matches that training does not see."""
+        """Environments of matches that training does not see."""
         self.seats = self._setup.seats
         self._collector = self._make_collector()
 

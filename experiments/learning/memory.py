@@ -46,7 +46,7 @@ SETTINGS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """How a policy fares.
+    """Figures of a policy.
 
     Attributes:
         core: ``none``, ``gru`` or ``lstm``.

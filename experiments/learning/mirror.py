@@ -24,7 +24,7 @@ from populations.config.run_config import validate_config
 from populations.config.run_file import RunFile
 
 QUICK_MATCHES, THOROUGH_MATCHES = 100, 1000
-"""In each seat."""
+"""Matches in each seat."""
 
 SETTINGS = {
     "environment": {"id": "classic/connect_four-v3", "num_envs": 512},

@@ -12,7 +12,7 @@ from arena.types import RANDOM_BOT, Digest, Tally
 from populations.inspection.views import Inspection
 
 MIN_POINTS = 4
-"""Of a line with an error: numpy wants more than two to spare."""
+"""Least points of a line with an error: numpy wants more than two to spare."""
 
 
 @dataclass(slots=True)

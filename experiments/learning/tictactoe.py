@@ -1,4 +1,4 @@
-"""The whole game of Tic-tac-toe, and what a perfect opponent gets out of a given policy.
+"""Whole game of Tic-tac-toe, and the value of a perfect opponent against a policy.
 
 Written beside Arena's environments and not with them, so that it can check them. Observations are
 PettingZoo's: own stones, then the opponent's, cell by cell in rows. Shapes: N positions, 9 cells.

@@ -63,7 +63,7 @@ ROWS_AT_ONCE = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How large the league is.
+    """Size of a league.
 
     Attributes:
         policies: Members of its one population.

@@ -36,7 +36,7 @@ MIB = 2**20
 
 
 class NoLauncher:
-    """Starts nothing: learners join by themselves."""
+    """Launcher that starts nothing: learners join by themselves."""
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Do nothing."""
@@ -105,7 +105,7 @@ class WatchedTransport(ZmqControllerTransport):
 
 @dataclass(slots=True)
 class Samples:
-    """Once a second: what must not grow without bound.
+    """Samples, once a second, of what must not grow without bound.
 
     Attributes:
         rows: Seconds since the start, resident bytes, assignments given, open assignments, results

@@ -60,13 +60,13 @@ from populations.config.run_file import RunFile, learner_setup
 from populations.simulation.learner import SimulatedLearner
 
 MAX_WORK_S = 20.0
-"""The controller takes for stuck who makes no progress for a minute."""
+"""Longest work: after a minute without progress a learner counts as stuck."""
 
 WARM_UP = 0.25
 """Share of each phase that is not measured."""
 
 SPREAD = 0.5
-"""Work takes its mean time, more or less this share of it."""
+"""Share of its mean time by which work may be longer or shorter."""
 
 
 @dataclass(slots=True)

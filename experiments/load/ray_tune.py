@@ -30,7 +30,7 @@ def resident_mib() -> float:
 
 
 class Stopwatch:
-    """Counts results, and says stop after some seconds from the first one."""
+    """Counter of results that says stop some seconds after the first one."""
 
     def __init__(self, *, seconds: float) -> None:
         self.seconds = seconds

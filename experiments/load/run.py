@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 2_000
 OPTIMIZER_BYTES = b"the state of no optimizer"
 EPISODE_LENGTH = 20
 AGENT_STEPS_PER_S = 10_000.0
-"""Of a learner: in the 3 s that an assignment is to take, about a third of the way to a ghost."""
+"""Agent steps per second of a learner: an assignment of 3 s is a third of the way to a ghost."""
 
 
 def load_size(*, policies: int, ghosts: int) -> Size:

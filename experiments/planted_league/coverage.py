@@ -47,7 +47,7 @@ TRUTH = ("draw_rate", "top_draw_rate", "pair_deviation", "cyclic_share", "seat_a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeagueError:
-    """How far the ratings of one league are from the truth.
+    """Errors of the ratings of one league.
 
     Attributes:
         ratings: Share of its final policies whose interval holds their skill.

@@ -108,7 +108,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Observer:
-    """Follows the rows that a world commits.
+    """Observer of the rows that a world commits.
 
     Attributes:
         world: Watched.

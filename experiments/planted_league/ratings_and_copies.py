@@ -49,7 +49,7 @@ EXPLOITS = (
 )
 GATED, PLAIN = "pbt.confidence=0.9", "pbt.confidence=0"
 DRAW_RATE = 0.9
-"""In the second part: a match tells little where most are drawn, so ratings are noisy."""
+"""Draw rate of the second part: a match tells little where most are drawn, so ratings are noisy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

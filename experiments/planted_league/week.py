@@ -47,7 +47,7 @@ POPULATION = "player"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much a league has played.
+    """Size of a league, as it has played.
 
     Attributes:
         checkpoints: Checkpoints of each policy, in one line.
@@ -67,7 +67,7 @@ class Size:
 
 
 DAY = Size(checkpoints=7_000)
-"""Of the demo's eight policies, which keep their generation: the worst case."""
+"""One day of the demo's eight policies, which keep their generation: the worst case."""
 
 STEPS = 20_000
 """Agent steps of each checkpoint."""

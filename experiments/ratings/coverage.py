@@ -37,7 +37,7 @@ NUM_RESAMPLES = 200
 
 @dataclass(slots=True)
 class Share:
-    """How many of some intervals hold the truth."""
+    """Share of intervals that hold the truth."""
 
     inside: int = 0
     total: int = 0

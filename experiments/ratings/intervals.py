@@ -35,7 +35,7 @@ from populations.simulation.world import make_world, start
 from tools.notices import CYCLIC
 
 BY_MATCHES_ALONE = BradleyTerry(num_rounds=0)
-"""Without components of variance: what intervals were before."""
+"""Model without components of variance, as ratings were before."""
 
 NUM_CONTENDERS = 4
 TOURNAMENT_MATCHES = 128
@@ -110,7 +110,7 @@ FIELDS = {
     "200 players": Field(lines=200, generations=1, apart=40.0, matches=150),
     "200 ghosts of 8 lines": Field(lines=8, generations=25, apart=20.0, matches=150),
 }
-"""Those of the review, and ghosts as they come to be."""
+"""Fields of equal and of descending players, by name."""
 
 
 def champion_league(field: Field, *, rng: np.random.Generator) -> Row:

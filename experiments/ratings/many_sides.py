@@ -27,7 +27,7 @@ from populations.records.rows import TallyRow
 from tools.evaluate.command import ratings_of
 
 Teams = tuple[int, int]
-"""How many sides, and how many populations on each."""
+"""Number of sides, and of populations on each."""
 
 LAYOUTS: dict[str, Teams] = {
     "two sides": (2, 1),

@@ -46,7 +46,7 @@ WARM_UP = 8
 """Rollouts before the first round: products of each new number of rows are compiled once."""
 
 Actions = Mapping[str, int]
-"""By agent, as its environment numbers them."""
+"""Actions by agent, as its environment numbers them."""
 
 
 class RecordedEnv:

@@ -31,7 +31,7 @@ NUM_POLICIES = (4, 8, 16, 32)
 ROWS_EACH = (16, 32, 64, 128)
 ROUNDS = 21
 ROUND_S = 0.01
-"""At least so long, each of the three ways is called again and again in a round."""
+"""Least seconds for which each of the three ways is called in a round."""
 
 
 def random_policy(seed: int) -> FrozenPolicy:

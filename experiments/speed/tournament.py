@@ -35,7 +35,7 @@ SIDES = {agent: (agent,) for agent in AGENTS}
 POPULATIONS = {"player": AGENTS}
 
 Game = Callable[[Actor, Actor, torch.Generator], None]
-"""Plays one game between home and away."""
+"""Function that plays one game between home and away."""
 
 
 def tournament(

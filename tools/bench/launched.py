@@ -26,13 +26,13 @@ from populations.yaml_documents import write_document
 
 LOOK_EVERY_S = 0.1
 START_S = 120.0
-"""Until the first commit of training."""
+"""Seconds until the first commit of training."""
 
 END_S = 60.0
-"""For a run that was told to stop."""
+"""Seconds for a run that was told to stop."""
 
 STOPPED = 143
-"""The exit code of a run that was."""
+"""Exit code of a run that was told to stop."""
 
 NUM_LAST_LINES = 20
 
@@ -114,7 +114,7 @@ def launched_rate(
 
     Args:
         config: With stops that are further away.
-        run_dir: Does not exist yet; its configuration and messages are written beside it.
+        run_dir: Directory that does not exist yet; its configuration is written beside it.
         num_learners: Learner processes.
         run_seconds: Seconds from the first commit of training until the stop. What learners
             have done by then, they publish.

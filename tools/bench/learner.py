@@ -34,11 +34,11 @@ class NoProgress:
 
 
 class LearnerWork:
-    """One call is one rollout of the subject's policy and the update on it.
+    """Work of a learner: one call is one rollout of the subject's policy and the update on it.
 
     Args:
         subject: Configuration that is measured.
-        env: Is reset.
+        env: Batch of environments, which is reset.
         num_frozen: Opponents that sit in half of the blocks (of another population: in all); 0:
             self-play.
     """

@@ -1,4 +1,4 @@
-"""The hand-written loop: what one would write who needs no league and has one game only.
+"""Hand-written loop: the program for one game and no league.
 
 Connect Four on NumPy bitboards, one policy for both seats, PPO, one thread, nothing else: no
 populations, no environments' view, no masks of who sits where. It is the bound of Arena's learner.
@@ -127,7 +127,7 @@ def _log_probs(logits: torch.Tensor, legal: torch.Tensor) -> torch.Tensor:
 
 
 class HandWrittenLoop:
-    """Plays and learns; one call of `iterate` is one rollout and its update."""
+    """Loop that plays and learns; one call of `iterate` is one rollout and its update."""
 
     def __init__(self, settings: LoopSettings) -> None:
         self._settings = settings

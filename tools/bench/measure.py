@@ -1,4 +1,4 @@
-"""Measuring one thing against another, round by round in one process, with the spread.
+"""Measurements of one thing against another, round by round in one process, with the spread.
 
 A machine that is shared or warms up changes its speed by more than most regressions; two rates that
 were measured right after one another change together. So only their ratio counts: 1 is the bound.
@@ -15,11 +15,11 @@ from statistics import median
 MICROSECONDS = 1e6
 
 Work = Callable[[], int]
-"""Does a piece of work and returns how many items (decisions, rows) that was."""
+"""Function that does a piece of work and returns its number of items (decisions, rows)."""
 
 Clock = Callable[[], float]
 Rate = Callable[[], float]
-"""Measures once: items per second."""
+"""Function that measures once: items per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +32,10 @@ class Measurement:
         unit: ``.../s``, more is better; or ``us/...``, less is better.
         bound_name: Name of the bound.
         bound_value: Median of the bound, likewise.
-        ratio: How much of the bound is reached, median over the rounds; more is always better.
-        ratio_low: The worst round's.
-        ratio_high: The best round's.
-        rounds: How many.
+        ratio: Share of the bound that is reached, median over the rounds; more is better.
+        ratio_low: Ratio of the worst round.
+        ratio_high: Ratio of the best round.
+        rounds: Number of rounds.
     """
 
     name: str
@@ -172,7 +172,7 @@ def compare(
         bound_name: Name of the bound.
         work: Work to measure.
         bound: Work to compare with; it counts the same items.
-        rounds: How often each is measured.
+        rounds: Number of measurements of each.
         seconds: Least seconds for each side of each round.
         clock: Clock in seconds, never going back.
     """

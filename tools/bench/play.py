@@ -24,10 +24,10 @@ MAX_KEY = 2**31
 
 
 class RandomPlay:
-    """One call is one step of a `BatchedEnv` under uniformly random legal play.
+    """Random play: one call is one step of a `BatchedEnv`, uniform over legal actions.
 
     Args:
-        env: Is reset.
+        env: Batch of environments, which is reset.
         actions: Layouts by population.
         generator: Generator of the actions, on the environments' device.
     """
@@ -53,11 +53,12 @@ class RandomPlay:
 
 
 class RandomGame:
-    """One call is one step of a bare `BatchedGame`: no view, no seeds, no scores, no checks.
+    """Random play: one call is one step of a bare `BatchedGame`, without view, seeds, scores,
+    checks.
 
     Args:
         game: The rules; all games are begun anew.
-        num_games: B.
+        num_games: Number of games, B.
         generator: Generator of actions and chance, on the game's device.
     """
 
@@ -96,13 +97,13 @@ class RandomGame:
 
 
 class PlainLoop:
-    """One call steps each of B PettingZoo environments once, in a Python loop, and keeps nothing.
+    """Random play: one call steps each of B PettingZoo environments once, in a Python loop.
 
     What anyone would write who has no batched view; without PettingZoo's checking wrappers.
 
     Args:
         spec: The environment's facts.
-        num_envs: B.
+        num_envs: Number of environments, B.
         launch_directory: First directory in which user code is looked for.
     """
 

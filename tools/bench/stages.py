@@ -31,7 +31,7 @@ AGENT_STEPS = "agent steps/s"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much is measured.
+    """Effort of the measurements.
 
     Attributes:
         rounds: Rounds per measurement.
@@ -54,13 +54,13 @@ def one_thread() -> Iterator[None]:
 
 
 class Stages:
-    """Measures the stages of a learner of one configuration.
+    """Measurements of the stages of one configuration's learner.
 
     Owns a batch of environments that is made when it is needed first; close it.
 
     Args:
         subject: Configuration that is measured.
-        effort: How much.
+        effort: Effort of the measurements.
     """
 
     def __init__(self, subject: Subject, *, effort: Effort) -> None:
@@ -68,7 +68,7 @@ class Stages:
         self._effort = effort
         self._env: BatchedEnv | None = None
         self.shares: dict[str, dict[str, float]] = {}
-        """By whole-learner measurement: each stage's share of the time."""
+        """Share of each stage in the time, by whole-learner measurement."""
 
     def close(self) -> None:
         """Release the environments."""
@@ -209,8 +209,8 @@ class Stages:
         """Measure what environment, inference and update alone allow, in trained decisions.
 
         Args:
-            env: Is reset.
-            decisions_per_trained: Decisions of anyone for each that is trained on.
+            env: Batch of environments, which is reset.
+            decisions_per_trained: Decisions of all players per decision that is trained on.
         """
         subject = self._subject
         rollout = LearnerWork(subject, env).collect()

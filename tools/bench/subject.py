@@ -51,10 +51,10 @@ DEFAULT: dict[str, object] = {
     "pbt": {"ready_agent_steps": 500_000, "warm_up_agent_steps": 1_000_000},
     "evaluation": {"share": 0.05},
 }
-"""Return the default subject: the game that the hand-written loop plays."""
+"""Default subject: the game that the hand-written loop plays."""
 
 STAND_STILL = {"learning_rate": 1e-9}
-"""For a policy that is updated on one rollout for as long as it takes to measure that."""
+"""Learning rate of a policy that is updated on one rollout throughout a measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,7 +69,7 @@ def _is_there(run_dir: Path, seating: Seating) -> bool:
 
 
 class UnmanagedLearner:
-    """Trains the policies of one run as its learners did, by itself.
+    """Learner that trains the policies of one run as its learners did, by itself.
 
     Args:
         run_dir: The run; it is not changed.

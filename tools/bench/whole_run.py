@@ -22,7 +22,7 @@ MANY_POLICIES, FEW_POLICIES = 32, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEffort:
-    """How much is measured.
+    """Effort of the measurements.
 
     Attributes:
         rounds: Rounds per measurement.
@@ -36,13 +36,13 @@ class RunEffort:
 
 
 class WholeRuns:
-    """Launches runs in a directory of their own, and measures them.
+    """Measurements of runs, launched in a directory of their own.
 
     Args:
         subject: Configuration to launch; only its limits are changed.
-        effort: How much.
+        effort: Effort of the measurements.
         directory: Empty; holds the runs.
-        say: Told what goes on.
+        say: Function that takes each step's name.
     """
 
     def __init__(

@@ -24,12 +24,12 @@ TRIAL_ROLLOUT = 16
 TRIAL_MATCHES = 16
 TRAINING = "training for a moment"
 MAX_AGENTS = 8
-"""Of which each has a line of its own."""
+"""Most agents that have a line of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """All that was found.
+    """Findings about an environment.
 
     Attributes:
         report: Findings about the environment.
@@ -75,9 +75,9 @@ def check_and_try(
 
     Args:
         given: The section ``environment`` of a configuration.
-        seconds: How long its speed is measured.
+        seconds: Seconds of measuring its speed.
         agent_steps: Agent steps of the trial; 0: no trial.
-        limit: How long all of it may take.
+        limit: Time limit of all stages.
 
     Raises:
         ConfigError: If there is no such environment, or Arena cannot train in it.

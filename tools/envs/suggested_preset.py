@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from arena.learners.trial import Trial
 
 DECISIONS = 4096
-"""Of a rollout, about: enough for the mean of a gradient, few enough for many updates."""
+"""Decisions of a rollout, about: enough for a gradient's mean, few enough for many updates."""
 
 MIN_ROLLOUT, USUAL_ROLLOUT, MAX_ROLLOUT = 16, 32, 256
 """Calls of step; the usual ones are the default's."""
 
 TWIN_ENVS = 1024
-"""Of a batched game, whose steps cost hardly more with more games."""
+"""Environments of a batched game, whose steps cost hardly more with more games."""
 
 MANY_SIDES = 8
 MINUTES = 10
@@ -42,7 +42,7 @@ Line = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
-    """How many environments step at once, for how long.
+    """Sizes of a rollout.
 
     Attributes:
         num_envs: Number of environments, as written.
@@ -64,7 +64,7 @@ def preset_text(
     Args:
         report: Findings about an environment without problems.
         environment: Keys of the section that the user has set; they stay.
-        trial: How fast it trains; None: not tried, and budgets are defaults.
+        trial: Trial training; None: not tried, and budgets are defaults.
     """
     spec, batch = report.spec, _batch(report, environment.get("num_envs"))
     lines: list[Line] = [("environment:", "")]

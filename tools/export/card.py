@@ -35,9 +35,9 @@ def make_card(
         inspection: The run.
         policy: A player of it.
         manifest: Manifest of the player's checkpoint.
-        game: The run's.
-        population: The player's.
-        record: The player's.
+        game: Game of the run.
+        population: Population of the player.
+        record: Record of the player.
     """
     from arena.export.card import Card, CardAction, CardObservation, CardSeat
 

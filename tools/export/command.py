@@ -73,7 +73,7 @@ def export(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Settings:
-    """How to export, whatever it is."""
+    """Settings of an export."""
 
     to: Path | None
     num_matches: int

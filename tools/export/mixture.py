@@ -68,13 +68,13 @@ def export_mixture(
     Args:
         inspection: The run.
         mixture: Mixture of one of its populations.
-        game: The run's.
+        game: Game of the run.
         target: Directory to write.
         num_matches: Matches of the record, per opponent and seat.
         seed: Seed of the record's matches.
         force: Replace an export that is there.
-        progress: Told of every step.
-        measure: How exploitable it is.
+        progress: Display of every step.
+        measure: Measurement of exploitability.
     """
     from arena.export.write import write_mixture
 

@@ -61,7 +61,7 @@ def play_record(
         population: Its population.
         num_matches: Per opponent and seat, by how the policy plays.
         seed: Seed of episodes and actions.
-        progress: Told of every step.
+        progress: Display of every step.
     """
     opponents = [*_bots(inspection, game), *_ghosts(inspection, game, policy, population)]
     env = game.make_env(game.batch_size(max(num_matches.values())))

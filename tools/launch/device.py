@@ -1,4 +1,4 @@
-"""Whether the device that a configuration names is there, asked before anything is started."""
+"""Check of the configured device, before anything is started."""
 
 from __future__ import annotations
 

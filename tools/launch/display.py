@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LINE_EVERY_S = 5.0
 MAX_LINES = 12
 MAX_CHARS = 400
-"""Of one detail of an event; the events have all of it."""
+"""Most characters of one detail of an event; the events have all of it."""
 
 TOLD = frozenset(
     {
@@ -39,7 +39,7 @@ TOLD = frozenset(
 
 
 class Display(Protocol):
-    """Shows a run. Its methods are called from the controller's thread and return at once."""
+    """Display of a run. Its methods are called from the controller's thread and return at once."""
 
     @property
     def is_seen(self) -> bool:

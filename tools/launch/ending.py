@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from populations.records.rows import Json
 
 _LIMIT = re.compile(r"stop\.([a-z_]+): ")
-"""How the reason of a run begins that a limit has ended."""
+"""Beginning of the reason of a run that a limit has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +28,12 @@ class Champion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a run ended.
+    """Ending of a run.
 
     Attributes:
         run_dir: Its directory.
         state: ``finished``, ``stopped`` or ``failed``.
-        reason: Why, in words.
+        reason: Reason of the end, in words.
         agent_steps: Agent steps that were trained.
         champions: Champion of each population; empty while no player is rated.
         limits: The values of ``stop``, by key.

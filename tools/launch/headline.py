@@ -1,4 +1,4 @@
-"""How far a run is, in words: what it does now, what follows, and who does what."""
+"""Progress of a run in words: its phase, what follows, each learner's work."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from populations.records.rows import Json
 
 MAX_LEARNERS = 8
-"""That have a line each."""
+"""Most learners that have a line each."""
 
 MAX_NAME_CHARS = 16
-"""Of a learner that is in no slot of the launcher."""
+"""Most characters of the name of a learner in no slot of the launcher."""
 
 
 class Moment(NamedTuple):

@@ -1,4 +1,4 @@
-"""How an environment plays, for a configuration that leaves sizes to Arena."""
+"""Pace of an environment, for a configuration that leaves sizes to Arena."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def sizing_line(asked: RunConfig, run_file: RunFile, *, why: str) -> str:
     """Say which sizes were chosen, and what for; empty: none.
 
     Args:
-        asked: The configuration as loaded.
+        asked: Configuration as loaded.
         run_file: Run file of the new run.
-        why: The environment could not be played; empty: it was, or need not be.
+        why: Reason why the environment could not be played; empty: it was, or need not be.
     """
     chosen, measured = run_file.config, run_file.environment_measured
     reason = why if measured is None else measured.reason

@@ -28,7 +28,7 @@ class Game:
     """Game that players must share to meet.
 
     Attributes:
-        environment: How the environment is configured.
+        environment: Configuration of the environment.
         spec: Its facts.
         sides: Agents that share one score.
         seats: Seats in order.

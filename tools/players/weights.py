@@ -71,7 +71,7 @@ class PolicyWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixtureWeights:
-    """Policies of whom one is drawn for each match.
+    """Policies of which one is drawn for each match.
 
     Attributes:
         player: Name of the mixture.

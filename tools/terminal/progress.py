@@ -14,7 +14,7 @@ from .text import plain
 _SHOW_EVERY = 32
 
 GRACE_S = 5.0
-"""After the end of its time a command has so long to end by itself."""
+"""Seconds that a command has to end by itself after its time."""
 
 FAILED = 3
 
@@ -82,7 +82,7 @@ def stage_progress(limit_s: float) -> Iterator[Callable[[str], None]]:
     """Show the current stage on standard error: a line that disappears, or plain lines.
 
     Args:
-        limit_s: How long all of it may take.
+        limit_s: Seconds that all of it may take.
 
     Yields:
         To be told what is done from now on.

@@ -12,7 +12,7 @@ from .text import plain
 
 
 class Screen(Console):
-    """Shows text as it is: no markup, and no character that does anything to a terminal."""
+    """Console that shows text as it is: no markup, no character that controls a terminal."""
 
     def __init__(self, stream: TextIO, **options: Any) -> None:  # noqa: ANN401
         """Write to a stream; options are those of rich's Console."""

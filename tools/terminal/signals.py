@@ -21,7 +21,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class AtOnce(SystemExit):
-    """A run was interrupted twice: nothing is waited for any more."""
+    """Exit without waiting, after a second interrupt."""
 
 
 def code_of(name: str) -> int:
