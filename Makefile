@@ -71,7 +71,7 @@ test-faults: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "faults and not slow"
 
 soak: setup
-	$(BIN)/python -m tests.checks.soak --kills $(SOAK_KILLS) --minutes $(SOAK_MINUTES)
+	$(BIN)/python -m experiments.faults.soak --kills $(SOAK_KILLS) --minutes $(SOAK_MINUTES)
 
 # What test-envs runs is left to it.
 test-all: setup

@@ -39,7 +39,7 @@ Module = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was counted in one checkout."""
+    """Figures of one checkout."""
 
     files: int
     lines: int
@@ -106,7 +106,7 @@ def measured(root: Path) -> Figures:
 
 
 def function_lengths(tree: ast.Module) -> Iterator[int]:
-    """Lines of each function, its docstring left out."""
+    """Yield the lines of each function, its docstring left out."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node, clean=False)
@@ -115,7 +115,9 @@ def function_lengths(tree: ast.Module) -> Iterator[int]:
 
 
 def docstrings_of(tree: ast.Module) -> Iterator[str]:
-    """Docstrings of a module, its classes and functions, and texts below its constants."""
+    """Yield the docstrings of a module, its classes and functions, and texts below its
+    constants.
+    """
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
@@ -134,12 +136,12 @@ def num_comments(text: str) -> int:
 
 
 def has_test(root: Path, path: Path) -> bool:
-    """Whether the tests mirror a module."""
+    """Return whether the tests mirror a module."""
     return (root / "tests" / path.parent / f"test_{path.name}").is_file()
 
 
 def children(trees: Mapping[Path, ast.Module]) -> dict[Module, dict[str, set[str]]]:
-    """Imports between the children of each package, by package."""
+    """Return the imports between the children of each package, by package."""
     names = {module_of(path): path for path in trees}
     graphs: dict[Module, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for path, tree in trees.items():
@@ -161,7 +163,7 @@ def module_of(path: Path) -> Module:
 
 
 def imported(tree: ast.Module, importing: Module) -> Iterator[Module]:
-    """Names that a module imports, wherever in it, in parts."""
+    """Yield the names that a module imports, wherever in it, in parts."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (tuple(alias.name.split(".")) for alias in node.names)

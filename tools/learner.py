@@ -9,19 +9,23 @@ import typer
 
 
 def learner(
-    run: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="The run's run.yaml.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN.yaml", help="Path of the run's run.yaml.")],
     connect: Annotated[
-        str, typer.Option(metavar="ENDPOINT", help="As `arena league RUN status` shows it.")
+        str,
+        typer.Option(
+            metavar="ENDPOINT", help="Address of the controller: see `arena league RUN status`."
+        ),
     ],
     keys: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="This learner's key, keys/remote-0.key of the run; a tcp ENDPOINT wants one.",
+            help="Key of this learner (keys/remote-0.key of the run); required by tcp endpoints.",
         ),
     ] = None,
     populations: Annotated[
-        str, typer.Option(help="Train only these populations, comma-separated.")
+        str,
+        typer.Option(metavar="NAMES", help="Populations to train, as a,b. Default: all."),
     ] = "",
 ) -> None:
     """Join a run as one more learner; its environment and configuration must match."""

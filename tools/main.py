@@ -15,22 +15,21 @@ from typing import Annotated, TextIO
 
 import typer
 
-from . import (
-    bench,
-    envs,
-    evaluate,
-    export,
-    launch,
-    league,
-    learner,
-    presets,
-    rate,
-    simulate,
-    verify,
-)
-from ._options import TakesKeys
-from ._output import exit_code, one_line, plain
-from ._signals import AtOnce, leave_on_signals
+from .bench.command import bench
+from .envs.command import app as envs
+from .evaluate.command import evaluate
+from .export.command import export
+from .launch.command import launch
+from .league.command import league
+from .learner import learner
+from .presets import presets
+from .rate import rate
+from .simulate import simulate
+from .terminal.exit_codes import exit_code
+from .terminal.key_value_command import TakesKeys
+from .terminal.signals import AtOnce, leave_on_signals
+from .terminal.text import one_line, paragraphs, plain
+from .verify import verify
 
 app = typer.Typer(
     name="arena",
@@ -40,17 +39,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-app.command(cls=TakesKeys)(launch.launch)
-app.command()(learner.learner)
-app.command()(league.league)
-app.command()(presets.presets)
-app.command()(export.export)
-app.command()(evaluate.evaluate)
-app.command()(rate.rate)
-app.command(cls=TakesKeys)(simulate.simulate)
-app.command()(verify.verify)
-app.command(cls=TakesKeys)(bench.bench)
-app.add_typer(envs.app, name="envs")
+for command in (launch, learner, league, presets, export, evaluate, rate, simulate, verify, bench):
+    is_configured = command in (launch, simulate, bench)
+    app.command(cls=TakesKeys if is_configured else None, help=paragraphs(command))(command)
+app.add_typer(envs, name="envs")
 
 
 def _show_version(wanted: bool) -> None:
@@ -101,7 +93,7 @@ def _report(error: Exception) -> int:
     from arena.errors import ArenaError, ConfigFaults
     from arena.users_code import split_lines
 
-    with contextlib.suppress(OSError):  # nobody reads it
+    with contextlib.suppress(OSError):  # its reader may be gone
         if isinstance(error, ConfigFaults) and len(error.faults) > 1:
             lines = [f"{len(error.faults)} things are wrong:", *error.faults]
             sys.stderr.write("arena: " + "\n  ".join(map(one_line, lines)) + "\n")

@@ -9,20 +9,21 @@ from typing import Annotated
 
 import typer
 
-from ._output import console, print_json
-from ._tables import print_table
+from .terminal.options import AsJson
+from .terminal.output import console, print_json
+from .terminal.tables import print_table
 
 
 def presets(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="The one to print; default: every key, explained."),
+        typer.Argument(metavar="[NAME]", help="Preset to print. The preset default has every key."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the presets that arena launch takes, or print one: a file to start from.
 
-    `arena presets default` shows every key with its default and what it means.
+    `arena presets default` explains every key, with its default.
     """
     from populations.preset_files import preset_names, preset_text
 
@@ -48,7 +49,7 @@ def presets(
 
 
 def _about(text: str) -> str:
-    """The first sentence of the comment at a preset's top."""
+    """Return the first sentence of the comment at a preset's top."""
     comment = " ".join(_comment(text))
     sentence, stop, _ = comment.partition(". ")
     return sentence.removesuffix(".") + "." if stop or comment else ""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ._output import console, log_console, print_json
-from ._tables import print_table
+from .notices import CYCLIC
+from .terminal.options import AsJson
+from .terminal.output import console, log_console, print_json
+from .terminal.tables import print_table
 
 if TYPE_CHECKING:
     from populations.ratings.table import MatchTable, Progress, RatedTable, Settings
@@ -18,11 +20,8 @@ Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_ran
 Score = tuple[str, str, float]
 
 COLUMNS = ("home", "away", "score")
-CYCLIC = 0.25
-"""From this cyclicity on, a quarter of what is seen is about who meets whom."""
-
 FEW = 8
-"""Below so many matches it can be chance that home won all of them."""
+"""Number of matches below which it can be chance that home won all of them."""
 
 
 def rate(
@@ -30,34 +29,35 @@ def rate(
         Path,
         typer.Argument(metavar="MATCHES.csv", help="Columns home, away, score (of home, 0 to 1)."),
     ],
-    model: Annotated[Model, typer.Option(help="How to rate; see above.")] = "bradley_terry",
+    model: Annotated[Model, typer.Option(help="Rating model; see above.")] = "bradley_terry",
     anchor: Annotated[
         str | None,
         typer.Option(
             metavar="PLAYER",
-            help="At 0; without it the mean is, for nash_averaging that of the Nash mixture.",
+            help="Player whose rating is fixed at 0. Default: the mean rating is 0, for "
+            "nash_averaging that of the Nash mixture.",
         ),
     ] = None,
-    k_factor: Annotated[float, typer.Option(min=0.0, help="Elo's K.")] = 32.0,
+    k_factor: Annotated[float, typer.Option(min=0.0, help="K factor of elo.")] = 32.0,
     bootstrap: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=0,
             help="Resamples of the matches for the intervals. Default: 200 for nash_averaging and "
-            "alpha_rank; 0 for bradley_terry (Wald's intervals) and elo (none: resamples say how "
-            "the order of matches moves it, not how strong somebody is). weng_lin has its own.",
+            "alpha_rank; 0 for bradley_terry, which has Wald's intervals, and for elo, which has "
+            "none. weng_lin has its own.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the resamples.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the resampling.")] = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Rate the players of a CSV file with one match per line.
 
     A score of 1 is a win of home, 0.5 a draw, 0 a loss. Any other score s counts as s of a win and
     1 - s of a loss; for weng_lin, as a win above 0.5 and a loss below.
 
-    What a rating means, by model:
+    Meaning of a rating, by model:
 
     - bradley_terry: Elo points (400 are odds of 10:1), all matches at once.
 
@@ -66,7 +66,7 @@ def rate(
     - nash_averaging: Elo points against the Nash mixture of all players, from the log-odds of each
     pair; copies of a player change nothing. Pairs that never met count as even.
 
-    - alpha_rank: how often evolution comes past the player, between 0 and 1.
+    - alpha_rank: share of time that evolution spends at the player, between 0 and 1.
     """
     from populations.ratings.table import Settings
 
@@ -143,7 +143,7 @@ def _score(row: dict[str, str | None], *, where: str) -> Score:
 def rate_scores(
     scores: list[Score], *, model: Model, anchor: str | None, num_resamples: int | None = None
 ) -> dict[str, object]:
-    """The document of ``arena rate --json``: best rating first.
+    """Return the document of ``arena rate --json``: best rating first.
 
     Raises:
         ConfigError: If the anchor has played no match.
@@ -216,7 +216,7 @@ def _mixture(players: tuple[str, ...], masses: list[float]) -> dict[str, float]:
 
 
 def _notes(table: MatchTable, *, model: Model, settings: Settings) -> list[str]:
-    """What somebody should know who takes these ratings for what they are not."""
+    """Return notes about ratings that could be misread."""
     from populations.ratings.table import share_of_pairs_met
 
     notes = []

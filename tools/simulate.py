@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._output import console, log_console, print_json
-from ._tables import print_table
+from .terminal.options import AsJson, Configuration, Overrides
+from .terminal.output import console, log_console, print_json
+from .terminal.tables import print_table
 
 if TYPE_CHECKING:
     from populations.simulation.league import Outcome
@@ -19,34 +20,32 @@ NUM_LINES = 10
 
 
 def simulate(
-    config: Annotated[str, typer.Argument(help="A preset's name (connect_four) or a YAML file.")],
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Override any key.")
-    ] = None,
+    config: Configuration,
+    overrides: Overrides = None,
     policies: Annotated[
         int | None, typer.Option(min=2, max=10_000, help="Size of every population.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="The same as seed=N.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the run, as seed=N.")] = None,
     cyclic: Annotated[
-        bool, typer.Option("--cyclic", help="Plant a rock-paper-scissors part as well.")
+        bool, typer.Option("--cyclic", help="Plant a rock-paper-scissors component too.")
     ] = False,
     draw_rate: Annotated[
         float, typer.Option(min=0.0, max=0.99, help="Share of draws between equals.")
     ] = 0.0,
     seat_advantage: Annotated[
-        float, typer.Option(min=-2000.0, max=2000.0, help="Elo that the first seat is worth.")
+        float, typer.Option(min=-2000.0, max=2000.0, help="Advantage of the first seat, in Elo.")
     ] = 0.0,
     agent_steps_per_second: Annotated[
-        float, typer.Option(min=1.0, max=1e12, help="Of a learner that trains.")
+        float, typer.Option(min=1.0, max=1e12, help="Speed of a training learner.")
     ] = 100_000.0,
     matches_per_second: Annotated[
-        float, typer.Option(min=1e-3, max=1e9, help="Of a learner that evaluates.")
+        float, typer.Option(min=1e-3, max=1e9, help="Speed of an evaluating learner.")
     ] = 1000.0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Run the same league with simulated learners.
+    """Simulate a league: try matchmaking and PBT settings without training.
 
-    Policies have a planted skill, so it can be said whether ratings are right and copies were good.
+    Policies have a planted skill, so the report says whether ratings are right and copies good.
     The environment is not started: one population plays a game for two, several play each other.
     """
     from dataclasses import replace
@@ -80,7 +79,7 @@ def simulate(
 
 
 def document(outcome: Outcome) -> dict[str, object]:
-    """The document of ``arena simulate --json``; ``matches`` are evaluation matches."""
+    """Return the document of ``arena simulate --json``; ``matches`` are evaluation matches."""
     return {
         "policies": outcome.num_policies,
         "matches": outcome.num_matches,
@@ -102,7 +101,7 @@ def document(outcome: Outcome) -> dict[str, object]:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error if that is a terminal; it disappears at the end."""
+    """Show a bar on standard error if that is a terminal; it disappears at the end."""
     screen = log_console()
     if not screen.is_terminal:
         yield lambda share: None

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ._output import console, print_json
+from .terminal.options import AsJson, RunDirectory
+from .terminal.output import console, print_json
 
 if TYPE_CHECKING:
     from populations.audit.repair import Repair
@@ -17,18 +18,18 @@ STORAGE_EXIT_CODE = 5
 
 
 def verify(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: RunDirectory,
     repair: Annotated[
         bool,
         typer.Option(
             "--repair",
-            help="Put a damaged journal's last backup in its place, add what checkpoints on disk "
-            "show since, and set damaged checkpoints aside.",
+            help="Replace a damaged journal by its last backup, add the checkpoints made since, "
+            "and set damaged checkpoints aside.",
         ),
     ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Check every invariant that a run directory can show; exit 5 where one is broken."""
+    """Check every invariant of a run directory; exit 5 if one is broken."""
     from arena.errors import ConfigError
     from populations.audit.repair import repair_run
     from populations.audit.verify import verify_run
@@ -37,7 +38,7 @@ def verify(
         raise ConfigError(f"RUN must be a run directory, got {str(run)!r}")
     repaired = repair_run(run) if repair else None
     report = verify_run(run)
-    if json_:
+    if as_json:
         document: dict[str, Json] = {
             "run": str(run),
             "faults": report.faults,
@@ -89,5 +90,5 @@ def _print_findings(run: Path, *, faults: list[str], notes: list[str]) -> None:
 
 
 def _print_line(text: str) -> None:
-    """Texts are from files that anybody may have written: no markup, no controls."""
+    """Print a text that any process may have written: no markup, no controls."""
     console().print("".join(c if c.isprintable() else "?" for c in text), markup=False)

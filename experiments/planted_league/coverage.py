@@ -17,16 +17,17 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
+from arena.types import PlayerId
 from populations.config.run_config import load_config
 from populations.gc_pause import collector_paused
-from populations.league.standings import Z95, champion, standings
+from populations.league.standings import Z95, Ratings, Standing, champion, standings
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.planted import PlantedModel
@@ -46,7 +47,7 @@ TRUTH = ("draw_rate", "top_draw_rate", "pair_deviation", "cyclic_share", "seat_a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeagueError:
-    """How far the ratings of one league are from the truth.
+    """Errors of the ratings of one league.
 
     Attributes:
         ratings: Share of its final policies whose interval holds their skill.
@@ -54,13 +55,13 @@ class LeagueError:
         champion: Whether the champion's reported one does.
         champion_low: Whether the champion is worse than its reported interval.
         champion_bias: Reported rating minus skill of the champion, Elo.
-        optimism: What was taken from the champion's rating for having been chosen, Elo.
+        optimism: Elo taken from the champion's rating for having been chosen.
         bias: Mean of rating minus skill of the final policies, Elo.
         width: Mean width of their intervals, Elo.
         difference_width: Mean width of the intervals of differences, Elo.
-        pair_deviation: As the last fit has it, Elo.
-        misfit: As the last fit has it.
-        cyclicity: As the last fit has it.
+        pair_deviation: Pair deviation of the last fit, Elo.
+        misfit: Misfit of the last fit.
+        cyclicity: Cyclicity of the last fit.
     """
 
     ratings: float
@@ -89,11 +90,11 @@ def league_error(
     """Run one league and compare its last ratings with the truth.
 
     Args:
-        num_policies: Of one population.
-        seed: Of the run.
+        num_policies: Size of the one population.
+        seed: Seed of the run.
         share: ``evaluation.share``; None: the preset's.
         plant: Changes the truth.
-        preset: Whose settings the league has.
+        preset: Preset of the league's settings.
     """
     changes = [*CHANGES, f"seed={seed}"]
     if share is not None:
@@ -122,16 +123,10 @@ def league_error(
         held.append(low <= skill[line.player] <= high)
         errors.append(rating - skill[line.player])
         widths.append(high - low)
-    gaps_held, gap_widths = [], []
-    for first, second in combinations(final, 2):
-        gap = ratings.difference(str(first.weights), str(second.weights))
-        assert gap is not None, "both are rated"
-        error = gap[0] - (skill[first.player] - skill[second.player])
-        gaps_held.append(abs(error) <= Z95 * gap[1])
-        gap_widths.append(2.0 * Z95 * gap[1])
+    gaps_held, gap_widths = _differences(final, ratings, skill)
     row = world.state.tables.ratings[population]
     best = champion(lines, optimism=row.optimism)
-    assert best is not None, "somebody is rated"
+    assert best is not None, "a player is rated"
     assert best.rating is not None
     assert best.rating_low is not None
     assert best.rating_high is not None
@@ -151,8 +146,22 @@ def league_error(
     )
 
 
+def _differences(
+    final: Sequence[Standing], ratings: Ratings, skill: Mapping[PlayerId, float]
+) -> tuple[list[bool], list[float]]:
+    """Return whether each pair's interval holds the difference in skill, and its width."""
+    held, widths = [], []
+    for first, second in combinations(final, 2):
+        gap = ratings.difference(str(first.weights), str(second.weights))
+        assert gap is not None, "both are rated"
+        error = gap[0] - (skill[first.player] - skill[second.player])
+        held.append(abs(error) <= Z95 * gap[1])
+        widths.append(2.0 * Z95 * gap[1])
+    return held, widths
+
+
 def clustered(values: Sequence[float]) -> tuple[float, float]:
-    """Mean over leagues, and half the width of its 95% interval."""
+    """Return the mean over leagues, and half the width of its 95% interval."""
     half = Z95 * float(np.std(values, ddof=1)) / np.sqrt(len(values)) if len(values) > 1 else np.nan
     return float(np.mean(values)), float(half)
 

@@ -1,4 +1,4 @@
-"""What healthy learners get done beside faulty ones, in a simulated league.
+"""Work of healthy learners beside faulty ones, in a simulated league.
 
 Of some learners a few fail each assignment at once; the rest is measured against the same number of
 healthy learners alone, over the same simulated time. One JSON line per kind of failure and size.

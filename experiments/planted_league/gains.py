@@ -83,15 +83,15 @@ class OldSignals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one league came to.
+    """Figures of one league.
 
     Attributes:
         rule: Its kind.
         signals: ``one fit``, ``two fits``, or ``none`` for rules that read no gains.
-        seed: Of the run.
-        num_generations: That began after another one.
-        found_after: Of them, when the optimum was found; None: never.
-        speed: Of learning with explored hyperparameters, at the end, in (0, 1].
+        seed: Seed of the run.
+        num_generations: Number of generations that began after another one.
+        found_after: Number of them before the optimum was found; None: never found.
+        speed: Learning speed with explored hyperparameters at the end, in (0, 1].
         best_skill: Elo of the best policy at the end.
         cpu_s: Seconds of this process.
     """
@@ -108,12 +108,12 @@ class Outcome:
 
 @dataclass(slots=True)
 class Observer:
-    """Follows the rows that a world commits.
+    """Observer of the rows that a world commits.
 
     Attributes:
         world: Watched.
         begins: Rating at the beginning of each generation.
-        speeds: Of each explored generation, in order of beginning.
+        speeds: Speed of each explored generation, in order of beginning.
     """
 
     world: World
@@ -150,7 +150,7 @@ def play(rule: str, options: argparse.Namespace, *, seed: int, is_old: bool) -> 
     began_s = time.process_time()
     config = make_config(rule, options, seed=seed)
     limit = total_agent_steps(config) / options.policies
-    # Nobody is near its ceiling at the end: what a generation gains depends on hyperparameters.
+    # No policy is near its ceiling at the end: what a generation gains depends on hyperparameters.
     model = PlantedModel(ceiling=4000.0, learning_agent_steps=limit)
     world = make_world(
         simulated_run(config), model, agent_steps_per_s=100_000.0, matches_per_s=1000.0

@@ -45,7 +45,7 @@ Way = Literal["drawn", "results", "uniform", "true"]
 WAYS: tuple[Way, ...] = ("drawn", "results", "uniform", "true")
 
 MIN_GHOSTS = 20
-"""Before there are so many, nearly all have been met."""
+"""Number of ghosts below which nearly all have been met."""
 
 COMMON = ("stop.agent_steps_per_policy=6000000", "matchmaking.kind=pfsp")
 LEAGUES: dict[int, tuple[str, ...]] = {
@@ -53,7 +53,7 @@ LEAGUES: dict[int, tuple[str, ...]] = {
     8: ("ghosts.every_agent_steps=100000", "learners=4"),
     16: ("ghosts.every_agent_steps=500000", "learners=8"),
 }
-"""By the number of policies; others are like the last one."""
+"""Changes of the configuration by the number of policies; others are like the last one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ class Watched:
         )
 
     def _true_win_rates(self, request: OpponentRequest) -> FloatArray:
-        """Planted win rates of the trainee as it is now. float64 [N]."""
+        """Return the planted win rates of the trainee as it is now. float64 [N]."""
         tables, learner = self.world.state.tables, self.world.learner
         checkpoint = tables.policies[request.trainee].checkpoint
         assert checkpoint is not None

@@ -61,9 +61,9 @@ class Task:
 
     Attributes:
         num_learners: Processes.
-        num_policies: Of the one population.
+        num_policies: Size of the one population.
         speed: Key of ``SPEEDS`` and ``OVERRIDES``.
-        seed: Of the run.
+        seed: Seed of the run.
         overrides: KEY=VALUE, after those of the speed.
     """
 
@@ -76,7 +76,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a run came to when its training was over.
+    """Figures of a run at the end of its training.
 
     Attributes:
         share: Evaluation's part of all learner seconds.
@@ -84,7 +84,7 @@ class Figures:
         of_asked: One divided by the other.
         rating_evaluations: Evaluations of two players.
         validations: Evaluations in which newcomers played only themselves.
-        matches: Of all evaluations.
+        matches: Matches of all evaluations.
         due: Decisions of PBT that policies' clocks asked for.
         made: Decisions of PBT.
         of_due: One divided by the other.
@@ -94,7 +94,7 @@ class Figures:
         simulated_s: Length of the run.
         idle: Part of all learners' seconds in which they did nothing.
         max_open: Evaluations open at once.
-        seconds: That the simulation took.
+        seconds: Seconds that the simulation took.
     """
 
     share: float
@@ -117,7 +117,7 @@ class Figures:
 
 @dataclass(slots=True)
 class Counter:
-    """What is counted in a world's committed rows."""
+    """Counter of a world's committed rows."""
 
     world: World
     rating_evaluations: int = 0

@@ -47,12 +47,12 @@ POPULATION = "player"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much a league has played.
+    """Size of a league, as it has played.
 
     Attributes:
-        checkpoints: Of each policy, in one line.
-        evaluated_every: Of so many checkpoints one was evaluated.
-        ghosts_every: Of so many checkpoints one is a ghost.
+        checkpoints: Checkpoints of each policy, in one line.
+        evaluated_every: Number of checkpoints of which one was evaluated.
+        ghosts_every: Number of checkpoints of which one is a ghost.
         generations_every: So many checkpoints a generation has; 0: it is the first one still.
         pairs: Results of each evaluated checkpoint.
         met: Ghosts that each checkpoint was trained against.
@@ -67,7 +67,7 @@ class Size:
 
 
 DAY = Size(checkpoints=7_000)
-"""Of the demo's eight policies, which keep their generation: the worst case."""
+"""One day of the demo's eight policies, which keep their generation: the worst case."""
 
 STEPS = 20_000
 """Agent steps of each checkpoint."""

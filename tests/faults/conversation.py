@@ -19,6 +19,7 @@ from arena.learners.state import Patience as LearnerPatience
 from arena.types import LearnerId
 from arena.wire.messages import Assignment, Failed, Finished
 from arena.wire.zeromq import ZmqControllerTransport, ZmqLearnerTransport
+from experiments.load.work import publishing_learner
 from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
@@ -26,7 +27,6 @@ from populations.controller.server.server import Server, utc_now
 from populations.controller.state.leases import Patience
 from populations.records.rows import Row
 from populations.simulation.learner import SimulatedLearner
-from tests.checks.load_work import publishing_learner
 from tests.faults.chaos import ChaosProxy, Plan
 from tests.populations.controller.server.test_server import NoLauncher
 from tests.populations.controller.simulated import DUEL, duel_spec

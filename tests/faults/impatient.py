@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from arena.envs.inspect import inspect_environment
+from experiments.faults.killing import TINY
 from populations.config.run_config import load_config
 from populations.config.run_file import new_run_file
 from populations.controller.server.run_directory import OpenRun, create_run
@@ -17,7 +18,6 @@ from populations.controller.server.server import Server, utc_now
 from populations.controller.state.leases import Patience
 from populations.launchers.make import make_launcher
 from populations.storage.lock import RunLock
-from tests.checks.killing import TINY
 
 LIVENESS_S = 1.5
 ENDLESS = ("deterministic=false", "learners=2", "stop.agent_steps_per_policy=1000000000")

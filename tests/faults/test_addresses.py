@@ -18,7 +18,7 @@ from populations.errors import RunInUse
 from populations.launchers.make import make_launcher
 from populations.storage.lock import RunLock
 from tests.populations.controller.simulated import DUEL, duel_spec
-from tools._output import exit_code
+from tools.terminal.exit_codes import exit_code
 
 
 def make_run(run: Path, **sections: object) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.faults.outcomes import Outcome, differences, outcome
 from populations.audit.verify import verify_run
 from populations.controller.state.leases import Patience
 from populations.records.rows import Row
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from tests.checks.outcomes import Outcome, differences, outcome
 from tests.faults.chaos import Link, Partition, Plan
 from tests.faults.conversation import DOCUMENT, IMPATIENT, Conversation, conversation
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from experiments.faults.killing import counters, processes_of
+from experiments.faults.outcomes import differences, outcome
 from populations.audit.verify import verify_run
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from tests.checks.killing import counters, processes_of
-from tests.checks.outcomes import differences, outcome
 from tests.faults.conversation import conversation
 from tests.faults.impatient import LIVENESS_S
 from tests.support import wait_until

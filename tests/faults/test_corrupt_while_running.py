@@ -10,7 +10,7 @@ import pytest
 
 from arena.checkpoints.files import DIRECTORY_NAME, list_directories
 from arena.checkpoints.manifest import WEIGHTS
-from tests.checks.killing import processes_of
+from experiments.faults.killing import processes_of
 from tests.faults.golden import NEWEST, copy_of, events_of, tables_of
 from tests.integration.conftest import Command, arena, sigkill, start  # noqa: F401
 from tests.support import wait_until

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from arena.types import LearnerId
 from arena.wire.messages import PROTOCOL_VERSION, FromLearner, Hello
 from arena.wire.session import MAX_BAD_MESSAGES, ControllerSession
+from experiments.faults.fuzz import DEADLINE_S, MAX_GROWTH_BYTES, MIB, faults, fuzz
+from experiments.faults.fuzz_messages import Fuzzer, Victim
 from tests.arena.learners.stub import spawn_stub
 from tests.arena.wire.examples import DIGEST, LEARNER, RUN
-from tests.checks.fuzz import DEADLINE_S, MAX_GROWTH_BYTES, MIB, faults, fuzz
-from tests.checks.fuzz_messages import Fuzzer, Victim
 from tests.support import wait_until
 
 EPOCH = 2
@@ -57,7 +57,7 @@ def test_what_a_session_lets_through_is_a_peers_own_valid_message(seed: int) -> 
 def test_a_controller_among_hostile_peers_keeps_its_state_its_time_and_its_memory(
     tmp_path: Path,
 ) -> None:
-    """The small edition of `python -m tests.checks.fuzz`, which sends a million."""
+    """The small edition of `python -m experiments.faults.fuzz`, which sends a million."""
     found = fuzz(tmp_path, messages=NUM_MESSAGES, seed=1, note=lambda number: None)
     assert found["messages_sent"] >= NUM_MESSAGES
     assert found["faults"] == []

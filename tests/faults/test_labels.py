@@ -51,8 +51,8 @@ LABELS = (
     "💥é",
 )
 main = importlib.import_module("populations.commands.main").main
-output = importlib.import_module("populations.commands._output")
-screens = importlib.import_module("populations.commands._screen")
+texts = importlib.import_module("populations.commands.terminal.text")
+screens = importlib.import_module("populations.commands.terminal.screen")
 ids = [ascii(label)[:30] for label in LABELS]
 
 
@@ -128,9 +128,9 @@ def test_on_a_terminal_only_our_own_codes_do_anything(label: str) -> None:
     screen.print(table)
     screen.print(f"event: {label}", soft_wrap=True)
     assert lines_are_harmless(stream.getvalue())
-    assert lines_are_harmless(output.one_line(label))
-    assert "\n" not in output.one_line(label)
-    assert len(output.one_line(label, max_chars=400)) <= 403
+    assert lines_are_harmless(texts.one_line(label))
+    assert "\n" not in texts.one_line(label)
+    assert len(texts.one_line(label, max_chars=400)) <= 403
 
 
 @pytest.mark.parametrize("label", LABELS, ids=ids)

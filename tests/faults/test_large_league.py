@@ -1,6 +1,6 @@
 """Ten thousand policies: what a controller does grows with the league, not with its square.
 
-Figures against bounds are `tests.checks.load_bounds`; here is the structure that they rest on.
+Figures against bounds are `experiments.load.bounds`; here is the structure that they rest on.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from types import FrameType
 
 import pytest
 
+from experiments.load.big_journal import Size, write_run
 from populations.config.run_file import RunFile, learner_setup
 from populations.controller.opponents.seatings import draw_seatings
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
 from populations.controller.state.transaction import Transaction
 from populations.storage.journal import Journal, JournalReader
-from tests.checks.big_journal import Size, write_run
 
 SMALL, LARGE = 40, 160
 """Policies; what grows with the square grows 16 times."""

@@ -14,6 +14,7 @@ import pytest
 from arena.checkpoints.manifest import Manifest
 from arena.types import LearnerId
 from arena.wire.messages import Acknowledge, Evaluate, FromController, Hello, Message, Train
+from experiments.load.busy_controller import make_run, measure
 from populations.controller.server import checkpoint_tasks
 from populations.controller.server import server as server_module
 from populations.controller.server.server import Server
@@ -21,7 +22,6 @@ from populations.controller.state.events import Event, RatingsFitted
 from populations.controller.state.state import ControllerState
 from populations.records.rows import AssignmentRow
 from populations.simulation.learner import SimulatedLearner
-from tests.checks.load import make_run, measure
 from tests.populations.controller.server.test_server import (
     LEARNER,
     NoLauncher,

@@ -31,7 +31,7 @@ from tests.populations.controller.simulated import duel_spec
 from tests.populations.small_run import duel_run_file
 
 # By name: where the tools are installed, only an installation knows.
-launch = importlib.import_module("populations.commands.launch")
+launch = importlib.import_module("populations.commands.launch.command")
 main = importlib.import_module("populations.commands.main").main
 
 CONFIG = "environment: {id: 'tests.duel:env', num_envs: 8}\npopulations: {player: {size: 2}}\n"

@@ -10,9 +10,9 @@ import pytest
 from arena.learners.witness import make_witness, tally_digest
 from arena.types import AssignmentId, Entrant, LearnerId, PairScore, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Finished
+from experiments.faults.ack_logs import Comparison, compare
+from experiments.faults.soak import soak
 from populations.records.rows import AssignmentRow, TallyRow
-from tests.checks.soak import soak
-from tests.checks.witnesses import Comparison, compare
 
 LEARNER = LearnerId("learner-1")
 TALLY = Tally(

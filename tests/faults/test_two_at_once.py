@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments.faults.killing import processes_of
 from populations.config.run_file import RUN_FILE
 from populations.storage.database import JOURNAL
-from tests.checks.killing import processes_of
 from tests.faults.golden import NEWEST, copy_of, tables_of
 from tests.integration.conftest import Command, arena, launch_arguments, start  # noqa: F401
 from tests.support import wait_until

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.checks.killing import processes_of
+from experiments.faults.killing import processes_of
 from tests.support import wait_until
 
 # Installed, the folder tools/ has this name.

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from experiments.faults.killing import processes_of
 from populations.config.run_file import RUN_FILE, RunFile
-from tests.checks.killing import processes_of
 from tests.integration.conftest import ARENA, Command, launch_arguments, start
 from tests.support import wait_until
 

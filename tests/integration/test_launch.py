@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from arena.wire.messages import Train
+from experiments.faults.killing import counters, processes_of
 from populations.storage.database import JOURNAL
 from populations.storage.journal import JournalReader
-from tests.checks.killing import counters, processes_of
 from tests.integration.conftest import ARENA, STEPS, Command, launch_arguments, start
 from tests.support import wait_until
 

@@ -122,7 +122,7 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_a_json_document_is_finite_and_has_a_schema(capsys: pytest.CaptureFixture[str]) -> None:
-    output = importlib.import_module("populations.commands._output")
+    output = importlib.import_module("populations.commands.terminal.output")
     output.print_json({"a": [1, None]})
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "a": [1, None]}
     with pytest.raises(ValueError, match="not JSON compliant"):

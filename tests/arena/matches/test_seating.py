@@ -16,7 +16,7 @@ from arena.matches.seating import (
     team_seating,
 )
 from arena.types import Player, PlayerId, Seat, Seating
-from tests.checks.one_result import seats_of
+from experiments.ratings.many_sides import seats_of
 
 TRAINEE = Player(player=PlayerId("player/p000"))
 

@@ -1,0 +1,220 @@
+"""Real runs of real processes that are killed at will."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from experiments.commands import COMMAND
+from populations.audit.verify import verify_run
+from populations.errors import StorageError
+from populations.records.rows import RunRow
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+
+TINY: tuple[str, ...] = (
+    "deterministic=true",
+    "environment.num_envs=32",
+    "populations.player.size=3",
+    "populations.player.network.hidden_sizes=[8]",
+    "populations.player.hyperparameters.rollout_length=4",
+    "populations.player.hyperparameters.num_epochs=1",
+    "populations.player.hyperparameters.num_minibatches=1",
+    "assignment.agent_steps=256",
+    "ghosts.every_agent_steps=512",
+    "pbt.ready_agent_steps=512",
+    "pbt.warm_up_agent_steps=512",
+    "pbt.min_matches=1",
+    "pbt.min_rating_gap=0",
+    "pbt.confidence=0",
+    "pbt.fraction=0.5",
+    "pbt.reference=false",
+    "evaluation.share=0.4",
+    "checkpoints.keep=1",
+    "metrics.sinks=[jsonl]",
+    "stop.duration_s=null",
+    "stop.agent_steps_per_policy=3000",
+    "seed=3",
+)
+"""Rock-paper-scissors that exploits, freezes and deletes at once, and is over in seconds."""
+
+LEARNER = "arena.learners.process"
+GONE_S = 2.0
+"""Seconds that a dead controller's learners may live."""
+
+POLL_S = 0.01
+Victim = Literal["learner", "controller", "both"]
+
+
+def processes_of(run: Path) -> list[psutil.Process]:
+    """Return the learner processes of a run, of any parent."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "status"]):
+        line = process.info["cmdline"] or []
+        is_alive = process.info["status"] != psutil.STATUS_ZOMBIE
+        if is_alive and LEARNER in line and any(str(run) in part for part in line):
+            found.append(process)
+    return found
+
+
+def counters(run: Path) -> RunRow | None:
+    """Return a run's counters; None as long as there is no journal."""
+    if not (run / JOURNAL).exists():
+        return None
+    with JournalReader(run / JOURNAL) as reader:
+        return reader.load(pairs=False).run
+
+
+@dataclass(slots=True)
+class KilledRun:
+    """A run that goes on whatever is done to it. Owned by one thread.
+
+    Attributes:
+        run: Its directory.
+        log: File that its controllers write to.
+        environment: Variables for its processes, beside this process's own.
+        process: The controller now.
+        num_kills: Processes that were killed, by kind of victim.
+        num_resumes: Controllers that went on where another one stood.
+        slowest_s: The longest that learners outlived their controller.
+        faults: Faults that `verify_run` found between each kill and its resume.
+        num_verified: Checkpoints and ghosts that were read back for that, all looks together.
+    """
+
+    run: Path
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+    num_kills: dict[Victim, int] = field(default_factory=dict)
+    num_resumes: int = 0
+    slowest_s: float = 0.0
+    faults: list[str] = field(default_factory=list)
+    num_verified: int = 0
+
+    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start a controller: ``launch`` with these arguments."""
+        command = [*COMMAND, "launch", *arguments, "--run-dir", str(self.run)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env={**os.environ, **self.environment, **(environment or {})},
+            )
+
+    def resume(self, *, environment: Mapping[str, str] | None = None) -> None:
+        """Start a controller where another one stood."""
+        self.start("--resume", environment=environment)
+        self.num_resumes += 1
+
+    def is_over(self) -> bool:
+        """Return whether the controller has ended by itself."""
+        return self.process is None or self.process.poll() is not None
+
+    def wait(self, *, timeout_s: float) -> int:
+        """Wait for the controller's end, and return its exit code."""
+        assert self.process is not None, "start comes first"
+        return self.process.wait(timeout=timeout_s)
+
+    def await_finished(self, goal: int, *, timeout_s: float = 600.0) -> bool:
+        """Wait until so many assignments are committed; False if the run ended before."""
+        deadline_s = time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            is_over = self.is_over()
+            row = counters(self.run)
+            if row is not None and row.assignments_finished >= goal:
+                return True
+            if is_over:
+                return False
+            time.sleep(POLL_S)
+        raise TimeoutError(f"{self.run}: {goal} assignments took over {timeout_s} s")
+
+    def kill(self, victim: Victim, rng: random.Random) -> None:
+        """Kill at once; if the controller was among them, see that all are gone, and go on."""
+        self.num_kills[victim] = self.num_kills.get(victim, 0) + 1
+        if victim != "controller":
+            rng.choice(self.await_learners()).kill()
+        if victim != "learner":
+            assert self.process is not None, "start comes first"
+            self.process.kill()
+            self.process.wait()
+            self.await_nobody()
+            self.verify()
+            self.resume()
+
+    def await_learners(self) -> list[psutil.Process]:
+        """Wait for a learner, and return all: another may have been killed a moment ago."""
+        deadline_s = time.monotonic() + 300.0
+        while not (learners := processes_of(self.run)):
+            if time.monotonic() > deadline_s:
+                raise TimeoutError(f"{self.run} has no learner")
+            time.sleep(POLL_S)
+        return learners
+
+    def await_nobody(self) -> None:
+        """Note how long the learners of a dead controller live.
+
+        Raises:
+            TimeoutError: If that is too long.
+        """
+        started_s = time.monotonic()
+        while left := processes_of(self.run):
+            lived_s = time.monotonic() - started_s
+            if lived_s > GONE_S:
+                raise TimeoutError(f"{[p.pid for p in left]} outlived their controller")
+            time.sleep(POLL_S)
+        self.slowest_s = max(self.slowest_s, time.monotonic() - started_s)
+
+    def verify(self) -> None:
+        """Check all that the directory can show, as `arena verify` does."""
+        try:
+            self.faults += verify_run(self.run).faults
+            with JournalReader(self.run / JOURNAL) as reader:
+                tables = reader.load(pairs=False)
+        except StorageError as error:
+            self.faults.append(str(error))
+            return
+        present = [row for row in tables.checkpoints.values() if row.state == "present"]
+        self.num_verified += len(present) + len(tables.ghosts)
+
+
+@contextlib.contextmanager
+def killed_run(
+    directory: Path, *, environment: Mapping[str, str] | None = None, name: str = "run"
+) -> Iterator[KilledRun]:
+    """Yield a run in a directory; nothing of it is alive afterwards."""
+    run = KilledRun(
+        run=directory / name, log=directory / f"{name}.log", environment=environment or {}
+    )
+    try:
+        yield run
+    finally:
+        if run.process is not None and run.process.poll() is None:
+            run.process.kill()
+            run.process.wait()
+        for process in processes_of(run.run):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def end_on_sigterm() -> None:
+    """Let SIGTERM end this process as Ctrl-C does, so that what it has started ends with it."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+
+def marks(count: int, *, below: int, rng: random.Random) -> Sequence[int]:
+    """Draw so many different numbers of committed assignments, in order."""
+    return sorted(rng.sample(range(1, below), count))

@@ -1,0 +1,251 @@
+"""Hours of bad luck in minutes: a Connect Four run whose processes are killed at random moments.
+
+    python -m experiments.faults.soak --kills 200 --minutes 30      # progress on standard error
+    python -m experiments.faults.soak --kills 6 --minutes 1 --json  # the figures as JSON
+
+Kills a learner, the controller, or both with SIGKILL; after each kill of a controller its learners
+must be gone within two seconds, all of the directory is verified, and another controller goes
+on. Learners write down what they sent and what was acknowledged (`arena.learners.witness`), and in
+the end that is compared with the journal: whatever was acknowledged is there once, as it was sent,
+and nothing is there that no learner sent. Memory and descriptors are looked at all the time.
+
+Exit code 1 if anything was lost, invented, damaged or left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from arena.learners.witness import DIRECTORY
+from experiments.faults.ack_logs import Comparison, compare
+from experiments.faults.killed_run import VICTIMS
+from experiments.faults.killing import (
+    KilledRun,
+    Victim,
+    counters,
+    end_on_sigterm,
+    killed_run,
+    processes_of,
+)
+from experiments.faults.leaks import Leaks, Slope
+from populations.audit.evolution_checks import check_evolution
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+
+SMALL: tuple[str, ...] = (
+    "environment.num_envs=64",
+    "populations.player.network.hidden_sizes=[32]",
+    "populations.player.hyperparameters.rollout_length=8",
+    "populations.player.hyperparameters.num_minibatches=4",
+    "assignment.agent_steps=2048",
+    "ghosts.every_agent_steps=20000",
+    "pbt.ready_agent_steps=10000",
+    "pbt.warm_up_agent_steps=10000",
+    "pbt.min_matches=20",
+    "pbt.min_rating_gap=10",
+    "pbt.reference=false",
+    "evaluation.share=0.2",
+    "metrics.sinks=[jsonl]",
+    "stop.duration_s=null",
+    "learners=2",
+)
+"""The preset's game and rules, with work that is short: so much more of it is interrupted."""
+
+STOP_S = 120.0
+SHORTEST_S = 0.05
+STUCK_S = 240.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Result of a soak; see the module.
+
+    Attributes:
+        seed: Seed of victims and moments.
+        minutes: It took.
+        kills: All.
+        kills_by_victim: ``both`` is one kill.
+        resumes: Controllers that went on where another one stood.
+        epochs: Controllers that were started, by the journal.
+        assignments_finished: Finished assignments in the journal.
+        checkpoints_verified: Read back, every byte, over all looks at the directory.
+        exploits: Exploits in the journal.
+        exploits_half_done: Policies whose generation contradicts the journal; 0 if sound.
+        faults: Faults by `arena verify`, after each controller's kill and at the end.
+        quarantined: Policies that were blamed for kills: three in a row on one checkpoint.
+        processes_left: 0.
+        gone_after_s: The longest that learners outlived their controller.
+        tallies: Tallies that learners know, beside the journal's.
+        slopes: Growth of memory and descriptors, by role.
+    """
+
+    seed: int
+    minutes: float
+    kills: int
+    kills_by_victim: dict[Victim, int]
+    resumes: int
+    epochs: int
+    assignments_finished: int
+    checkpoints_verified: int
+    exploits: int
+    exploits_half_done: int
+    faults: list[str]
+    quarantined: int
+    processes_left: int
+    gone_after_s: float
+    tallies: Comparison
+    slopes: dict[str, Slope]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing was lost, invented, damaged or left behind."""
+        return (
+            not self.faults
+            and not self.exploits_half_done
+            and not self.processes_left
+            and self.tallies.is_sound
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Soak, print, and return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--minutes", type=float, default=30.0, help="over which kills are spread")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    end_on_sigterm()
+    with tempfile.TemporaryDirectory(prefix="arena-soak-") as directory:
+        figures = soak(
+            Path(directory), kills=options.kills, minutes=options.minutes, seed=options.seed
+        )
+    document = {"schema": 1, **asdict(figures)}
+    if options.json:
+        sys.stdout.write(json.dumps(document, indent=1) + "\n")
+    else:
+        sys.stdout.writelines(f"{name}: {value}\n" for name, value in _flat(document))
+    return 0 if figures.is_sound else 1
+
+
+def soak(
+    directory: Path,
+    *,
+    kills: int,
+    minutes: float,
+    seed: int,
+    overrides: Sequence[str] = SMALL,
+) -> Figures:
+    """Kill, resume and compare; ends with a clean stop."""
+    rng = random.Random(seed)
+    witness = directory / "witness"
+    witness.mkdir()
+    environment = {"ARENA_TESTING": "1", DIRECTORY: str(witness), "OMP_NUM_THREADS": "1"}
+    began_s = time.monotonic()
+    with killed_run(directory, environment=environment) as run, Leaks(run) as leaks:
+        run.start("connect_four", *overrides, f"seed={seed}")
+        for number in range(kills):
+            now_s = time.monotonic()
+            left_s = began_s + 60.0 * minutes - now_s
+            due_s = now_s + 2.0 * left_s / (kills - number) * rng.random()
+            _await_progress(run)
+            _pause(run, due_s - time.monotonic())
+            victim = rng.choice(VICTIMS)
+            run.kill(victim, rng)
+            _say(run, number + 1, kills, victim)
+        _await_progress(run)
+        _stop(run)
+        leaks.stop()
+        return _figures(run, leaks, witness, seed=seed, minutes=_minutes_since(began_s))
+
+
+def _await_progress(run: KilledRun) -> None:
+    """Wait until something more is committed, so that three kills blame no learner."""
+    row = counters(run.run)
+    goal = 1 if row is None else row.assignments_finished + 1
+    if not run.await_finished(goal, timeout_s=STUCK_S):
+        raise RuntimeError(f"the run ended by itself: {run.log.read_text()[-4000:]}")
+
+
+def _pause(run: KilledRun, seconds: float) -> None:
+    """Sleep until a random moment, which no condition can be waited for."""
+    until_s = time.monotonic() + max(seconds, SHORTEST_S)
+    while (left_s := until_s - time.monotonic()) > 0.0:
+        time.sleep(min(left_s, 0.5))
+        if run.is_over():
+            raise RuntimeError(f"the run ended by itself: {run.log.read_text()[-4000:]}")
+
+
+def _stop(run: KilledRun) -> None:
+    """Stop a run as Ctrl-C does: with everything saved."""
+    assert run.process is not None, "it was started"
+    run.process.send_signal(signal.SIGINT)
+    code = run.wait(timeout_s=STOP_S)
+    if code != 130:
+        raise RuntimeError(f"exit code {code} after SIGINT: {run.log.read_text()[-4000:]}")
+    run.await_nobody()
+    run.verify()
+
+
+def _figures(run: KilledRun, leaks: Leaks, witness: Path, *, seed: int, minutes: float) -> Figures:
+    with JournalReader(run.run / JOURNAL) as reader, reader.snapshot():
+        tables = reader.load()
+        assignments = reader.assignments()
+        tallies = reader.tallies()
+        quarantined = reader.events(kinds=["quarantined"])
+    return Figures(
+        seed=seed,
+        minutes=round(minutes, 1),
+        kills=sum(run.num_kills.values()),
+        kills_by_victim=run.num_kills,
+        resumes=run.num_resumes,
+        epochs=tables.run.epoch,
+        assignments_finished=tables.run.assignments_finished,
+        checkpoints_verified=run.num_verified,
+        exploits=tables.run.exploits,
+        exploits_half_done=len(list(check_evolution(tables))),
+        faults=run.faults,
+        quarantined=len(quarantined),
+        processes_left=len(processes_of(run.run)),
+        gone_after_s=round(run.slowest_s, 3),
+        tallies=compare(witness, assignments, tallies),
+        slopes=leaks.slopes(),
+    )
+
+
+def _say(run: KilledRun, number: int, kills: int, victim: Victim) -> None:
+    row = counters(run.run)
+    done = row.assignments_finished if row is not None else 0
+    faults = f", FAULTS {run.faults}" if run.faults else ""
+    sys.stderr.write(f"{number}/{kills} killed {victim}; {done} assignments{faults}\n")
+    with contextlib.suppress(OSError):
+        sys.stderr.flush()
+
+
+def _minutes_since(began_s: float) -> float:
+    return (time.monotonic() - began_s) / 60.0
+
+
+def _flat(document: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    """Yield the lines of a document, nested names joined by dots."""
+    lines: list[tuple[str, object]] = []
+    for name, value in document.items():
+        if isinstance(value, dict):
+            lines += _flat(value, f"{prefix}{name}.")
+        else:
+            lines.append((f"{prefix}{name}", value))
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Leagues, mixtures and populations against plain self-play."""

@@ -1,0 +1,1 @@
+"""Presets and small games: does Arena learn, and how fast."""

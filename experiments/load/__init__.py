@@ -1,0 +1,1 @@
+"""Costs of large leagues and many learners."""

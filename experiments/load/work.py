@@ -1,0 +1,58 @@
+"""Work of the simulated learners: training whose checkpoints are really there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from arena.checkpoints.files import file_records
+from arena.checkpoints.manifest import OPTIMIZER, WEIGHTS, Manifest
+from arena.checkpoints.publish import publish
+from arena.config import LearnerSetup
+from arena.types import Digest
+from arena.wire.messages import Train, Trainee
+from experiments.load.run import AGENT_STEPS_PER_S, EPISODE_LENGTH, OPTIMIZER_BYTES
+from populations.config.run_file import RunFile
+from populations.simulation.learner import SimulatedLearner
+from populations.simulation.planted import Landscape, PlantedModel, Weights
+
+
+class _MadeUpWeights(dict[Digest, Weights]):
+    """Digests of weights that were not trained: arbitrary, and always the same."""
+
+    def __missing__(self, digest: Digest) -> Weights:
+        return PlantedModel().bot(digest)
+
+
+class _SameDigest(dict[Digest, Digest]):
+    """Weights of checkpoints that others have made: named like the checkpoint."""
+
+    def __missing__(self, digest: Digest) -> Digest:
+        return digest
+
+
+class PublishingLearner(SimulatedLearner):
+    """Simulated training whose checkpoints are really there."""
+
+    def _publish(self, message: Train, trainee: Trainee, weights: Weights) -> Manifest:
+        simulated = SimulatedLearner._publish(self, message, trainee, weights)
+        words = f"{message.seed} {trainee.policy} {trainee.agent_steps}"
+        files = {WEIGHTS: words.encode(), OPTIMIZER: OPTIMIZER_BYTES}
+        manifest = simulated.model_copy(update={"files": file_records(files)})
+        publish(Path(self.setup.root), manifest=manifest, files=files)
+        self.weights[manifest.weights_digest] = weights
+        self.origins[manifest.digest] = manifest.weights_digest
+        return manifest
+
+
+def publishing_learner(run_file: RunFile, setup: LearnerSetup) -> PublishingLearner:
+    """Make a learner that carries out what all learners of a process are given."""
+    return PublishingLearner(
+        setup=setup,
+        model=PlantedModel(),
+        # No hyperparameter matters here.
+        landscapes=dict.fromkeys(run_file.config.populations, Landscape({}, 1.0)),
+        agent_steps_per_s=AGENT_STEPS_PER_S,
+        episode_length=EPISODE_LENGTH,
+        weights=_MadeUpWeights(),
+        origins=_SameDigest(),
+    )

@@ -1,0 +1,1 @@
+"""Ratings alone: do their intervals hold the truth."""

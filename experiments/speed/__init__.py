@@ -1,0 +1,1 @@
+"""Throughput of decisions, stacks, tournaments and learners."""

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tools.bench.measure import (
+    Measurement,
+    alternate,
+    compare,
+    harmonic,
+    summarize,
+    timed_rate,
+)
+
+
+class FakeClock:
+    """Moves on only when somebody works."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, seconds: float, *, items: int) -> Callable[[], int]:
+        def call() -> int:
+            self.now += seconds
+            return items
+
+        return call
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    found = summarize(
+        "play",
+        unit="agent steps/s",
+        bound_name="hardware",
+        rates=[50.0, 90.0, 30.0],
+        bound_rates=[100.0, 100.0, 40.0],
+    )
+    # Ratios .5, .9, .75: their median is not the ratio of the medians, 50 / 100.
+    assert found == Measurement(
+        name="play",
+        value=50.0,
+        unit="agent steps/s",
+        bound_name="hardware",
+        bound_value=100.0,
+        ratio=0.75,
+        ratio_low=0.5,
+        ratio_high=0.9,
+        rounds=3,
+    )
+
+
+def test_times_are_shown_as_times_but_a_better_one_still_has_the_higher_ratio() -> None:
+    found = summarize(
+        "update", unit="us/decision", bound_name="products", rates=[1e5], bound_rates=[4e5]
+    )
+    assert found.value == pytest.approx(10.0)
+    assert found.bound_value == pytest.approx(2.5)
+    assert found.ratio == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(
+    ("rates", "bound_rates"), [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [-1.0])]
+)
+def test_what_cannot_be_compared_is_refused(rates: list[float], bound_rates: list[float]) -> None:
+    with pytest.raises(ValueError, match="rate"):
+        summarize("x", unit="rows/s", bound_name="y", rates=rates, bound_rates=bound_rates)
+
+
+def test_the_second_of_alternating_measurements_goes_first_in_every_other_round() -> None:
+    order: list[str] = []
+
+    def measuring(name: str) -> Callable[[], float]:
+        def measure() -> float:
+            order.append(name)
+            return float(len(order))
+
+        return measure
+
+    assert alternate(measuring("a"), measuring("b"), rounds=3) == ([1.0, 4.0, 5.0], [2.0, 3.0, 6.0])
+    assert order == ["a", "b", "b", "a", "a", "b"]
+
+
+def test_work_is_repeated_until_the_time_has_passed() -> None:
+    clock = FakeClock()
+    # Three calls of 0.4 s: the first two are shorter than a second.
+    assert timed_rate(clock.work(0.4, items=6), seconds=1.0, clock=clock) == pytest.approx(15.0)
+    assert clock.now == pytest.approx(101.2)
+
+
+def test_work_is_done_at_least_once() -> None:
+    clock = FakeClock()
+    assert timed_rate(clock.work(8.0, items=4), seconds=0.1, clock=clock) == pytest.approx(0.5)
+
+
+def test_a_comparison_warms_up_and_measures_each_side_in_each_round() -> None:
+    clock = FakeClock()
+    found = compare(
+        "slow",
+        unit="rows/s",
+        bound_name="fast",
+        work=clock.work(0.5, items=10),
+        bound=clock.work(0.25, items=10),
+        rounds=5,
+        seconds=1.0,
+        clock=clock,
+    )
+    assert [found.value, found.bound_value] == pytest.approx([20.0, 40.0])
+    assert found.ratio == pytest.approx(0.5)
+    assert found.rounds == 5
+    # One call of each, and 2 * 5 times one second.
+    assert clock.now == pytest.approx(100.0 + 0.75 + 10.0)
+
+
+def test_parts_that_follow_each_other_add_their_times() -> None:
+    # 1 / (1/10 + 1/10 + 1/5)
+    assert harmonic(10.0, 10.0, 5.0) == pytest.approx(2.5)
+
+
+def measurement(name: str = "x") -> Measurement:
+    return summarize(name, unit="rows/s", bound_name="y", rates=[1.0, 3.0], bound_rates=[2.0, 4.0])
+
+
+def test_a_measurement_survives_json() -> None:
+    assert Measurement.from_json(measurement().as_json()) == measurement()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        {},
+        measurement().as_json() | {"extra": 1},
+        measurement().as_json() | {"ratio": "high"},
+        measurement().as_json() | {"rounds": True},
+    ],
+)
+def test_anything_else_is_no_measurement(document: object) -> None:
+    with pytest.raises(ValueError, match="measurement"):
+        Measurement.from_json(document)

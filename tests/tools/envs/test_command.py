@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+import yaml
+
+ASSETS = Path(__file__).parents[2] / "assets"
+CONNECT_FOUR_TWIN = "arena.envs.batched.connect_four:ConnectFour"
+KUHN_TWIN = "arena.envs.batched.kuhn_poker:KuhnPoker"
+
+
+def run(*arguments: str) -> int:
+    (script,) = entry_points(group="console_scripts", name="arena")
+    main = script.load()
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    code = caught.value.code
+    assert code is None or isinstance(code, int)
+    return code or 0
+
+
+def test_list_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("envs", "list", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == 1
+    by_id = {line["id"]: line for line in document["environments"]}
+    assert by_id["classic/connect_four-v3"] == {
+        "id": "classic/connect_four-v3",
+        "package": "pettingzoo",
+        "installed": True,
+        "api": "aec",
+        "install": "pip install 'pettingzoo[classic]'",
+        "batched": True,
+        "twin": CONNECT_FOUR_TWIN,
+    }
+    assert by_id["openspiel:kuhn_poker"]["batched"] is True
+    assert by_id["openspiel:kuhn_poker"]["install"] == "pip install open_spiel"
+    assert by_id["classic/go-v5"]["batched"] is False
+    assert by_id["classic/go-v5"]["twin"] is None
+    assert by_id["mpe2/simple_tag_v3"]["install"] == "pip install mpe2"
+
+
+def test_list_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("envs", "list") == 0
+    output = capsys.readouterr().out
+    assert "mpe2/simple_spread_v3" in output
+    assert "pip install 'pettingzoo[atari]'" in output
+    lines = {line.split()[0]: line.split()[1:] for line in output.splitlines() if line.strip()}
+    assert lines["id"] == ["api", "batched", "installed"]
+    assert lines["openspiel:leduc_poker"] == ["aec", "yes", "yes"]
+    assert lines["classic/go-v5"] == ["aec", "yes"]
+
+
+def test_check_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("--seconds", "0.2", "--train", "256", "--json")
+    assert run("envs", "check", "classic/rps-v2", *arguments) == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert said.err.splitlines()[-1] == "training for a moment"
+    assert document["schema"] == 1
+    assert document["works"] is True
+    assert document["problems"] == []
+    assert document["environment"]["id"] == "classic/rps-v2"
+    assert document["mean_length"] == 15.0
+    assert (document["reward_low"], document["reward_high"]) == (-1.0, 1.0)
+    assert document["turn_order"] == "all at once"
+    assert document["aliased"] is None
+    assert document["contract"] == {"parallel_api_test": True, "parallel_seed_test": True}
+    trial = document["trial"]
+    assert trial["agent_steps"] >= 256
+    assert trial["learner_updates"] > 0
+    assert trial["matches"] == 16
+    assert document["preset"].startswith("# classic/rps-v2")
+
+
+def test_check_for_people(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    preset = tmp_path / "preset.yaml"
+    arguments = ("--seconds", "0.1", "--write", str(preset))
+    assert run("envs", "check", "environments:UnseededTurns", *arguments) == 3
+    output = capsys.readouterr().out
+    assert "problem: two runs with one seed and the same actions differ: observations" in output
+    assert "mend: draw everything random from a generator that reset(seed=...) makes" in output
+    assert "deterministic by seed: no" in output
+    assert not preset.exists()
+
+
+def test_all_that_is_wrong_is_listed_in_one_call_with_progress(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    mistakes = "environment.kwargs={mistakes: [no_infos, shape, unseeded, forgets, nan, raises]}"
+    assert run("envs", "check", "mistakes:AtOnce", mistakes, "--seconds", "0.1") == 3
+    said = capsys.readouterr()
+    assert said.out.count("problem: ") == said.out.count("mend: ") == 6
+    assert "two runs with one seed" in said.err
+    assert "Traceback" not in said.out + said.err
+
+
+def test_a_check_ends_with_its_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    arguments = ("--seconds", "0.1", "--time-limit", "3", "--json")
+    assert run("envs", "check", "mistakes:Hanging", *arguments) == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["works"] is False
+    assert "playing one environment by itself" in document["cut_off"]
+    assert document["preset"] is None
+
+
+def test_a_call_that_never_returns_ends_the_process(tmp_path: Path) -> None:
+    """Where no Python runs in the main thread, no timer interrupts it."""
+    program = (
+        "import threading\n"
+        "from tools.terminal import progress\n"
+        "progress.GRACE_S = 0.0\n"
+        "with progress.hard_limit(0.1):\n"
+        "    threading.Lock().acquire() and threading.Event().wait()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 3
+    assert done.stderr.startswith("arena: not done after 0.1 s")
+
+
+CHECK = ("--seconds", "0.1", "--train", "0")
+
+
+def test_keys_of_the_environment_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    keys = ("environment.kwargs={N: 2, max_cycles: 7}", 'environment.sides={team: ["*"]}')
+    assert run("envs", "check", "mpe2/simple_spread_v3", *keys, *CHECK, "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["mean_length"] == 7.0
+    assert document["environment"]["agents"] == ["agent_0", "agent_1"]
+    assert document["trial"] is None
+    written = yaml.safe_load(document["preset"])["environment"]
+    assert written["kwargs"] == {"N": 2, "max_cycles": 7}
+    assert written["sides"] == {"team": ["*"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("stop.duration_s=3",), "only keys of environment can be checked, got stop"),
+        (("environment.kwarg={}",), "environment.kwargs"),
+        (("--write", "."), "--write .: there is a file of this name"),
+        (("--against", "classic/rps-v2", "--write", "x.yaml"), "no --write"),
+    ],
+)
+def test_bad_usage_of_check_exits_2(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("envs", "check", "classic/rps-v2", *arguments) == 2
+    assert said in capsys.readouterr().err
+
+
+SMALL = (
+    "stop={agent_steps_per_policy: 500, duration_s: null}",
+    "evaluation.share=0",
+    "launcher=inline",
+    "metrics.sinks=[jsonl]",
+)
+
+
+@pytest.mark.xdist_group("processes")
+def test_what_is_written_can_be_launched(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    preset, run_dir = tmp_path / "preset.yaml", tmp_path / "run"
+    arguments = ("--seconds", "0.1", "--train", "100", "--write", str(preset))
+    assert run("envs", "check", "broken:AsymmetricTeams", *arguments) == 0
+    assert f"arena launch {preset}" in capsys.readouterr().err.replace("\n", "")
+    text = preset.read_text()
+    assert "# a guess: these always received the same rewards" in text
+    # All see and do the same, but one is hunted by two.
+    assert "# a guess: roles differ where spaces are equal (prey_0 is not as hunter_0" in text
+    document = yaml.safe_load(text)
+    assert document["environment"]["sides"] == {"hunter": ["hunter_*"], "prey": ["prey_0"]}
+    agents = {name: settings["agents"] for name, settings in document["populations"].items()}
+    assert agents == {"hunter": ["hunter_*"], "prey": ["prey_0"]}
+    sizes = [f"populations.{population}.size=1" for population in agents]
+    small = ("environment.num_envs=4", *sizes, *SMALL)
+    assert run("launch", str(preset), *small, "--run-dir", str(run_dir), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["state"] == "finished"
+
+
+def test_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("envs", "check", "classic/tictactoo-v3", "--json") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "classic/tictactoe-v3" in said.err
+
+
+def test_check_names_the_native_twin(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("envs", "check", "openspiel:kuhn_poker", *CHECK) == 0
+    output = capsys.readouterr().out
+    assert f"native twin: {KUHN_TWIN}" in output
+    assert f"arena envs check openspiel:kuhn_poker --against {KUHN_TWIN}" in output
+    assert run("envs", "check", KUHN_TWIN, *CHECK) == 0
+    assert "native twin" not in capsys.readouterr().out
+
+
+def test_check_against_the_twin(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("envs", "check", "openspiel:kuhn_poker", "--against", KUHN_TWIN)
+    assert run(*arguments, "--games", "100", "--num-envs", "8", "--json") == 0
+    said = capsys.readouterr()
+    document = json.loads(said.out)
+    assert said.err == ""
+    assert document.pop("schema") == 1
+    assert 100 <= document.pop("games") < 108
+    # Pass or bet at least twice, at most three times in a game.
+    assert 200 <= document.pop("decisions") <= 324
+    speeds = document.pop("env_steps_per_s")
+    assert set(speeds) == {"environment", "against"}
+    assert min(speeds.values()) > 0.0
+    assert document == {
+        "environment": "openspiel:kuhn_poker",
+        "against": KUHN_TWIN,
+        "equal": True,
+        "difference": None,
+    }
+    assert run(*arguments, "--games", "100", "--num-envs", "8") == 0
+    assert "the same game" in capsys.readouterr().out
+
+
+def test_a_different_game_exits_3(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ASSETS)
+    arguments = ("envs", "check", "classic/tictactoe-v3", "--against", "liars:StrictTicTacToe")
+    assert run(*arguments, "--num-envs", "4", "--json") == 3
+    document = json.loads(capsys.readouterr().out)
+    assert document["equal"] is False
+    found = document["difference"]
+    # Who did not make the last move has lost.
+    loser = ({"player_1", "player_2"} - set(found["actions"][-1])).pop()
+    assert (found["what"], found["agent"]) == ("reward", loser)
+    assert (found["one"], found["other"]) == ([-1.0], [-2.0])
+    assert len(found["actions"]) == found["call"]
+    assert run(*arguments, "--num-envs", "4") == 3
+    output = capsys.readouterr().out
+    assert "different" in output
+    assert f"differs: reward of {loser}" in output
+    assert f"episode {found['episode']}, after call {found['call']} of step" in output
+    calls = [f"{agent}: {action}" for call in found["actions"] for agent, action in call.items()]
+    assert f"reset(seed={found['episode_seed']})" in output
+    assert f"  {', '.join(calls)}\n" in output
+
+
+def test_different_facts_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("envs", "check", "openspiel:kuhn_poker", "--against", "openspiel:leduc_poker")
+    assert run(*arguments, "--json") == 3
+    found = json.loads(capsys.readouterr().out)["difference"]
+    assert (found["what"], found["agent"]) == ("observation space", "player_0")
+    assert (found["one"]["shape"], found["other"]["shape"]) == ([11], [30])
+    assert run(*arguments) == 3
+    assert "differs: observation space of player_0" in capsys.readouterr().out
+
+
+def test_no_games_is_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("envs", "check", "openspiel:kuhn_poker", "--against", KUHN_TWIN)
+    assert run(*arguments, "--games", "0") == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_is_a_bar_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    arguments = ("envs", "check", "openspiel:kuhn_poker", "--against", KUHN_TWIN)
+    assert run(*arguments, "--games", "50", "--num-envs", "8", "--json") == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["equal"] is True
+    assert "openspiel:kuhn_poker against" in said.err

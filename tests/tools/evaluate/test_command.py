@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., dict[str, Any]]
+BOARD = "classic/connect_four-v3"
+
+
+def test_every_ordered_pair_meets_and_everybody_has_every_seat(
+    command: Command, board_run: Path
+) -> None:
+    players = [str(board_run), f"{board_run}:player/p001", "bot:random"]
+    document = command("evaluate", *players, "--matches", 6, "--seed", 3, "--json")
+    assert document["schema"] == 1
+    assert document["players"] == players
+    pairs = {(pair["home"], pair["away"]): pair for pair in document["pairs"]}
+    assert set(pairs) == {(a, b) for a in players for b in players if a != b}
+    for (home, away), pair in pairs.items():
+        assert pair["seats"] == {"player_0": home, "player_1": away}
+        assert pair["wins"] + pair["draws"] + pair["losses"] == pair["matches"] == 6
+        assert pair["score"] == pytest.approx((pair["wins"] + pair["draws"] / 2) / 6)
+        assert pair["mean_return"] == pytest.approx((pair["wins"] - pair["losses"]) / 6)
+
+
+def test_ratings_put_random_play_at_0_and_agree_with_the_pairs(
+    command: Command, board_run: Path
+) -> None:
+    players = [f"{board_run}:player/p000@000000060000", f"{board_run}:player/p001", "bot:random"]
+    document = command("evaluate", *players, "--matches", 20, "--json")
+    ratings = {line["player"]: line for line in document["ratings"]}
+    assert set(ratings) == set(players)
+    assert ratings["bot:random"]["rating"] == 0.0
+    order = [line["rating"] for line in document["ratings"]]
+    assert order == sorted(order, reverse=True)
+    for line in document["ratings"]:
+        assert line["rating_low"] <= line["rating"] <= line["rating_high"]
+
+
+def test_a_ghosts_leading_zeros_may_be_left_out(command: Command, board_run: Path) -> None:
+    arguments = ("bot:random", "--matches", 2, "--json")
+    long = command("evaluate", f"{board_run}:player/p000@000000060000", *arguments)
+    short = command("evaluate", f"{board_run}:player/p000@60000", *arguments)
+    assert [p["score"] for p in short["pairs"]] == [p["score"] for p in long["pairs"]]
+
+
+def test_the_same_seed_gives_the_same_tournament(command: Command, board_run: Path) -> None:
+    arguments = ("evaluate", board_run, "bot:random", "--matches", 5, "--json")
+    first = command(*arguments, "--seed", 1)
+    assert command(*arguments, "--seed", 1) == first
+    others = [command(*arguments, "--seed", seed)["pairs"] for seed in (2, 3, 4)]
+    assert any(pairs != first["pairs"] for pairs in others)
+
+
+def test_greedy_players_repeat_one_game(command: Command, board_run: Path) -> None:
+    players = (board_run, f"{board_run}:player/p001")
+    played, once = (
+        command("evaluate", *players, "--matches", matches, "--greedy", "--json")
+        for matches in (8, 1)
+    )
+    for pair in played["pairs"]:
+        assert 8 in (pair["wins"], pair["draws"], pair["losses"])
+        assert pair["distinct"] == 1
+    # The same game eight times says what it says once.
+    for line, other in zip(played["ratings"], once["ratings"], strict=True):
+        assert line["rating"] == pytest.approx(other["rating"])
+        assert (line["rating_low"], line["rating_high"]) == (None, None)
+
+
+def test_a_rating_of_one_game_has_no_interval() -> None:
+    from arena.matches.tournament import TournamentResult
+    from arena.types import Entrant, PairScore, Tally
+    from tools.evaluate.command import ratings_of
+
+    tally = Tally(
+        entrants=(Entrant("A"), Entrant("B")),
+        matches=200,
+        pairs=(PairScore(first=0, second=1, wins=200, draws=0, losses=0),),
+        return_sum=(200.0, -200.0),
+        return_sum_of_squares=(200.0, 200.0),
+        length_sum=2000,
+        distinct=1,
+    )
+    result = TournamentResult(pairs=(), tallies=(tally,))
+    for line in ratings_of(result, players=["A", "B"], repeating=["A", "B"]):
+        assert (line["rating_low"], line["rating_high"]) == (None, None)
+    # Where somebody draws, the same game again is another sample.
+    for line in ratings_of(result, players=["A", "B"], repeating=["A"]):
+        assert line["rating_low"] is not None
+
+
+def test_bots_alone_need_an_environment(command: Command) -> None:
+    error = command("evaluate", "bot:random", "bot:lefty:Lefty", code=2)["error"]
+    assert "--environment" in error
+
+
+def test_a_users_bot_takes_part(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lefty_player.py").write_text(
+        "import numpy as np\n\n"
+        "class Lefty:\n"
+        "    def act(self, observation, action_mask, *, agent, rng):\n"
+        "        return np.argmax(action_mask, axis=1)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    players = ("bot:random", "bot:lefty_player:Lefty")
+    document = command("evaluate", *players, "--environment", BOARD, "--matches", 10, "--json")
+    # Who stacks the leftmost column first wins most games against chance.
+    best = document["ratings"][0]
+    assert best["player"] == "bot:lefty_player:Lefty"
+    assert best["rating"] > 0.0
+
+
+PLAYERS = """
+import numpy as np
+
+
+class Column:
+    def __init__(self, *, column=0, name="?"):
+        self._column = column
+
+    def act(self, observation, action_mask, *, agent, rng):
+        preferred = np.roll(np.arange(7), self._column)
+        rank = np.argsort(preferred)
+        return np.where(action_mask, -np.abs(rank), -99).argmax(axis=1)
+
+
+class Confused:
+    def act(self, observation, action_mask, *, agent, rng):
+        return self._choose(observation)
+
+    def _choose(self, observation):
+        return observation["bord"].argmax(axis=1)
+"""
+
+
+def test_a_bot_takes_literals_and_has_one_name(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "literal_players.py").write_text(PLAYERS)
+    monkeypatch.chdir(tmp_path)
+    players = ("bot:literal_players:Column( name='x',column = 3 )", "bot:literal_players:Column()")
+    document = command("evaluate", *players, "--environment", BOARD, "--matches", 2, "--json")
+    names = ['bot:literal_players:Column(column=3, name="x")', "bot:literal_players:Column"]
+    assert document["players"] == names
+    assert {line["player"] for line in document["ratings"]} == set(names)
+    # Each plays its own column, so whoever begins has four in a row first.
+    assert [(pair["wins"], pair["losses"]) for pair in document["pairs"]] == [(2, 0), (2, 0)]
+    twice = ("bot:literal_players:Column(column=1)", "bot:literal_players:Column(column=1,)")
+    error = command("evaluate", *twice, "--environment", BOARD, code=2)["error"]
+    assert "must be given once, 'bot:literal_players:Column(column=1)' is given twice" in error
+
+
+def test_a_bug_in_a_bot_is_one_message(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "confused_players.py").write_text(PLAYERS)
+    monkeypatch.chdir(tmp_path)
+    players = ("bot:random", "bot:confused_players:Confused")
+    error = command("evaluate", *players, "--environment", BOARD, "--matches", 2, code=2)["error"]
+    said, *lines = error.splitlines()
+    assert said == "arena: bot:confused_players:Confused in act raised KeyError: 'bord'"
+    assert [line.rpartition(", in ")[2] for line in lines[::2]] == ["act", "_choose"]
+    assert lines[-1] == '    return observation["bord"].argmax(axis=1)'
+    assert len(lines) == 4
+
+
+def test_players_of_one_population_keep_to_its_seats(command: Command, tag_run: Path) -> None:
+    players = [f"{tag_run}:predator/p000", f"{tag_run}:prey/p000", "bot:random"]
+    document = command("evaluate", *players, "--matches", 2, "--json")
+    seats = [(pair["seats"]["predators"], pair["seats"]["prey"]) for pair in document["pairs"]]
+    predator, prey, random = players
+    assert sorted(seats) == sorted([(predator, prey), (predator, random), (random, prey)])
+
+
+def test_a_run_with_two_populations_has_a_champion_in_each_seat(
+    command: Command, tag_run: Path
+) -> None:
+    document = command("evaluate", tag_run, "bot:random", "--matches", 2, "--json")
+    assert len(document["pairs"]) == 2
+    assert all(pair["matches"] == 2 for pair in document["pairs"])
+
+
+def test_players_of_different_environments_cannot_meet(
+    command: Command, board_run: Path, tag_run: Path
+) -> None:
+    error = command("evaluate", board_run, tag_run, code=2)["error"]
+    assert "connect_four" in error
+    assert "simple_tag" in error
+
+
+@pytest.mark.parametrize(
+    ("player", "complaint"),
+    [
+        ("{run}:player/p009", "has no policy 'player/p009'; policies: player/p000, player/p001"),
+        ("{run}:player/p002", "has no checkpoint yet"),
+        ("{run}:player/p000@000000000007", "ghosts: player/p000@000000060000"),
+        ("{run}:nonsense", "has no policy 'nonsense'"),
+        ("nowhere", "there is no player 'nowhere'"),
+        ("nowhere:player/p000", "there is no player"),
+        ("bot:nonsense", "bot:package.module:Class"),
+        ("{run}", "given twice"),
+    ],
+)
+def test_a_player_that_is_not_there_is_named_with_those_that_are(
+    command: Command, board_run: Path, player: str, complaint: str
+) -> None:
+    name = player.replace("{run}", str(board_run))
+    error = command("evaluate", board_run, name, "--matches", 1, code=2)["error"]
+    assert complaint in error
+
+
+def test_one_player_is_no_tournament(command: Command, board_run: Path) -> None:
+    assert "two or more" in command("evaluate", board_run, code=2)["error"]
+
+
+def test_weights_that_were_altered_are_not_played(
+    command: Command, board_run: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(board_run, copy)
+    (weights,) = copy.glob("populations/player/p001/checkpoints/*/weights.safetensors")
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    error = command("evaluate", f"{copy}:player/p001", "bot:random", code=5)["error"]
+    assert "weights.safetensors" in error
+
+
+def test_people_get_tables(board_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    import importlib.metadata
+
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    with pytest.raises(SystemExit) as ended:
+        script.load()(["evaluate", str(board_run), "bot:random", "--matches", "2"])
+    assert not ended.value.code
+    output = capsys.readouterr()
+    assert "ratings" in output.out
+    # Names are whole however long they are: programs read tables too.
+    assert f"│ {board_run} " in output.out
+    assert output.err == ""
+    assert "\x1b" not in output.out
+    assert "--greedy" not in output.out
+
+
+def test_people_are_told_of_repeated_games(
+    board_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import importlib.metadata
+
+    (script,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    players = (str(board_run), f"{board_run}:player/p001")
+    with pytest.raises(SystemExit) as ended:
+        script.load()(["evaluate", *players, "--greedy", "--matches", "3"])
+    assert not ended.value.code
+    said = " ".join(capsys.readouterr().out.split())
+    assert "6 games of players who draw nothing, without chance, were 2 different ones" in said
+
+
+def test_a_run_knows_its_environment_though_its_champion_is_exported_in_it(
+    command: Command, cyclic_run: Path, tmp_path: Path
+) -> None:
+    """An export says by whose code it plays, and asks for --environment; a run needs none."""
+    run = tmp_path / "run"
+    shutil.copytree(cyclic_run, run)
+    (run / "champion").mkdir()
+    (run / "champion" / "card.json").write_text("{}")
+    document = command("evaluate", run, "bot:random", "--matches", 2, "--json")
+    assert document["environment"] == "classic/rps-v2"
+    assert document["players"] == [str(run), "bot:random"]

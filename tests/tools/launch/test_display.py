@@ -1,0 +1,52 @@
+"""Alerts as people see them: while a run goes on, and in its status."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from populations.records.rows import EventRow, Json
+
+display = importlib.import_module("populations.commands.launch.display")
+notices = importlib.import_module("populations.commands.notices")
+
+ALERT: Mapping[str, Json] = {
+    "name": "kl_high",
+    "subject": "player",
+    "what": "player/p003: its updates move it by a KL divergence of 0.9",
+    "advice": "Lower learning_rate.",
+    "sources": ["player/p003"],
+}
+STORAGE: Mapping[str, Json] = {"name": "storage_full", "what": "no room", "advice": "Make room."}
+
+
+def event(kind: str, subject: str, **data: Json) -> EventRow:
+    return EventRow(sequence=1, time="", kind=kind, subject=subject, data=data)
+
+
+def test_an_alert_is_told_with_what_to_do_and_that_it_is_over() -> None:
+    rows = [
+        event("alert", "player", **{k: v for k, v in ALERT.items() if k != "subject"}),
+        event("alert_cleared", "player", name="kl_high"),
+        event("alert_cleared", "", name="no_steps"),
+        event("kept", "player/p000"),
+    ]
+    assert [display.explain(row) for row in display.told(rows)] == [
+        "alert: kl_high (player): player/p003: its updates move it by a KL divergence of 0.9. "
+        "Lower learning_rate.",
+        "alert is over: kl_high (player)",
+        "alert is over: no_steps",
+    ]
+
+
+def test_alerts_stand_beside_the_figures_and_the_disk_in_their_place() -> None:
+    status: dict[str, Json] = {"alerts": [ALERT, ALERT]}
+    assert display.alert(status) == "", "figures go on"
+    assert display.alert_names(status) == "  alerts: kl_high"
+    assert notices.alert_lines(status)[0] == (
+        "alert: kl_high: player/p003: its updates move it by a KL divergence of 0.9. "
+        "Lower learning_rate."
+    )
+    assert display.alert({"alerts": [ALERT, STORAGE]}) == "storage: no room"
+    assert display.alert_names({}) == display.alert_names({"alerts": []}) == ""
+    assert notices.alert_lines({}) == notices.alert_lines({"alerts": []}) == []

@@ -1,0 +1,122 @@
+"""How a run says goodbye: why, what is saved, how to go on, champion, next command."""
+
+from __future__ import annotations
+
+import importlib
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+last_lines: Any = importlib.import_module("populations.commands.launch.ending")
+
+LIMITS = {
+    "agent_steps_per_policy": 5_000_000.0,
+    "agent_steps": None,
+    "duration_s": 30.0,
+    "rating": 0.0,
+}
+CHAMPION = {"player": "player/p003", "rating": 1341.2, "rating_low": 1302.0, "rating_high": 1380.9}
+TIME = "stop.duration_s: the run has taken 30.0 of 30 s"
+
+
+def said(
+    state: str = "finished",
+    *,
+    reason: str = TIME,
+    agent_steps: int = 1000,
+    champions: dict[str, dict[str, object]] | None = None,
+    run_dir: str = "runs/first",
+    holds: str | None = None,
+) -> list[str]:
+    status = {
+        "state": state,
+        "reason": reason,
+        "agent_steps": agent_steps,
+        "champion": {"player": CHAMPION} if champions is None else champions,
+    }
+    ending = last_lines.make_ending(status, run_dir=Path(run_dir), limits=LIMITS, holds=holds)
+    return list(last_lines.last_lines(ending))
+
+
+def test_a_finished_run_says_why_and_what_next() -> None:
+    assert said() == [
+        f"finished: {TIME}",
+        "everything is saved in runs/first; to go on:",
+        "  arena launch --resume --run-dir runs/first stop.duration_s=60",
+        "champion: player/p003, rating 1341 [1302, 1381]",
+        "next: arena export runs/first",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "override"),
+    [
+        ("stop.agent_steps_per_policy: every active policy has done 5000000",
+         "stop.agent_steps_per_policy=10000000"),
+        ("stop.rating: every population has a policy whose lower bound is 0", "stop.rating=100"),
+    ],
+)  # fmt: skip
+def test_a_finished_run_goes_on_with_the_limit_that_ended_it_raised(
+    reason: str, override: str
+) -> None:
+    assert said(reason=reason)[2].endswith(f"--run-dir runs/first {override}")
+
+
+def test_the_limit_that_holds_is_named_not_the_one_of_before() -> None:
+    """Raising one limit of a finished run does not help where another one holds."""
+    limit = "stop.agent_steps_per_policy: every active policy has done 5000000"
+    lines = said(holds=limit)
+    assert lines[0] == f"finished: {limit}"
+    assert lines[2].endswith("stop.agent_steps_per_policy=10000000")
+
+
+def test_an_interrupted_run_goes_on_as_it_is() -> None:
+    lines = said("stopped", reason="interrupted by SIGINT")
+    assert lines[:3] == [
+        "stopped: interrupted by SIGINT",
+        "everything is saved in runs/first; to go on:",
+        "  arena launch --resume --run-dir runs/first",
+    ]
+
+
+def test_a_failed_run_has_its_reason_first() -> None:
+    reason = "no active policy is left: all are quarantined"
+    lines = said("failed", reason=reason, champions={})
+    assert lines == [
+        f"arena: the run failed: {reason}",
+        "what was committed is saved in runs/first; to go on:",
+        "  arena launch --resume --run-dir runs/first",
+        "  before that: the learners' logs are in runs/first/logs",
+        "champion: none yet, since no player is rated",
+    ]
+
+
+def test_a_run_that_trained_nothing_says_so() -> None:
+    lines = said(agent_steps=0, champions={})
+    assert lines[1] == "nothing was trained: 0 agent steps are committed"
+    assert "runs/first/logs" in lines[2]
+    assert not any("arena export" in line for line in lines)
+    assert not any("nothing was trained" in line for line in said(agent_steps=1))
+
+
+def test_every_population_has_its_champion() -> None:
+    """Not the last one alone: the tenth of the fifty bugs."""
+    names = ("predator", "prey", "referee")
+    champions = {name: {**CHAMPION, "player": f"{name}/p001"} for name in names}
+    lines = [line for line in said(champions=champions) if line.startswith("champion")]
+    assert lines == [f"champion of {name}: {name}/p001, rating 1341 [1302, 1381]" for name in names]
+
+
+@pytest.mark.parametrize("run_dir", ["runs/with blank", "runs/it's [1]", "runs/$(reboot)"])
+def test_commands_can_be_pasted(run_dir: str) -> None:
+    for line in said(run_dir=run_dir):
+        if "arena " in line:
+            command = line[line.index("arena ") :]
+            assert run_dir in shlex.split(command)
+
+
+@pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
+def test_lines_fit_80_columns(state: str) -> None:
+    assert [line for line in said(state, agent_steps=0) if len(line) > 80] == []

@@ -1,0 +1,110 @@
+"""What `arena launch` does where sizes are left to it: the run itself is not served."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from arena.config import MarginOutcome
+from populations.config.run_config import load_config
+from populations.config.run_file import RunFile, check_resume
+from populations.errors import ResumeRefused
+
+ASSETS = Path(__file__).parents[2] / "assets"
+
+Launch = Callable[..., tuple[RunFile, str]]
+
+
+@pytest.fixture
+def launch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Launch:
+    """Launches a configuration of one line; what is in run.yaml then, and what was said."""
+    (entry,) = importlib.metadata.entry_points(group="console_scripts", name="arena")
+    main: Callable[[list[str]], None] = entry.load()
+    command = importlib.import_module(f"{main.__module__.rpartition('.')[0]}.launch.command")
+    monkeypatch.setattr(command, "_serve", lambda *_, **__: None)
+    monkeypatch.chdir(ASSETS)
+
+    def run(environment: str, *overrides: str, code: int = 0) -> tuple[RunFile, str]:
+        config = tmp_path / "mine.yaml"
+        config.write_text(f"environment: {environment}\n")
+        target = tmp_path / "run"
+        with pytest.raises(SystemExit) as exit_info:
+            main(["launch", str(config), *overrides, "--run-dir", str(target), "--force"])
+        said = capsys.readouterr().err
+        assert exit_info.value.code in (code, None if code == 0 else code), said
+        return RunFile.load(target / "run.yaml") if code == 0 else None, said  # type: ignore[return-value]
+
+    return run
+
+
+def test_sizes_are_said_and_kept(launch: Launch, tmp_path: Path) -> None:
+    run_file, said = launch("{id: 'environments:Long', kwargs: {length: 4000, megabytes: 3}}")
+    # 16 s / 4,000 steps are 4 ms for a call of step, 1 ms of which is no environment's.
+    assert run_file.config.environment.num_envs in (8, 16, 32, 64)
+    measured = run_file.environment_measured
+    assert measured is not None
+    assert (measured.episode_length, measured.is_lower_bound) == (4000.0, False)
+    assert measured.env_bytes == pytest.approx(3 << 20, rel=0.2)
+    assert f"num_envs {run_file.config.environment.num_envs}: {measured.reason}" in said
+    assert measured.reason.startswith("episodes of about 4,000 steps at ")
+    assert "assignment.episodes" not in said
+    # The same configuration goes on with what was chosen, and whoever names it, too.
+    config = load_config(tmp_path / "mine.yaml")
+    assert config.environment.num_envs == "auto"
+    assert check_resume(run_file, config=config)[1] == ()
+    assert check_resume(run_file, config=None, overrides=["environment.num_envs=auto"])[1] == ()
+
+
+def test_a_margin_is_measured_and_kept(launch: Launch, tmp_path: Path) -> None:
+    margin = "environment.outcome={margin: auto}"
+    game = "{id: 'openspiel:leduc_poker'}"
+    run_file, said = launch(game)
+    assert run_file.config.environment.outcome == "return"
+    said = " ".join(said.split())
+    assert "rates who wins, not how much; environment.outcome='{margin: auto}' rates" in said
+    run_file, said = launch(game, margin)
+    assert run_file.config.environment.outcome == MarginOutcome(margin=13.0)
+    assert "a margin of 13 is a whole match (the game's range)" in " ".join(said.split())
+    assert check_resume(run_file, config=load_config(tmp_path / "mine.yaml", [margin]))[1] == ()
+    with pytest.raises(ResumeRefused, match=r"environment.outcome.* cannot become"):
+        check_resume(run_file, config=load_config(tmp_path / "mine.yaml"))
+    _, said = launch("{id: 'environments:Long', kwargs: {fault: dies}}", margin, code=2)
+    assert "environment.outcome.margin must be a number where random play cannot" in said
+
+
+def test_a_deterministic_run_has_whole_episodes(launch: Launch, tmp_path: Path) -> None:
+    run_file, said = launch("{id: classic/tictactoe-v3}", "deterministic=true")
+    # Seven to eight steps; 16,384 / (256 x 7.75) = 8.3.
+    assert run_file.config.environment.num_envs == 256
+    assert run_file.config.assignment.episodes == 8
+    assert run_file.config.assignment.agent_steps is None
+    assert "num_envs 256, assignment.episodes 8: episodes of about 8 steps" in said
+    config = load_config(tmp_path / "mine.yaml", ["deterministic=true"])
+    assert check_resume(run_file, config=config)[1] == ()
+
+
+def test_nobody_plays_where_sizes_are_given(launch: Launch) -> None:
+    environment = "{id: 'environments:Long', num_envs: 3, kwargs: {fault: dies}}"
+    run_file, said = launch(environment)
+    assert run_file.config.environment.num_envs == 3
+    assert run_file.environment_measured is None
+    assert "num_envs" not in said
+    run_file, _ = launch(environment, "deterministic=true", "assignment.episodes=2")
+    assert run_file.config.assignment.episodes == 2
+
+
+def test_an_environment_that_play_breaks_has_few(launch: Launch) -> None:
+    environment = "{id: 'environments:Long', kwargs: {fault: dies}}"
+    run_file, said = launch(environment)
+    assert run_file.config.environment.num_envs == 16
+    assert run_file.environment_measured is None
+    assert "num_envs 16: random play ended the process (SIGKILL)" in said
+    _, said = launch(environment, "deterministic=true", code=2)
+    assert "environment.num_envs and assignment.episodes must be numbers" in said
+    assert "SIGKILL" in said

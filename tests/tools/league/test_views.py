@@ -1,0 +1,78 @@
+"""Views of `arena league`: each has a document, rows, and readable cells."""
+
+from __future__ import annotations
+
+import pytest
+
+from populations.inspection.views import VIEWS as DOCUMENTS
+from tools.league.tables import _columns, _csv_cell
+from tools.league.views import VIEWS, View, text_of
+
+
+def test_each_document_has_a_view() -> None:
+    assert list(VIEWS) == list(DOCUMENTS)
+
+
+def test_rows_of_standings_name_their_population() -> None:
+    document = {"populations": {"red": [{"player": "a"}], "blue": [{"player": "b"}]}}
+    rows = VIEWS["standings"].rows(document)
+    assert rows == [
+        {"population": "red", "player": "a"},
+        {"population": "blue", "player": "b"},
+    ]
+
+
+def test_rows_of_hyperparameters_name_their_policy() -> None:
+    document = {"policies": {"player/p000": {"learning_rate": 1e-3}}}
+    rows = VIEWS["hyperparameters"].rows(document)
+    assert rows == [{"policy": "player/p000", "learning_rate": 1e-3}]
+
+
+def test_rows_of_the_status_join_its_alerts() -> None:
+    alerts = [{"name": "kl_high", "what": "kl is 0.2", "advice": "Lower the rate"}]
+    rows = VIEWS["status"].rows({"schema": 1, "state": "running", "alerts": alerts})
+    assert rows == [
+        {"key": "state", "value": "running"},
+        {"key": "alerts", "value": "alert: kl_high: kl is 0.2. Lower the rate"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("view", "key"),
+    [("payoff", "payoff"), ("lineage", "policies"), ("matches", "tallies"), ("events", "events")],
+)
+def test_other_rows_are_a_list_of_the_document(view: str, key: str) -> None:
+    assert VIEWS[view].rows({key: [{"a": 1}]}) == [{"a": 1}]
+
+
+def test_an_event_is_explained_by_its_other_keys() -> None:
+    row = {"sequence": 1, "time": "now", "kind": "exploited", "subject": "p1", "gap": 0.25}
+    assert VIEWS["events"].shown(row)["why"] == "gap=0.25"
+
+
+def test_a_standing_shows_its_interval() -> None:
+    row = {"rating_low": -10.0, "rating_high": 12.0, "mean_return": 1.0, "generation": 2}
+    assert VIEWS["standings"].shown(row)["95%"] == "-10..12"
+    assert VIEWS["standings"].shown({**row, "rating_low": None})["95%"] is None
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    columns = _columns(VIEWS["standings"], [{"role": "main", "exploitability": None}])
+    assert "role" not in columns
+    assert "exploitability" not in columns
+    columns = _columns(VIEWS["standings"], [{"role": "exploiter", "exploitability": 0.1}])
+    assert {"role", "exploitability"} <= set(columns)
+    assert _columns(VIEWS["payoff"], [{"player": "a"}]) == ("player",)
+    assert _columns(View(rows=lambda document: []), [{"a": 1}, {"b": 2}]) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"), [(None, "-"), (0.5, "0.5"), (123.4, "123"), (7, "7"), ("a\x1b", "a\\x1b")]
+)
+def test_cells_are_readable(cell: object, text: str) -> None:
+    assert text_of(cell) == text
+
+
+@pytest.mark.parametrize(("cell", "written"), [("=1+1", "'=1+1"), ("a", "a"), (-1.0, -1.0)])
+def test_no_cell_is_a_formula(cell: object, written: object) -> None:
+    assert _csv_cell(cell) == written

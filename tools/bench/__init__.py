@@ -1,0 +1,1 @@
+"""`arena bench`: measurements, each against its bound."""

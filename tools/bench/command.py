@@ -1,0 +1,265 @@
+"""`arena bench`: how fast each stage is on this machine, as ratios to stated bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..terminal.options import AsJson, Overrides
+from ..terminal.output import console, log_console, print_json
+
+if TYPE_CHECKING:
+    from .guard import Fall, Table
+    from .measure import Measurement
+
+STAGES = ("environment", "inference", "update", "learner")
+RUNS = ("run", "orchestration", "policies")
+FELL_EXIT_CODE = 3
+
+Say = Callable[[str], None]
+
+
+Only = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help=f"Measurement, repeatable: {', '.join((*STAGES, *RUNS))}."),
+]
+Against = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Stored table for --guard. Default: the packaged one."),
+]
+
+
+def bench(
+    overrides: Overrides = None,
+    config: Annotated[
+        str | None,
+        typer.Option(help="Preset's name or YAML file. Default: Connect Four, 128x128."),
+    ] = None,
+    whole_run: Annotated[
+        bool, typer.Option("--whole-run", help="Measure whole runs too: a quarter of an hour.")
+    ] = False,
+    only: Only = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.01, help="Seconds to run each side of a comparison, per round.")
+    ] = 0.5,
+    run_seconds: Annotated[
+        float, typer.Option(min=0.1, help="Seconds of each whole run, start-up apart.")
+    ] = 20.0,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per measurement.")] = 5,
+    learners: Annotated[
+        int | None, typer.Option(min=1, help="Number of learner processes. Default: cores.")
+    ] = None,
+    policies: Annotated[
+        int | None, typer.Option(min=1, help="Size of each population in whole runs.")
+    ] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="auto|float32|bfloat16", help="Precision of training.")
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File to store the table in, for --against.")
+    ] = None,
+    guard: Annotated[
+        bool, typer.Option("--guard", help="Exit 3 if a ratio fell below the stored one.")
+    ] = False,
+    against: Against = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure this machine: each stage and whole runs, as ratios to their bounds."""
+    from .guard import load_table, save_table
+
+    names = _names(only or (), whole_run=whole_run)
+    stored = load_table(against) if guard or against is not None else None
+    changes = [*(overrides or ()), *([] if precision is None else [f"precision={precision}"])]
+    with _progress() as say:
+        table = _measure(
+            names,
+            config=config,
+            overrides=changes,
+            policies=policies,
+            learners=learners,
+            rounds=rounds,
+            seconds=seconds,
+            run_seconds=run_seconds,
+            say=say,
+        )
+    if save is not None:
+        save_table(table, save)
+    _show(table, stored=stored, as_json=as_json)
+
+
+def _show(table: Table, *, stored: Table | None, as_json: bool) -> None:
+    """Print a table, and what fell below the stored one, if there is one."""
+    from .guard import falls
+
+    fallen = None if stored is None else falls(stored, table)
+    if as_json:
+        document = table.as_json()
+        if fallen is not None:
+            document["fell"] = [fall.as_json() for fall in fallen]
+        print_json(document)
+    else:
+        _print_table(table)
+    if stored is not None and fallen is not None:
+        _report(fallen, stored=stored, now=table)
+
+
+def _names(only: Sequence[str], *, whole_run: bool) -> list[str]:
+    """Return the names of what to measure, in the order of measuring.
+
+    Raises:
+        ConfigError: If there is no such measurement.
+    """
+    from arena.errors import ConfigError
+
+    known = (*STAGES, *RUNS)
+    for name in only:
+        if name not in known:
+            raise ConfigError(f"--only {name}: must be one of {', '.join(known)}")
+    if only:
+        return [name for name in known if name in only]
+    return list(known if whole_run else STAGES)
+
+
+def _measure(
+    names: Sequence[str],
+    *,
+    config: str | None,
+    overrides: Sequence[str],
+    policies: int | None,
+    learners: int | None,
+    rounds: int,
+    seconds: float,
+    run_seconds: float,
+    say: Say,
+) -> Table:
+    import tempfile
+    from contextlib import closing
+
+    from .guard import Table
+    from .machine import machine_facts
+    from .stages import Effort, Stages, one_thread
+    from .subject import load_subject
+    from .whole_run import RunEffort, WholeRuns, number_of_learners
+
+    say("the environment's facts")
+    subject = load_subject(config, overrides, policies=policies)
+    num_learners = number_of_learners(subject, learners) if set(names) & set(RUNS) else 1
+    found: list[Measurement] = []
+    stages = Stages(subject, effort=Effort(rounds=rounds, seconds=seconds))
+    with one_thread(), closing(stages):
+        for name in names:
+            if name in STAGES:
+                say(name)
+                found += getattr(stages, name)()
+    with tempfile.TemporaryDirectory(prefix="arena-bench-") as directory, _ended_by_signals():
+        runs = WholeRuns(
+            subject,
+            effort=RunEffort(rounds=rounds, run_seconds=run_seconds, num_learners=num_learners),
+            directory=Path(directory),
+            say=say,
+        )
+        for name in names:
+            if name in RUNS:
+                say(name)
+                found += getattr(runs, name)()
+    return Table(
+        machine=machine_facts(subject.device),
+        settings=subject.settings,
+        measurements=found,
+        stages=stages.shares,
+    )
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM unwind, so that no run outlives who measures it."""
+    import signal
+    import sys
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _progress() -> Iterator[Say]:
+    """Show the current measurement on standard error: a status line, or one line each."""
+    screen = log_console()
+    if not screen.is_terminal:
+        yield lambda text: screen.print(f"bench: {text}", markup=False, soft_wrap=True)
+        return
+    with screen.status("") as status:
+        yield lambda text: status.update(f"measuring {text}")
+
+
+def _print_table(table: Table) -> None:
+    from rich.table import Table as RichTable
+
+    from ..terminal.tables import print_table
+
+    screen = console()
+    machine, settings = table.machine, table.settings
+    screen.print(
+        f"{machine['cpu']}, {machine['cores']} cores, torch {machine['torch']}, "
+        f"bfloat16 {'yes' if machine['bfloat16'] else 'no'}",
+        markup=False,
+    )
+    screen.print(
+        ", ".join(f"{key} {value}" for key, value in settings.items()), markup=False, style="dim"
+    )
+    lines = RichTable(
+        "what", "value", "bound", "bound's value", "ratio", "lowest-highest", box=None
+    )
+    for measurement in table.measurements:
+        lines.add_row(
+            measurement.name,
+            _value(measurement.value, unit=measurement.unit),
+            measurement.bound_name,
+            _value(measurement.bound_value, unit=measurement.unit),
+            f"{measurement.ratio:.2f}",
+            f"{measurement.ratio_low:.2f}-{measurement.ratio_high:.2f}",
+        )
+    print_table(screen, lines)
+    for name, shares in table.stages.items():
+        text = ", ".join(f"{stage} {share:.0%}" for stage, share in shares.items())
+        screen.print(f"{name}: {text}", markup=False)
+
+
+def _value(value: float, *, unit: str) -> str:
+    return f"{value:,.2f} {unit}" if value < 100.0 else f"{value:,.0f} {unit}"
+
+
+def _report(fallen: Sequence[Fall], *, stored: Table, now: Table) -> None:
+    """Say what fell, on standard error.
+
+    Raises:
+        typer.Exit: If anything did.
+    """
+    screen = log_console()
+    cpus = stored.machine.get("cpu"), now.machine.get("cpu")
+    if cpus[0] != cpus[1]:
+        screen.print(
+            f"note: the stored table is from another processor: {cpus[0]}, this is {cpus[1]}",
+            markup=False,
+            soft_wrap=True,
+        )
+    for fall in fallen:
+        screen.print(
+            f"{fall.name} fell: {fall.now.ratio:.3f} of its bound ({fall.now.bound_name}), was "
+            f"{fall.before.ratio:.3f}; noise {fall.noise:.3f}",
+            markup=False,
+            soft_wrap=True,
+        )
+    if fallen:
+        raise typer.Exit(FELL_EXIT_CODE)
+    screen.print("no ratio fell by more than its noise")

@@ -1,0 +1,185 @@
+"""A whole run as a user starts it, and how fast its policies learned.
+
+The rate of a run: each learner's commits of training are looked at from its first to its last. The
+agent steps of all but the first, divided by the time between the two, are what that learner did per
+second, evaluation, publishing, waiting and whatever else came between included; start-up is not.
+The run's rate is that of its mean learner times their number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from populations.config.run_config import RunConfig
+from populations.errors import RunFailed
+from populations.records.rows import AssignmentRow
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+from populations.yaml_documents import write_document
+
+LOOK_EVERY_S = 0.1
+START_S = 120.0
+"""Seconds until the first commit of training."""
+
+END_S = 60.0
+"""Seconds for a run that was told to stop."""
+
+STOPPED = 143
+"""Exit code of a run that was told to stop."""
+
+NUM_LAST_LINES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A training assignment whose result was committed.
+
+    Attributes:
+        time_s: When it was seen in the journal.
+        learner: Learner that did it.
+        agent_steps: Agent steps of trainees.
+    """
+
+    time_s: float
+    learner: str
+    agent_steps: int
+
+
+def committed_rate(commits: Sequence[Commit], *, num_learners: int) -> float:
+    """Return the agent steps per second of a run, start-up apart; see the module.
+
+    Args:
+        commits: Commits in order of time.
+        num_learners: Number of learners at a time. A learner that died and its successor are two
+            names, but one learner.
+
+    Raises:
+        RunFailed: If no learner has committed twice.
+    """
+    spans: dict[str, list[Commit]] = {}
+    for commit in commits:
+        spans.setdefault(commit.learner, []).append(commit)
+    agent_steps = sum(c.agent_steps for span in spans.values() for c in span[1:])
+    learner_seconds = sum(span[-1].time_s - span[0].time_s for span in spans.values())
+    if agent_steps == 0 or learner_seconds <= 0.0:
+        raise RunFailed(
+            f"the run was too short: no learner committed training twice in {len(commits)} "
+            "commits; give it more --run-seconds"
+        )
+    return num_learners * agent_steps / learner_seconds
+
+
+class _Watch:
+    """Watcher of new commits in a journal that another process writes."""
+
+    def __init__(self, path: Path, *, num_learners: int) -> None:
+        self._path = path
+        # Learners end assignments in another order than they got them: one runs, one is queued.
+        self._num_open = 4 * num_learners
+        self._seen: set[int] = set()
+        self._after = 0
+        self.commits: list[Commit] = []
+
+    def look(self) -> None:
+        """Note what was committed since the last look."""
+        if not self._path.exists():
+            return
+        now = time.perf_counter()
+        with contextlib.closing(JournalReader(self._path)) as reader:
+            rows = reader.assignments(after=self._after, statuses=["finished"])
+        for row in rows:
+            if row.assignment_id not in self._seen:
+                self._seen.add(row.assignment_id)
+                self._note(row, now)
+        self._after = max(0, max(self._seen, default=0) - self._num_open)
+
+    def _note(self, row: AssignmentRow, now: float) -> None:
+        if row.kind == "train" and row.agent_steps > 0 and row.learner is not None:
+            self.commits.append(
+                Commit(time_s=now, learner=row.learner, agent_steps=row.agent_steps)
+            )
+
+
+def launched_rate(
+    config: RunConfig, *, run_dir: Path, num_learners: int, run_seconds: float
+) -> float:
+    """Launch a run, stop it after a while, and return the agent steps per second of its trainees.
+
+    Args:
+        config: With stops that are further away.
+        run_dir: Directory that does not exist yet; its configuration is written beside it.
+        num_learners: Learner processes.
+        run_seconds: Seconds from the first commit of training until the stop. What learners
+            have done by then, they publish.
+
+    Raises:
+        RunFailed: If the run fails or is too short to tell.
+    """
+    config_path, log_path = run_dir.with_suffix(".yaml"), run_dir.with_suffix(".log")
+    write_document(config.model_dump(mode="json"), config_path)
+    with log_path.open("wb") as log:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", _main_module(), "launch", str(config_path)),
+                *("--run-dir", str(run_dir), "--learners", str(num_learners), "--json"),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    watch = _Watch(run_dir / JOURNAL, num_learners=num_learners)
+    try:
+        _attend(process, watch, run_seconds=run_seconds)
+    finally:
+        # An interrupted measurement leaves no run behind.
+        _end(process)
+    watch.look()
+    if process.returncode not in (0, STOPPED):
+        raise _failure(f"ended with code {process.returncode}", log_path)
+    if not watch.commits:
+        raise _failure("trained nothing", log_path)
+    return committed_rate(watch.commits, num_learners=num_learners)
+
+
+def _main_module() -> str:
+    """Return the command, by the name under which this package was imported."""
+    return f"{__package__.rpartition('.')[0]}.main"
+
+
+def _attend(process: subprocess.Popen[bytes], watch: _Watch, *, run_seconds: float) -> None:
+    """Look for commits until the run has ended, and tell it when to; give up if it does not."""
+    deadline_s = time.perf_counter() + START_S
+    told = False
+    while process.poll() is None and time.perf_counter() < deadline_s:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=LOOK_EVERY_S)
+        watch.look()
+        if not told and watch.commits:
+            stop_s = watch.commits[0].time_s + run_seconds
+            deadline_s = stop_s + END_S
+            if time.perf_counter() >= stop_s:
+                told = True
+                process.send_signal(signal.SIGTERM)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is not None:
+        return
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _failure(what: str, log_path: Path) -> RunFailed:
+    text = log_path.read_text(encoding="utf8", errors="replace")
+    return RunFailed(f"the measured run {what}: {' '.join(text.splitlines()[-NUM_LAST_LINES:])}")

@@ -1,0 +1,166 @@
+"""The whole learner in one process: it plays, stores and learns; nothing is published or decided.
+
+Shapes: B environments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+import torch
+
+from arena.core import Actor, Algorithm
+from arena.envs.base import BatchedEnv, Turn
+from arena.learners.training import seatings_that_fit
+from arena.matches.seating import is_cooperation, seatings_for
+from arena.matches.seeds import environment_seeds
+from arena.rollout.buffer import Rollout
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning, SeatedPlayer
+from arena.types import Entrant, Player, PlayerId, PolicyId
+
+from .play import count_decisions
+from .subject import SEED, Subject
+
+NUM_FROZEN = 8
+
+
+class NoProgress:
+    """An `arena.matches.match.Progress` that shows nothing."""
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Do nothing."""
+
+
+class LearnerWork:
+    """Work of a learner: one call is one rollout of the subject's policy and the update on it.
+
+    Args:
+        subject: Configuration that is measured.
+        env: Batch of environments, which is reset.
+        num_frozen: Opponents that sit in half of the blocks (of another population: in all); 0:
+            self-play.
+    """
+
+    def __init__(self, subject: Subject, env: BatchedEnv, *, num_frozen: int = 0) -> None:
+        self._generator = torch.Generator(subject.device).manual_seed(SEED)
+        self.algorithm: Algorithm = subject.make_policy()
+        learning = Learning(policy=PolicyId(f"{subject.population}/p000"), algorithm=self.algorithm)
+        self._collector = make_collector(
+            subject,
+            env,
+            blocks=training_blocks(subject, learning=learning, num_frozen=num_frozen),
+            generator=self._generator,
+        )
+
+    def collect(self) -> Rollout:
+        """Play, and return the rollout without learning."""
+        ((_, rollout),) = self._collector.collect()
+        return rollout
+
+    def __call__(self) -> int:
+        """Play and learn, and return the decisions of the policy that learns."""
+        before = sum(self._collector.agent_steps.values())
+        self.algorithm.update(self.collect(), generator=self._generator)
+        return sum(self._collector.agent_steps.values()) - before
+
+
+class _CountingEnv:
+    """A `BatchedEnv` that counts the decisions it asks for."""
+
+    def __init__(self, env: BatchedEnv) -> None:
+        self._env = env
+        self.num_envs, self.agents = env.num_envs, env.agents
+        self.decisions = 0
+
+    def reset(self, seeds: Sequence[int]) -> Turn:
+        self.decisions = 0
+        return self._env.reset(seeds)
+
+    def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
+        turn = self._env.step(actions)
+        self.decisions += count_decisions(turn.groups)
+        return turn
+
+    def halt(self, environments: torch.Tensor) -> None:
+        self._env.halt(environments)
+
+    def resume(self, environments: torch.Tensor) -> None:
+        self._env.resume(environments)
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def decisions_per_trained(subject: Subject, *, num_frozen: int) -> float:
+    """Return the decisions of all players per decision of the learning policy, in one rollout."""
+    env = _CountingEnv(subject.make_env())
+    with closing(env):
+        rollout = LearnerWork(subject, env, num_frozen=num_frozen).collect()
+    return env.decisions / rollout.agent_steps
+
+
+def make_collector(
+    subject: Subject,
+    env: BatchedEnv,
+    *,
+    blocks: Sequence[TrainingBlock],
+    generator: torch.Generator,
+) -> Collector:
+    """Make a collector as a learner has it."""
+    setup = subject.setup
+    return Collector(
+        env,
+        seeds=environment_seeds(SEED, num_envs=env.num_envs),
+        blocks=blocks,
+        seats=setup.seats,
+        sides=tuple(setup.sides),
+        populations=subject.agents_of,
+        actions={name: subject.actions(name) for name in setup.populations},
+        openings=setup.environment.random_openings,
+        generator=generator,
+        progress=NoProgress(),
+    )
+
+
+def can_meet_frozen(subject: Subject) -> bool:
+    """Return whether a policy has opponents at all: in cooperation it trains with itself."""
+    return not is_cooperation(subject.setup.sides)
+
+
+def training_blocks(
+    subject: Subject, *, learning: Learning, num_frozen: int
+) -> list[TrainingBlock]:
+    """Seat a policy in self-play, or half of the time against frozen policies.
+
+    Seats of other populations are always taken by frozen policies, one at least.
+    """
+    setup = subject.setup
+    trainee = Player(player=PlayerId(learning.policy))
+    actors: dict[PlayerId, Actor] = {}
+    opponents: dict[str, list[Player]] = {}
+    for position, population in enumerate(setup.populations):
+        own = population == learning.population
+        for index in range(num_frozen if own else max(num_frozen, 1)):
+            player = PlayerId(f"{population}/p{index:03d}@{1:012d}")
+            seed = 1 + NUM_FROZEN * position + index
+            actors[player] = subject.make_frozen(population, seed=seed)
+            opponents.setdefault(population, []).append(Player(player=player))
+    num_seats = sum(seat.population == learning.population for seat in setup.seats)
+    seatings = seatings_for(
+        trainee,
+        seats=setup.seats,
+        population=learning.population,
+        opponents=opponents,
+        num_mirrors=max(num_frozen, 1) * num_seats,
+        mates={name: players[0] for name, players in opponents.items()},
+    )
+    seated: Mapping[PlayerId, SeatedPlayer] = {**actors, trainee.player: learning}
+    return [
+        TrainingBlock(
+            entrants=tuple(Entrant(player.player) for player in seating.players),
+            players=tuple(seated[player.player] for player in seating.players),
+        )
+        for seating in seatings_that_fit(seatings, num_envs=subject.num_envs, seed=SEED)
+    ]

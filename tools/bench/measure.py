@@ -1,0 +1,186 @@
+"""Measurements of one thing against another, round by round in one process, with the spread.
+
+A machine that is shared or warms up changes its speed by more than most regressions; two rates that
+were measured right after one another change together. So only their ratio counts: 1 is the bound.
+The statistics are pure functions of rates; what reads a clock is apart from them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+
+MICROSECONDS = 1e6
+
+Work = Callable[[], int]
+"""Function that does a piece of work and returns its number of items (decisions, rows)."""
+
+Clock = Callable[[], float]
+Rate = Callable[[], float]
+"""Function that measures once: items per second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A rate or a time, and its ratio to a bound.
+
+    Attributes:
+        name: Name of the measurement.
+        value: Median over the rounds, in ``unit``.
+        unit: ``.../s``, more is better; or ``us/...``, less is better.
+        bound_name: Name of the bound.
+        bound_value: Median of the bound, likewise.
+        ratio: Share of the bound that is reached, median over the rounds; more is better.
+        ratio_low: Ratio of the worst round.
+        ratio_high: Ratio of the best round.
+        rounds: Number of rounds.
+    """
+
+    name: str
+    value: float
+    unit: str
+    bound_name: str
+    bound_value: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    rounds: int
+
+    def as_json(self) -> dict[str, object]:
+        """Return plain data; `from_json` is the way back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: object) -> Measurement:
+        """Read what `as_json` wrote.
+
+        Raises:
+            ValueError: If it is something else.
+        """
+        if not isinstance(document, dict):
+            raise ValueError(f"a measurement must be an object, got {document!r}")
+        if document.keys() != set(cls.__slots__):
+            raise ValueError(
+                f"a measurement must have the keys {', '.join(cls.__slots__)}, got "
+                f"{', '.join(map(str, document))}"
+            )
+        texts = ("name", "unit", "bound_name")
+        numbers = {key: value for key, value in document.items() if key not in texts}
+        for key, value in numbers.items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ValueError(f"{key} of a measurement must be a number, got {value!r}")
+        return cls(**document)
+
+
+def summarize(
+    name: str,
+    *,
+    unit: str,
+    bound_name: str,
+    rates: Sequence[float],
+    bound_rates: Sequence[float],
+) -> Measurement:
+    """Compare rates with those of a bound, round by round.
+
+    Args:
+        name: Name of the measurement.
+        unit: Unit of the values: ``.../s``, or ``us/...`` for the time of one item.
+        bound_name: Name of the bound.
+        rates: Items per second, one for each round.
+        bound_rates: Items per second of the bound in the same rounds.
+
+    Raises:
+        ValueError: If there is no round, the numbers of rounds differ, or a rate is not positive.
+    """
+    if not rates or len(rates) != len(bound_rates):
+        raise ValueError(
+            f"a comparison needs as many rates as bounds, at least one, got {len(rates)} and "
+            f"{len(bound_rates)}"
+        )
+    for rate in (*rates, *bound_rates):
+        if not rate > 0.0:
+            raise ValueError(f"a rate must be greater than 0, got {rate!r} in {name}")
+    ratios = [rate / bound for rate, bound in zip(rates, bound_rates, strict=True)]
+    return Measurement(
+        name=name,
+        value=_in_unit(median(rates), unit=unit),
+        unit=unit,
+        bound_name=bound_name,
+        bound_value=_in_unit(median(bound_rates), unit=unit),
+        ratio=median(ratios),
+        ratio_low=min(ratios),
+        ratio_high=max(ratios),
+        rounds=len(ratios),
+    )
+
+
+def _in_unit(rate: float, *, unit: str) -> float:
+    return MICROSECONDS / rate if unit.startswith("us/") else rate
+
+
+def harmonic(*rates: float) -> float:
+    """Return the items per second of something that does one item of each after the other."""
+    return 1.0 / sum(1.0 / rate for rate in rates)
+
+
+def timed_rate(work: Work, *, seconds: float, clock: Clock = time.perf_counter) -> float:
+    """Repeat a work for at least so long, at least once, and return its items per second."""
+    items = 0
+    started = clock()
+    while True:
+        items += work()
+        elapsed = clock() - started
+        if elapsed >= seconds:
+            return items / elapsed
+
+
+def alternate(first: Rate, second: Rate, *, rounds: int) -> tuple[list[float], list[float]]:
+    """Measure two things in turn; every other round the second one goes first.
+
+    So a machine that steadily slows down or speeds up favours neither.
+    """
+    firsts: list[float] = []
+    seconds: list[float] = []
+    for index in range(rounds):
+        if index % 2 == 0:
+            firsts.append(first())
+            seconds.append(second())
+        else:
+            seconds.append(second())
+            firsts.append(first())
+    return firsts, seconds
+
+
+def compare(
+    name: str,
+    *,
+    unit: str,
+    bound_name: str,
+    work: Work,
+    bound: Work,
+    rounds: int,
+    seconds: float,
+    clock: Clock = time.perf_counter,
+) -> Measurement:
+    """Measure a work and its bound, after one call of each that does not count.
+
+    Args:
+        name: Name of the work.
+        unit: Unit of its items, see `Measurement`.
+        bound_name: Name of the bound.
+        work: Work to measure.
+        bound: Work to compare with; it counts the same items.
+        rounds: Number of measurements of each.
+        seconds: Least seconds for each side of each round.
+        clock: Clock in seconds, never going back.
+    """
+    work()
+    bound()
+    rates, bound_rates = alternate(
+        lambda: timed_rate(work, seconds=seconds, clock=clock),
+        lambda: timed_rate(bound, seconds=seconds, clock=clock),
+        rounds=rounds,
+    )
+    return summarize(name, unit=unit, bound_name=bound_name, rates=rates, bound_rates=bound_rates)

@@ -1,0 +1,137 @@
+"""Shares of a learner's time by stage, measured by timers around its calls.
+
+Timers cost time themselves, so shares come from a pass of their own and rates from one without.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import wraps
+
+from arena.core import Algorithm
+from arena.envs.base import BatchedEnv
+from arena.networks.frozen import FrozenPolicy
+from arena.networks.stack import PolicyStack
+from arena.rollout.buffer import RolloutBuffer
+
+from .measure import Clock, Work
+
+OTHER = "other"
+STAGES = ("environment", "inference", "opponents", "storing", "advantages", "update", OTHER)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A method whose time belongs to a stage.
+
+    Attributes:
+        stage: One of `STAGES`.
+        owner: The class.
+        method: Its name.
+    """
+
+    stage: str
+    owner: type
+    method: str
+
+
+class Stopwatch:
+    """Seconds of each stage; time in a stage within another is the inner one's."""
+
+    def __init__(self, clock: Clock = time.perf_counter) -> None:
+        self._clock = clock
+        self._stages = [OTHER]
+        self._since = clock()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    def enter(self, stage: str) -> None:
+        """Begin a stage."""
+        self._account()
+        self._stages.append(stage)
+
+    def leave(self) -> None:
+        """End the stage; the stage that it interrupted goes on."""
+        self._account()
+        self._stages.pop()
+
+    def start(self) -> None:
+        """Forget what was before."""
+        self.seconds.clear()
+        self._since = self._clock()
+
+    def shares(self) -> dict[str, float]:
+        """Return each stage's share of the time so far; they sum to 1."""
+        self._account()
+        total = sum(self.seconds.values())
+        return {stage: self.seconds[stage] / total for stage in STAGES if self.seconds[stage] > 0.0}
+
+    def _account(self) -> None:
+        now = self._clock()
+        self.seconds[self._stages[-1]] += now - self._since
+        self._since = now
+
+
+@contextmanager
+def timed_calls(stopwatch: Stopwatch, methods: Sequence[Timed]) -> Iterator[None]:
+    """Time all calls of some methods, on whatever object, until the block ends."""
+    with ExitStack() as stack:
+        for timed in methods:
+            inherited = timed.method not in vars(timed.owner)
+            original = getattr(timed.owner, timed.method)
+            setattr(timed.owner, timed.method, _timing(original, stopwatch, timed.stage))
+            if inherited:
+                stack.callback(delattr, timed.owner, timed.method)
+            else:
+                stack.callback(setattr, timed.owner, timed.method, original)
+        yield
+
+
+def _timing(
+    function: Callable[..., object], stopwatch: Stopwatch, stage: str
+) -> Callable[..., object]:
+    @wraps(function)
+    def call(*arguments: object, **options: object) -> object:
+        stopwatch.enter(stage)
+        try:
+            return function(*arguments, **options)
+        finally:
+            stopwatch.leave()
+
+    return call
+
+
+def learner_methods(env: BatchedEnv, algorithm: Algorithm) -> list[Timed]:
+    """Return the methods that a learner spends its time in."""
+    return [
+        Timed(stage="environment", owner=type(env), method="step"),
+        Timed(stage="inference", owner=type(algorithm), method="act"),
+        Timed(stage="inference", owner=type(algorithm), method="value"),
+        Timed(stage="opponents", owner=FrozenPolicy, method="act"),
+        Timed(stage="opponents", owner=PolicyStack, method="act"),
+        Timed(stage="storing", owner=RolloutBuffer, method="store"),
+        Timed(stage="storing", owner=RolloutBuffer, method="store_result"),
+        Timed(stage="advantages", owner=RolloutBuffer, method="finish"),
+        Timed(stage="update", owner=type(algorithm), method="update"),
+    ]
+
+
+def stage_shares(
+    work: Work,
+    *,
+    methods: Sequence[Timed],
+    seconds: float,
+    clock: Clock = time.perf_counter,
+) -> dict[str, float]:
+    """Repeat a work for at least so long, at least once, and say where the time went."""
+    stopwatch = Stopwatch(clock)
+    with timed_calls(stopwatch, methods):
+        stopwatch.start()
+        started = clock()
+        while True:
+            work()
+            if clock() - started >= seconds:
+                return stopwatch.shares()

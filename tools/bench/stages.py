@@ -1,0 +1,293 @@
+"""The stages of a learner, each against what it cannot be faster than.
+
+Everything runs in this process, on one thread where it runs on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from arena.core import Algorithm
+from arena.envs.base import BatchedEnv
+from arena.envs.batched.batch import GameBatch
+from arena.envs.batched.find import find_game
+
+from .learner import NUM_FROZEN, LearnerWork, can_meet_frozen, decisions_per_trained
+from .loop import HandWrittenLoop
+from .machine import has_bfloat16
+from .measure import Measurement, Work, alternate, compare, harmonic, summarize, timed_rate
+from .play import PlainLoop, RandomGame, RandomPlay
+from .products import Products, UpdateProducts
+from .profile import learner_methods, stage_shares
+from .subject import SEED, Subject
+
+AGENT_STEPS = "agent steps/s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """Effort of the measurements.
+
+    Attributes:
+        rounds: Rounds per measurement.
+        seconds: Least seconds of each side per round, and of the pass that finds the shares.
+    """
+
+    rounds: int
+    seconds: float
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, as a learner process does."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Stages:
+    """Measurements of the stages of one configuration's learner.
+
+    Owns a batch of environments that is made when it is needed first; close it.
+
+    Args:
+        subject: Configuration that is measured.
+        effort: Effort of the measurements.
+    """
+
+    def __init__(self, subject: Subject, *, effort: Effort) -> None:
+        self._subject = subject
+        self._effort = effort
+        self._env: BatchedEnv | None = None
+        self.shares: dict[str, dict[str, float]] = {}
+        """Share of each stage in the time, by whole-learner measurement."""
+
+    def close(self) -> None:
+        """Release the environments."""
+        if self._env is not None:
+            self._env.close()
+
+    @property
+    def env(self) -> BatchedEnv:
+        """Batch of environments; every measurement resets it."""
+        if self._env is None:
+            self._env = self._subject.make_env()
+        return self._env
+
+    def environment(self) -> list[Measurement]:
+        """Measure the batched view against the bare game, or a plain loop over environments."""
+        if not isinstance(self.env, GameBatch):
+            setup = self._subject.setup
+            plain = PlainLoop(
+                setup.spec,
+                num_envs=self._subject.num_envs,
+                launch_directory=setup.launch_directory,
+            )
+            with closing(plain):
+                return [self._environment("environments stepped one by one", plain)]
+        return [self._environment("the bare game", self._random_game())]
+
+    def _environment(self, bound_name: str, bound: Work) -> Measurement:
+        return self._compare(
+            "environment", AGENT_STEPS, self._random_play(), bound_name=bound_name, bound=bound
+        )
+
+    def inference(self) -> list[Measurement]:
+        """Measure one policy that decides for the whole batch: frozen, and while it learns."""
+        subject = self._subject
+        group = self.env.reset(range(subject.num_envs)).groups[subject.population]
+        observation = group.observation.flatten(0, 1).clone()
+        mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
+        generator = self._generator()
+        frozen = subject.make_frozen(subject.population, seed=SEED)
+        policy = subject.make_policy()
+
+        def play() -> int:
+            frozen.act(observation, mask, agent="", generator=generator)
+            return len(observation)
+
+        def explore() -> int:
+            policy.act(observation, mask, generator=generator)
+            return len(observation)
+
+        dtypes = {"inference/frozen": torch.float32, "inference/learning": subject.product_dtype}
+        found = []
+        for name, work in {"inference/frozen": play, "inference/learning": explore}.items():
+            products = Products(
+                subject.layer_sizes,
+                num_rows=len(observation),
+                dtype=dtypes[name],
+                device=subject.device,
+            )
+            bound_name = f"products alone, {_named(dtypes[name])}"
+            found.append(
+                self._compare(
+                    name, "rows/s", work, bound_name=bound_name, bound=products.forward_rows
+                )
+            )
+        return found
+
+    def update(self) -> list[Measurement]:
+        """Measure the update on one rollout, in the precisions that the hardware has."""
+        dtypes = {"float32": torch.float32}
+        if has_bfloat16(self._subject.device):
+            dtypes["bfloat16"] = torch.bfloat16
+        rollout = LearnerWork(self._subject, self.env).collect()
+        generator = self._generator()
+        found = []
+        for precision, dtype in dtypes.items():
+            policy = self._subject.make_policy(precision=precision, stands_still=True)
+
+            def update(policy: Algorithm = policy) -> int:
+                policy.update(rollout, generator=generator)
+                return len(rollout)
+
+            hyperparameters = self._subject.hyperparameters
+            bound = UpdateProducts(
+                self._subject.layer_sizes,
+                num_decisions=len(rollout),
+                num_epochs=int(hyperparameters.get("num_epochs", 1)),
+                num_minibatches=int(hyperparameters.get("num_minibatches", 1)),
+                dtype=dtype,
+                device=self._subject.device,
+            )
+            found.append(
+                self._compare(
+                    f"update/{precision}",
+                    "us/decision",
+                    update,
+                    bound_name=f"products alone, {precision}",
+                    bound=bound,
+                )
+            )
+        return found
+
+    def learner(self) -> list[Measurement]:
+        """Measure a whole learner: in self-play, and with half of the blocks against frozen
+        policies.
+        """
+        found = [self._learner("learner/self_play", num_frozen=0)]
+        if can_meet_frozen(self._subject):
+            found.append(self._learner("learner/league", num_frozen=NUM_FROZEN))
+        return found
+
+    def _learner(self, name: str, *, num_frozen: int) -> Measurement:
+        subject, seconds = self._subject, self._effort.seconds
+        work = LearnerWork(subject, self.env, num_frozen=num_frozen)
+        work()
+        self.shares[name] = stage_shares(
+            work, methods=learner_methods(self.env, work.algorithm), seconds=seconds
+        )
+        settings = subject.loop_settings
+        if settings is not None:
+            loop = HandWrittenLoop(settings)
+            return self._compare(
+                name, AGENT_STEPS, work, bound_name="hand-written float32 loop", bound=loop.iterate
+            )
+        per_trained = decisions_per_trained(subject, num_frozen=num_frozen)
+        # The learner goes on from where its environments are; what bounds it has its own.
+        with closing(subject.make_env()) as env:
+            bound = self._parts(env, decisions_per_trained=per_trained)
+            rates, bound_rates = alternate(self._rate(work), bound, rounds=self._effort.rounds)
+        return summarize(
+            name,
+            unit=AGENT_STEPS,
+            bound_name="environment, inference and update alone",
+            rates=rates,
+            bound_rates=bound_rates,
+        )
+
+    def _parts(self, env: BatchedEnv, *, decisions_per_trained: float) -> Callable[[], float]:
+        """Measure what environment, inference and update alone allow, in trained decisions.
+
+        Args:
+            env: Batch of environments, which is reset.
+            decisions_per_trained: Decisions of all players per decision that is trained on.
+        """
+        subject = self._subject
+        rollout = LearnerWork(subject, env).collect()
+        play = self._random_play(env)
+        generator = self._generator()
+        policy = subject.make_policy(stands_still=True)
+        group = env.reset(range(subject.num_envs)).groups[subject.population]
+        observation = group.observation.flatten(0, 1).clone()
+        mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
+
+        def act() -> int:
+            policy.act(observation, mask, generator=generator)
+            return len(observation)
+
+        def update() -> int:
+            policy.update(rollout, generator=generator)
+            return len(rollout)
+
+        act()
+        update()
+        measures = [self._rate(part) for part in (play, act, update)]
+
+        def rate() -> float:
+            environment, inference, learning = (measure() for measure in measures)
+            return harmonic(
+                environment / decisions_per_trained, inference / decisions_per_trained, learning
+            )
+
+        return rate
+
+    def _compare(
+        self, name: str, unit: str, work: Work, *, bound_name: str, bound: Work
+    ) -> Measurement:
+        return compare(
+            name,
+            unit=unit,
+            bound_name=bound_name,
+            work=self._finished(work),
+            bound=self._finished(bound),
+            rounds=self._effort.rounds,
+            seconds=self._effort.seconds,
+        )
+
+    def _rate(self, work: Work) -> Callable[[], float]:
+        return partial(timed_rate, self._finished(work), seconds=self._effort.seconds)
+
+    def _finished(self, work: Work) -> Work:
+        """Wait for the work: on a GPU a call returns before it is done."""
+        if self._subject.device.type != "cuda":
+            return work
+
+        def finish() -> int:
+            items = work()
+            torch.cuda.synchronize()
+            return items
+
+        return finish
+
+    def _random_play(self, env: BatchedEnv | None = None) -> RandomPlay:
+        subject = self._subject
+        return RandomPlay(
+            self.env if env is None else env,
+            actions={name: subject.actions(name) for name in subject.agents_of},
+            generator=self._generator(),
+        )
+
+    def _random_game(self) -> RandomGame:
+        subject = self._subject
+        setup = subject.setup
+        game_class = find_game(setup.spec.id, launch_directory=setup.launch_directory)
+        assert game_class is not None  # the batch is made of it
+        game = game_class(subject.num_envs, device=subject.device, **setup.spec.kwargs)
+        return RandomGame(game, num_games=subject.num_envs, generator=self._generator())
+
+    def _generator(self) -> torch.Generator:
+        return torch.Generator(self._subject.device).manual_seed(SEED)
+
+
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,265 @@
+"""Subject of the measurements: a resolved configuration, its environments and policies.
+
+Shapes: B environments, F features of a flattened observation, n actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from arena.config import LearnerSetup
+from arena.core import Algorithm
+from arena.envs.base import BatchedEnv
+from arena.envs.inspect import inspect_and_play
+from arena.envs.make import make_batched_env
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.agent_id_wrapper import observation_layout
+from arena.envs.spaces.observations import ObservationLayout
+from arena.learners.worker import resolve_device
+from arena.learning.algorithms import make_algorithm
+from arena.learning.hyperparameters import hyperparameter_model
+from arena.learning.precision import product_dtype
+from arena.networks.frozen import FrozenPolicy
+from arena.networks.make import make_actor_critic
+from arena.types import Hyperparameters
+from populations.config.cli_overrides import apply_overrides
+from populations.config.run_config import RunConfig, load_config, validate_config
+from populations.config.run_file import learner_setup, new_run_file, with_config
+from populations.config.sizing import needs_pace
+
+from .loop import LoopSettings
+
+SEED = 1
+LOOP_ENVIRONMENT = "classic/connect_four-v3"
+
+DEFAULT: dict[str, object] = {
+    "environment": {"id": LOOP_ENVIRONMENT, "num_envs": 2048},
+    "populations": {
+        "player": {
+            "size": 8,
+            "network": {"hidden_sizes": [128, 128], "normalize_observations": False},
+            "hyperparameters": {"num_epochs": 4, "num_minibatches": 8, "rollout_length": 32},
+        }
+    },
+    # As often as in the preset of this game: a policy does 100,000 steps in a second.
+    "ghosts": {"every_agent_steps": 500_000},
+    "pbt": {"ready_agent_steps": 500_000, "warm_up_agent_steps": 1_000_000},
+    "evaluation": {"share": 0.05},
+}
+"""Default subject: the game that the hand-written loop plays."""
+
+STAND_STILL = {"learning_rate": 1e-9}
+"""Learning rate of a policy that is updated on one rollout throughout a measurement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A configuration and the pieces of a learner that it describes.
+
+    Attributes:
+        source: Preset or file of the configuration.
+        config: Resolved.
+        setup: Setup of a learner, without a store.
+        population: Population of the measured policy: the first one.
+    """
+
+    source: str
+    config: RunConfig
+    setup: LearnerSetup
+    population: str
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Device of networks and environments."""
+        return resolve_device(self.setup.device)
+
+    @property
+    def num_envs(self) -> int:
+        """Number of environments, B."""
+        return self.setup.num_envs
+
+    @property
+    def agents_of(self) -> dict[str, tuple[str, ...]]:
+        """Agents by population."""
+        return {name: setup.agents for name, setup in self.setup.populations.items()}
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """Start values of the measured population."""
+        return self.config.populations[self.population].hyperparameters
+
+    def observations(self, population: str) -> ObservationLayout:
+        """Return the layout of a population's observations."""
+        setup = self.setup.populations[population]
+        facts = self.setup.spec.agent_specs[setup.agents[0]]
+        return observation_layout(facts, agents=setup.agents, network=setup.network)
+
+    def actions(self, population: str) -> ActionLayout:
+        """Return the layout of a population's actions."""
+        agent = self.setup.populations[population].agents[0]
+        return ActionLayout.from_json(
+            self.setup.spec.agent_specs[agent].action,
+            continuous=self.setup.environment.continuous_actions,
+        )
+
+    @property
+    def layer_sizes(self) -> tuple[int, ...]:
+        """Widths of the measured policy's layers, from F to n logits and the value."""
+        hidden = self.setup.populations[self.population].network.hidden_sizes
+        return (
+            self.observations(self.population).size,
+            *hidden,
+            self.actions(self.population).num_logits + 1,
+        )
+
+    @property
+    def product_dtype(self) -> torch.dtype:
+        """Precision of the measured policy's products while it trains."""
+        return product_dtype(
+            self.setup.precision,
+            network=self.setup.populations[self.population].network,
+            device=self.device,
+            observation=self.observations(self.population),
+        )
+
+    def make_env(self) -> BatchedEnv:
+        """Make the batch that a learner would step."""
+        return make_batched_env(
+            self.setup.environment,
+            spec=self.setup.spec,
+            sides=self.setup.sides,
+            populations=self.agents_of,
+            num_envs=self.num_envs,
+            launch_directory=self.setup.launch_directory,
+            device=self.device,
+            agent_ids=self.setup.agent_ids,
+        )
+
+    def make_policy(self, *, precision: str | None = None, stands_still: bool = False) -> Algorithm:
+        """Make a policy that learns.
+
+        Args:
+            precision: None: the configuration's.
+            stands_still: Updates cost what they do, do every epoch, and change next to nothing.
+        """
+        hyperparameters = dict(self.hyperparameters)
+        population = self.setup.populations[self.population]
+        if stands_still:
+            model = hyperparameter_model(
+                population.algorithm, launch_directory=self.setup.launch_directory
+            )
+            still = {k: v for k, v in STAND_STILL.items() if k in model.model_fields}
+            hyperparameters = {k: v for k, v in hyperparameters.items() if k != "target_kl"} | still
+        return make_algorithm(
+            population,
+            observation=self.observations(self.population),
+            action=self.actions(self.population),
+            hyperparameters=hyperparameters,
+            device=self.device,
+            precision=self.setup.precision if precision is None else precision,
+            seed=SEED,
+            launch_directory=self.setup.launch_directory,
+        )
+
+    def make_frozen(self, population: str, *, seed: int) -> FrozenPolicy:
+        """Make a frozen policy with random weights; how it plays makes no difference here."""
+        network = self.setup.populations[population].network
+        observation, action = self.observations(population), self.actions(population)
+        policy = make_actor_critic(network, observation=observation, action=action, seed=seed)
+        return FrozenPolicy(policy.to(self.device))
+
+    @property
+    def loop_settings(self) -> LoopSettings | None:
+        """The hand-written loop of the same size; None where it cannot play this."""
+        population = self.setup.populations[self.population]
+        environment = self.setup.environment
+        if self.setup.spec.id != LOOP_ENVIRONMENT or environment.backend == "pettingzoo":
+            return None
+        if population.algorithm != "ppo":
+            return None
+        return LoopSettings(
+            num_games=self.num_envs,
+            rollout_length=int(self.hyperparameters["rollout_length"]),
+            num_epochs=int(self.hyperparameters["num_epochs"]),
+            num_minibatches=int(self.hyperparameters["num_minibatches"]),
+            hidden_sizes=population.network.hidden_sizes,
+        )
+
+    @property
+    def settings(self) -> dict[str, object]:
+        """Settings that must be equal for ratios to be comparable; plain data."""
+        names = ("num_epochs", "num_minibatches", "rollout_length")
+        population = self.config.populations[self.population]
+        return {
+            "environment": self.setup.spec.id,
+            "backend": self.setup.environment.backend,
+            "num_envs": self.num_envs,
+            "hidden_sizes": list(population.network.hidden_sizes),
+            "policies": population.size,
+            "precision": self.setup.precision,
+        } | {name: population.hyperparameters.get(name) for name in names}
+
+
+def load_subject(
+    source: str | None,
+    overrides: Sequence[str] = (),
+    *,
+    policies: int | None = None,
+    launch_directory: str | None = None,
+) -> Subject:
+    """Read and resolve what is measured.
+
+    Args:
+        source: A preset's name or a YAML file; None: Connect Four as in `DEFAULT`.
+        overrides: ``KEY=VALUE``.
+        policies: Size of each population; None: as the configuration says.
+        launch_directory: First directory of user code; None: the working directory.
+
+    Raises:
+        ConfigError: If the configuration is wrong, or its environment cannot be had.
+    """
+    config = (
+        validate_config(apply_overrides(DEFAULT, overrides))
+        if source is None
+        else load_config(source, overrides)
+    )
+    directory = str(Path.cwd()) if launch_directory is None else launch_directory
+    found = inspect_and_play(
+        config.environment.id,
+        kwargs=config.environment.kwargs,
+        launch_directory=directory,
+        possible_agents=config.environment.possible_agents,
+        play="timed" if needs_pace(config) else None,
+    )
+    name = "default" if source is None else source
+    run_file = new_run_file(
+        config, found.spec, name=name, launch_directory=directory, pace=found.pace
+    )
+    if policies is not None:
+        sizes = {f"populations.{name}.size": policies for name in run_file.config.populations}
+        run_file = with_config(run_file, with_changes(run_file.config, sizes))
+    return Subject(
+        source=name,
+        config=run_file.config,
+        setup=learner_setup(run_file, root=Path(directory)),
+        population=next(iter(run_file.config.populations)),
+    )
+
+
+def with_changes(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
+    """Return a configuration with other values at some dotted paths."""
+    document: object = config.model_dump(mode="json")
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        section = document
+        for parent in parents:
+            assert isinstance(section, dict)
+            section = section[parent]
+        assert isinstance(section, dict)
+        section[last] = value
+    return validate_config(document)

@@ -1,0 +1,190 @@
+"""Learners without a league: they train on a run's journal, without a controller.
+
+    python -m populations.commands.bench.unmanaged --run-dir DIR --learner 0 --learners 2 \
+        --seconds 10
+
+Plays the recorded training assignments (trainees, opponents, budgets) one after the other with the
+learner's own pieces, and leaves out everything else: no controller, no messages, no checkpoints, no
+ghosts, no evaluation, no PBT. Weights go on from one assignment to the next in memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import torch
+
+from arena.checkpoints.manifest import WEIGHTS
+from arena.config import LearnerSetup
+from arena.core import Algorithm
+from arena.envs.make import make_batched_env
+from arena.learners.players import Players, frozen_entrant
+from arena.learners.training import seatings_that_fit
+from arena.learners.worker import resolve_device
+from arena.matches.seeds import environment_seeds, seed_everything
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning, SeatedPlayer
+from arena.types import Entrant, PolicyId, Seating, trainee_entrant
+from arena.wire.messages import Train, Trainee
+from populations.config.run_file import RUN_FILE, RunFile, learner_setup
+from populations.errors import RunFailed
+from populations.storage.database import JOURNAL
+from populations.storage.journal import JournalReader
+
+from .children import wait_for_go
+from .learner import NoProgress
+
+
+def recorded_training(run_dir: Path) -> list[Train]:
+    """Return the training assignments that a run has finished and whose opponents are still on
+    disk.
+
+    Raises:
+        RunFailed: If there is none.
+    """
+    with closing(JournalReader(run_dir / JOURNAL)) as reader:
+        rows = reader.assignments(statuses=["finished"], kind="train")
+    found = [
+        row.message
+        for row in rows
+        if isinstance(row.message, Train)
+        and row.message.agent_steps > 0
+        and all(_is_there(run_dir, seating) for seating in row.message.opponents)
+    ]
+    if not found:
+        raise RunFailed(f"{run_dir} has recorded no training that could be played again")
+    return found
+
+
+def _is_there(run_dir: Path, seating: Seating) -> bool:
+    references = [player.weights for player in seating.players if player.weights is not None]
+    return all((run_dir / reference.key / WEIGHTS).exists() for reference in references)
+
+
+class UnmanagedLearner:
+    """Learner that trains the policies of one run as its learners did, by itself.
+
+    Args:
+        run_dir: The run; it is not changed.
+        messages: Assignments to train, again from the start when all are done.
+    """
+
+    def __init__(self, run_dir: Path, messages: Sequence[Train]) -> None:
+        self._setup: LearnerSetup = learner_setup(RunFile.load(run_dir / RUN_FILE), root=run_dir)
+        self._messages = messages
+        self._device = resolve_device(self._setup.device)
+        self._players = Players(self._setup, device=self._device)
+        self._agents = {name: value.agents for name, value in self._setup.populations.items()}
+        self._algorithms: dict[PolicyId, Algorithm] = {}
+        self._env = make_batched_env(
+            self._setup.environment,
+            spec=self._setup.spec,
+            sides=self._setup.sides,
+            populations=self._agents,
+            num_envs=self._setup.num_envs,
+            launch_directory=self._setup.launch_directory,
+            device=self._device,
+            agent_ids=self._setup.agent_ids,
+            reads_state=self._setup.reads_state,
+        )
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._env.close()
+
+    def train_for(self, seconds: float) -> tuple[int, float]:
+        """Train for at least so long, at least one rollout: agent steps, and the seconds."""
+        total, started = 0, time.perf_counter()
+        while True:
+            for message in self._messages:
+                collector, generator = self._begin(message)
+                done = 0
+                while done < message.agent_steps:
+                    for learning, rollout in collector.collect():
+                        learning.algorithm.update(rollout, generator=generator)
+                    done = sum(collector.agent_steps.values())
+                    elapsed_s = time.perf_counter() - started
+                    if elapsed_s >= seconds:
+                        return total + done, elapsed_s
+                total += done
+
+    def _begin(self, message: Train) -> tuple[Collector, torch.Generator]:
+        generator = seed_everything(message.seed, device=self._device)
+        collector = Collector(
+            self._env,
+            seeds=environment_seeds(message.seed, num_envs=self._env.num_envs),
+            blocks=self._blocks(message),
+            seats=self._setup.seats,
+            sides=tuple(self._setup.sides),
+            populations=self._agents,
+            actions=self._players.actions,
+            openings=self._setup.environment.random_openings,
+            generator=generator,
+            progress=NoProgress(),
+            critics=self._players.critics,
+        )
+        return collector, generator
+
+    def _blocks(self, message: Train) -> list[TrainingBlock]:
+        trainees = {trainee.policy: trainee for trainee in message.trainees}
+        learning = {
+            policy: Learning(policy=policy, algorithm=self._algorithm(trainee))
+            for policy, trainee in trainees.items()
+        }
+        seatings = seatings_that_fit(
+            message.opponents, num_envs=self._env.num_envs, seed=message.seed
+        )
+        blocks = []
+        for seating in seatings:
+            entrants: list[Entrant] = []
+            players: list[SeatedPlayer] = []
+            for seat, player in zip(self._setup.seats, seating.players, strict=True):
+                policy = PolicyId(player.player)
+                if player.weights is None and policy in trainees:
+                    generation = trainees[policy].generation
+                    entrants.append(trainee_entrant(policy, generation=generation))
+                    players.append(learning[policy])
+                else:
+                    entrants.append(frozen_entrant(player))
+                    players.append(self._players.frozen(player, population=seat.population))
+            blocks.append(TrainingBlock(entrants=tuple(entrants), players=tuple(players)))
+        return blocks
+
+    def _algorithm(self, trainee: Trainee) -> Algorithm:
+        """Return the policy in memory; fresh weights the first time, which cost as much as any."""
+        if trainee.policy not in self._algorithms:
+            fresh = dataclasses.replace(
+                trainee, checkpoint=None, initial_weights=None, learner_updates=0
+            )
+            self._algorithms[trainee.policy] = self._players.algorithm(fresh, seed=0)
+        return self._algorithms[trainee.policy]
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Train, and report as `children` wants it."""
+    parser = argparse.ArgumentParser(prog="unmanaged", allow_abbrev=False)
+    parser.add_argument("--run-dir", type=Path, required=True)
+    parser.add_argument("--learner", type=int, default=0, help="which of the learners this is")
+    parser.add_argument("--learners", type=int, default=1, help="that share the assignments")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    options = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    messages = recorded_training(options.run_dir)
+    mine = messages[options.learner :: options.learners] or messages
+    learner = UnmanagedLearner(options.run_dir, mine)
+    learner.train_for(0.0)
+    wait_for_go()
+    agent_steps, duration_s = learner.train_for(options.seconds)
+    learner.close()
+    sys.stdout.write(f"{json.dumps({'agent_steps': agent_steps, 'duration_s': duration_s})}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Whole runs, each against the same learners without a controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from arena.errors import ConfigError
+from populations.config.run_config import RunConfig
+
+from .children import rate_of_children
+from .launched import launched_rate
+from .loop import LoopSettings
+from .measure import Measurement, alternate, summarize
+from .subject import Subject, with_changes
+
+AGENT_STEPS = "agent steps/s"
+MANY_POLICIES, FEW_POLICIES = 32, 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEffort:
+    """Effort of the measurements.
+
+    Attributes:
+        rounds: Rounds per measurement.
+        run_seconds: Seconds of each run after its start-up, and of each bound.
+        num_learners: Learner processes, and processes of the bound.
+    """
+
+    rounds: int
+    run_seconds: float
+    num_learners: int
+
+
+class WholeRuns:
+    """Measurements of runs, launched in a directory of their own.
+
+    Args:
+        subject: Configuration to launch; only its limits are changed.
+        effort: Effort of the measurements.
+        directory: Empty; holds the runs.
+        say: Function that takes each step's name.
+    """
+
+    def __init__(
+        self, subject: Subject, *, effort: RunEffort, directory: Path, say: Callable[[str], None]
+    ) -> None:
+        self._subject = subject
+        self._effort = effort
+        self._directory = directory
+        self._say = say
+        self._numbers = count()
+        self._last: Path | None = None
+        # Who measures says when it ends.
+        self._changes: dict[str, object] = {
+            "stop": dict.fromkeys(type(subject.config.stop).model_fields)
+        }
+
+    def run(self) -> list[Measurement]:
+        """Measure all of Arena against hand-written loops; where there are none, its learners
+        unmanaged.
+        """
+        settings = self._subject.loop_settings
+        if settings is None:
+            bound, bound_name = self._unmanaged, self._unmanaged_name
+            self._launch({})
+        else:
+            bound = self._loops(settings)
+            bound_name = f"{self._effort.num_learners} hand-written float32 loops"
+        return [self._compare("run", lambda: self._launch({}), bound, bound_name=bound_name)]
+
+    def orchestration(self) -> list[Measurement]:
+        """Measure the league's cost: a run without evaluation against its learners unmanaged."""
+        changes = {"evaluation.share": 0.0}
+        # The run whose opponents the first of the others play against.
+        self._launch(changes)
+        return [
+            self._compare(
+                "orchestration",
+                lambda: self._launch(changes),
+                self._unmanaged,
+                bound_name=self._unmanaged_name,
+            )
+        ]
+
+    def policies(self) -> list[Measurement]:
+        """Measure the cost of many policies."""
+        # With fewer policies than learners, learners would have nothing to do.
+        num_few = max(FEW_POLICIES, self._effort.num_learners)
+        many, few = ({self._size_key: size} for size in (MANY_POLICIES, num_few))
+        return [
+            self._compare(
+                f"policies/{MANY_POLICIES}",
+                lambda: self._launch(many),
+                lambda: self._launch(few),
+                bound_name=f"{num_few} policies",
+            )
+        ]
+
+    @property
+    def _unmanaged_name(self) -> str:
+        return f"the same {self._effort.num_learners} learners unmanaged"
+
+    @property
+    def _size_key(self) -> str:
+        return f"populations.{self._subject.population}.size"
+
+    def _compare(
+        self,
+        name: str,
+        rate: Callable[[], float],
+        bound: Callable[[], float],
+        *,
+        bound_name: str,
+    ) -> Measurement:
+        rates, bound_rates = alternate(rate, bound, rounds=self._effort.rounds)
+        return summarize(
+            name, unit=AGENT_STEPS, bound_name=bound_name, rates=rates, bound_rates=bound_rates
+        )
+
+    def _launch(self, changes: Mapping[str, object]) -> float:
+        config: RunConfig = with_changes(self._subject.config, {**self._changes, **changes})
+        run_dir = self._directory / f"run{next(self._numbers)}"
+        self._say(f"a run of {self._effort.run_seconds:g} s")
+        rate = launched_rate(
+            config,
+            run_dir=run_dir,
+            num_learners=self._effort.num_learners,
+            run_seconds=self._effort.run_seconds,
+        )
+        self._last = run_dir
+        return rate
+
+    def _unmanaged(self) -> float:
+        assert self._last is not None
+        effort = self._effort
+        self._say(f"{effort.num_learners} learners unmanaged for {effort.run_seconds:g} s")
+        given = [
+            [
+                *("--run-dir", str(self._last), "--seconds", str(effort.run_seconds)),
+                *("--learner", str(index), "--learners", str(effort.num_learners)),
+            ]
+            for index in range(effort.num_learners)
+        ]
+        return rate_of_children(f"{__package__}.unmanaged", given)
+
+    def _loops(self, settings: LoopSettings) -> Callable[[], float]:
+        def rate() -> float:
+            effort = self._effort
+            self._say(f"{effort.num_learners} hand-written loops for {effort.run_seconds:g} s")
+            given = [
+                [
+                    *("--json", "--wait", "--seconds", str(effort.run_seconds)),
+                    *("--seed", str(index), "--num-games", str(settings.num_games)),
+                    *("--rollout-length", str(settings.rollout_length)),
+                    *("--num-epochs", str(settings.num_epochs)),
+                    *("--num-minibatches", str(settings.num_minibatches)),
+                    *("--hidden-sizes", ",".join(map(str, settings.hidden_sizes))),
+                ]
+                for index in range(effort.num_learners)
+            ]
+            return rate_of_children(f"{__package__}.loop", given)
+
+        return rate
+
+
+def number_of_learners(subject: Subject, wanted: int | None) -> int:
+    """Return the number of learner processes: as wanted, or as the configuration says.
+
+    Raises:
+        ConfigError: If the configuration gives each population its own: a bound has no populations.
+    """
+    if wanted is not None:
+        return wanted
+    learners = subject.config.learners
+    if not isinstance(learners, int):
+        raise ConfigError(f"a measured run needs --learners, its configuration has {learners!r}")
+    return learners

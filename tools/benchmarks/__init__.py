@@ -1,1 +1,0 @@
-"""What ``arena bench`` measures, each thing against its bound."""

@@ -1,0 +1,278 @@
+"""`arena envs list` and `arena envs check`: which environments there are, and whether one works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..terminal.options import AsJson
+from ..terminal.output import console, log_console, print_json
+from ..terminal.progress import count_progress
+from ..terminal.tables import print_table
+from ..terminal.text import paragraphs
+
+if TYPE_CHECKING:
+    from arena.envs.checks.conformance import ConformanceReport, Difference
+
+app = typer.Typer(help="List environments, or check one.", no_args_is_help=True)
+
+PROBLEMS_EXIT_CODE = 3
+DIFFERENT_EXIT_CODE = 3
+
+
+def list_environments(as_json: AsJson = False) -> None:
+    """List the environments that have an id, and how to install the missing ones."""
+    from arena.envs.openspiel.game import known_games
+    from arena.envs.registry import known_environments
+    from arena.envs.twins import TWINS
+
+    known = sorted(known_environments() + known_games(), key=lambda environment: environment.id)
+    if as_json:
+        print_json(
+            {
+                "environments": [
+                    {
+                        "id": environment.id,
+                        "package": environment.package,
+                        "installed": environment.installed,
+                        "api": environment.apis[0],
+                        "install": environment.install,
+                        "batched": environment.id in TWINS,
+                        "twin": TWINS.get(environment.id),
+                    }
+                    for environment in known
+                ]
+            }
+        )
+        return
+    from rich.table import Table
+
+    table = Table("id", "api", "batched", "installed", box=None)
+    for environment in known:
+        there = "yes" if environment.installed else environment.install
+        twin = "yes" if environment.id in TWINS else ""
+        table.add_row(environment.id, environment.apis[0], twin, there)
+    print_table(console(), table)
+    console().print(
+        "Any other: openspiel:game of OpenSpiel; package.module:factory, which makes a "
+        "pettingzoo.AECEnv or ParallelEnv; package.module:Class of a batched game.",
+        soft_wrap=True,
+    )
+
+
+def check(
+    environment: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="Registry id, openspiel:game, or package.module:factory."
+        ),
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Keys of the section environment, as environment.kwargs.max_cycles=10.",
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID2", help="Second environment, compared under equal seeds and actions."
+        ),
+    ] = None,
+    games: Annotated[int, typer.Option(min=1, help="Number of games, with --against.")] = 50_000,
+    num_envs: Annotated[
+        int, typer.Option(min=1, max=65_536, help="Number of games at once, with --against.")
+    ] = 256,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, help="Seconds of measuring speed, without --against.")
+    ] = 2.0,
+    train: Annotated[
+        int,
+        typer.Option(min=0, metavar="STEPS", help="Agent steps of a trial training; 0: no trial."),
+    ] = 4096,
+    time_limit: Annotated[
+        float, typer.Option(min=1.0, metavar="S", help="Time limit of the whole check, in seconds.")
+    ] = 120.0,
+    write: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File for a configuration that arena launch takes."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check an environment: its faults and how to mend them, its speed, a trial training.
+
+    Plays random episodes, runs PettingZoo's own tests, and trains one policy for a moment. All
+    faults are listed at once; a stage that takes too long is cut off, and reported. With --against:
+    whether two environments are the same game, to the last number.
+    """
+    import torch
+
+    from arena.errors import ConfigError
+
+    # Batches are small: what is measured is one core, and more threads would wait for each other.
+    torch.set_num_threads(1)
+    if against is not None:
+        if overrides or write is not None:
+            raise ConfigError("--against compares two ids: no KEY=VALUE, no --write")
+        _check_against(environment, against, games=games, num_envs=num_envs, as_json=as_json)
+        return
+    if write is not None and write.exists():
+        raise ConfigError(f"--write {write}: there is a file of this name")
+    given = _environment_keys(environment, overrides or [])
+    effort = _Effort(seconds=seconds, agent_steps=train, time_limit=time_limit)
+    _check_alone(given, effort=effort, write=write, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Effort:
+    """Effort of a check.
+
+    Attributes:
+        seconds: Seconds of measuring speed.
+        agent_steps: Agent steps of the trial training; 0: no trial.
+        time_limit: Seconds that the whole check may take.
+    """
+
+    seconds: float
+    agent_steps: int
+    time_limit: float
+
+
+def _check_alone(
+    given: Mapping[str, object], *, effort: _Effort, write: Path | None, as_json: bool
+) -> None:
+    """Check one environment, report, and write a configuration for it.
+
+    Raises:
+        typer.Exit: If the environment has problems.
+    """
+    from arena.envs.checks.time_limit import TimeLimit
+
+    from ..terminal.progress import hard_limit, stage_progress
+    from .check import check_and_try, print_checked
+
+    time_limit = effort.time_limit
+    with stage_progress(time_limit) as tell, hard_limit(time_limit):
+        limit = TimeLimit(time_limit, tell=tell)
+        checked = check_and_try(
+            given, seconds=effort.seconds, agent_steps=effort.agent_steps, limit=limit
+        )
+    if as_json:
+        print_json(checked.document())
+    else:
+        print_checked(checked)
+    if checked.problems:
+        raise typer.Exit(PROBLEMS_EXIT_CODE)
+    if write is not None:
+        write.write_text(checked.preset, encoding="utf8")
+        log_console().print(f"written to {write}: arena launch {write}", soft_wrap=True)
+
+
+def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, object]:
+    """Return the section ``environment``: an id, and what is set beside it.
+
+    Raises:
+        ConfigError: If another section is named, or a key or value is wrong.
+    """
+    from arena.errors import ConfigError
+    from populations.config.cli_overrides import apply_overrides
+    from populations.config.run_config import validate_config
+
+    document = apply_overrides({"environment": {"id": environment}}, overrides)
+    assert isinstance(document, dict)
+    others = [key for key in document if key != "environment"]
+    if others:
+        raise ConfigError(f"only keys of environment can be checked, got {others[0]}")
+    validate_config(document)
+    keys: dict[str, object] = document["environment"]
+    return keys
+
+
+def _check_against(
+    environment: str, against: str, *, games: int, num_envs: int, as_json: bool
+) -> None:
+    from arena.envs.checks.conformance import check_against
+
+    with count_progress(f"{environment} against {against}", total=games) as progress:
+        report = check_against(
+            environment,
+            against,
+            kwargs={},
+            other_kwargs={},
+            launch_directory=str(Path.cwd()),
+            num_games=games,
+            num_envs=num_envs,
+            progress=progress,
+        )
+    if as_json:
+        _print_conformance_json(report, environment=environment, against=against)
+    else:
+        _print_conformance(report, environment=environment, against=against)
+    if report.difference is not None:
+        raise typer.Exit(DIFFERENT_EXIT_CODE)
+
+
+def _print_conformance_json(report: ConformanceReport, *, environment: str, against: str) -> None:
+    from dataclasses import asdict
+
+    one, other = report.env_steps_per_s
+    print_json(
+        {
+            "environment": environment,
+            "against": against,
+            "games": report.games,
+            "decisions": report.decisions,
+            "equal": report.difference is None,
+            "difference": None if report.difference is None else asdict(report.difference),
+            "env_steps_per_s": {"environment": one, "against": other},
+        }
+    )
+
+
+def _print_conformance(report: ConformanceReport, *, environment: str, against: str) -> None:
+    out, found = console(), report.difference
+    verdict = "the same game" if found is None else "different"
+    out.print(f"{environment} against {against}: {verdict}", markup=False)
+    out.print(f"  {report.games:,} games, {report.decisions:,} decisions compared")
+    one, other = report.env_steps_per_s
+    if one and other:
+        out.print(
+            f"  {one:,.0f} against {other:,.0f} environment steps/s in batches, "
+            f"{other / one:.1f} times as many"
+        )
+    if found is not None:
+        for line in _difference_lines(found):
+            out.print(f"  {line}", markup=False)
+
+
+def _difference_lines(found: Difference) -> Iterator[str]:
+    whose = "" if found.agent is None else f" of {found.agent}"
+    yield f"differs: {found.what}{whose}"
+    if found.also:
+        yield f"there too: {', '.join(found.also)}"
+    if isinstance(found.one, list) and isinstance(found.other, list) and len(found.one) > 1:
+        at = found.position
+        if at < min(len(found.one), len(found.other)):
+            yield f"first at position {at}: {found.one[at]} against {found.other[at]}"
+    yield f"one:   {found.one}"
+    yield f"other: {found.other}"
+    if found.environment_index is None:
+        return
+    yield (
+        f"in environment {found.environment_index} with seed {found.seed}, episode "
+        f"{found.episode}, after call {found.call} of step"
+    )
+    yield f"to replay: reset(seed={found.episode_seed}), then the actions of this episode:"
+    calls = [
+        " ".join(f"{agent}: {action}" for agent, action in call.items()) for call in found.actions
+    ]
+    yield ", ".join(calls) or "none"
+
+
+app.command("list", help=paragraphs(list_environments))(list_environments)
+app.command("check", help=paragraphs(check))(check)

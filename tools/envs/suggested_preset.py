@@ -1,0 +1,334 @@
+"""A configuration for an environment that was looked at: what `arena envs check --write` writes.
+
+Every number follows from something that was measured, and a comment says from what. What cannot be
+measured (who wins together, what winning is) is guessed, and the comment says that too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from arena.envs.checks.roles import kinds_of
+
+if TYPE_CHECKING:
+    from arena.environment_spec import AgentSpec
+    from arena.envs.checks.check import EnvironmentReport
+    from arena.envs.probe.pace import Pace
+    from arena.learners.trial import Trial
+
+DECISIONS = 4096
+"""Decisions of a rollout, about: enough for a gradient's mean, few enough for many updates."""
+
+MIN_ROLLOUT, USUAL_ROLLOUT, MAX_ROLLOUT = 16, 32, 256
+"""Calls of step; the usual ones are the default's."""
+
+TWIN_ENVS = 1024
+"""Environments of a batched game, whose steps cost hardly more with more games."""
+
+MANY_SIDES = 8
+MINUTES = 10
+MAX_NAME = 28
+"""Letters of a population's name, before a number."""
+Line = tuple[str, str]
+"""A line of YAML and its comment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """Sizes of a rollout.
+
+    Attributes:
+        num_envs: Number of environments, as written.
+        rollout_length: Rollout length for that number of environments.
+    """
+
+    num_envs: str
+    rollout_length: int
+
+
+def preset_text(
+    report: EnvironmentReport,
+    *,
+    environment: Mapping[str, object],
+    trial: Trial | None = None,
+) -> str:
+    """Return a YAML document that `arena launch` takes.
+
+    Args:
+        report: Findings about an environment without problems.
+        environment: Keys of the section that the user has set; they stay.
+        trial: Trial training; None: not tried, and budgets are defaults.
+    """
+    spec, batch = report.spec, _batch(report, environment.get("num_envs"))
+    lines: list[Line] = [("environment:", "")]
+    lines += _environment(report, environment, batch=batch)
+    populations, why = suggested_populations(report)
+    lines += [("", ""), ("populations:", why)]
+    for name, agents in populations.items():
+        facts = spec.agent_specs[agents[0]]
+        lines += _population(name, agents, facts, report=report, batch=batch)
+    lines += [("", ""), *_budgets(trial)]
+    head = (
+        f"# {spec.id}, as arena envs check found it.\n"
+        "# What is not here has its default: arena presets default shows every key.\n"
+    )
+    return head + "".join(_written(line, comment) for line, comment in lines)
+
+
+def _written(line: str, comment: str) -> str:
+    if not comment:
+        return f"{line}\n"
+    return f"{line:<30}  # {comment}\n" if line else f"# {comment}\n"
+
+
+def _environment(
+    report: EnvironmentReport, given: Mapping[str, object], *, batch: _Batch
+) -> Iterator[Line]:
+    measured = report.measured
+    yield f"  id: {_yaml(report.spec.id)}", ""
+    for key, value in given.items():
+        if key not in ("id", "num_envs", "sides") and value:
+            yield f"  {key}: {_yaml(value)}", ""
+    speed = f"{measured.env_steps_per_s:,.0f} environment steps/s of one core"
+    if report.twin is not None:
+        speed += "; its native twin, which trains in its place, is faster"
+    yield f"  num_envs: {batch.num_envs}", speed
+    sides, why = (given["sides"], "") if given.get("sides") else suggested_sides(report)
+    if sides is not None:
+        yield f"  sides: {_yaml(sides)}", why
+    elif why:
+        yield "  sides: null", why
+    if "outcome" not in given and measured.return_low is not None:
+        yield (
+            "  outcome: return",
+            f"random play returned {measured.return_low:.4g} to {measured.return_high:.4g}; if "
+            "winning is something else, say it here",
+        )
+
+
+def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[str, ...]], str]:
+    """Guess which agents share policies, and why: those with equal spaces and roles."""
+    from arena.envs.checks.roles import role_map
+    from populations.config.resolution import group_agents
+
+    groups = group_agents(report.spec)
+    role_of = role_map(report.measured.roles)
+    found: dict[str, tuple[str, ...]] = {}
+    reasons = []
+    for name, agents in groups.items():
+        roles = list(dict.fromkeys(role_of[agent] for agent in agents if agent in role_of))
+        if len(roles) < 2:
+            found[name] = agents
+            continue
+        reasons += [role.why for role in roles if role.why]
+        for role in roles:
+            members = tuple(agent for agent in agents if role_of.get(agent) is role)
+            found[_population_name(members, taken=({*groups} - {name}) | {*found})] = members
+    if not reasons:
+        return found, "agents with equal spaces share policies"
+    return found, (
+        f"a guess: roles differ where spaces are equal ({'; '.join(reasons)}); one population for "
+        "all of equal spaces would share policies"
+    )
+
+
+def _population_name(agents: Sequence[str], *, taken: Collection[str]) -> str:
+    """Return a name for agents of one role: theirs without numbers."""
+    stem = re.sub(r"[^a-z0-9_]", "_", next(iter(kinds_of(agents))).lower())
+    name = stem if re.match(r"[a-z]", stem) else f"role_{stem}"
+    name = name[:MAX_NAME]
+    numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
+    return next(n for n in (name, *numbered) if n not in taken)
+
+
+def suggested_sides(report: EnvironmentReport) -> tuple[Mapping[str, list[str]] | None, str]:
+    """Guess which agents win together, and why; None: each agent by itself."""
+    agents, measured = report.spec.agents, report.measured
+    if len(agents) == 1:
+        return None, ""
+    rewarded = measured.rewarded_share > 0.0
+    if rewarded and len(measured.same_rewards) == 1:
+        return {"team": ["*"]}, "a guess: all agents always received the same reward"
+    kinds = kinds_of(agents)
+    if 1 < len(kinds) < len(agents):
+        together = [set(group) for group in measured.same_rewards]
+        if rewarded and all(any(set(k) <= t for t in together) for k in kinds.values()):
+            return _globbed(kinds, agents), "a guess: these always received the same rewards"
+        if len(measured.roles) > 1:
+            return _globbed(kinds, agents), "a guess: their roles differ; who wins together?"
+        if len(agents) > MANY_SIDES:
+            return _globbed(kinds, agents), "a guess, from their names; who wins together?"
+    if len(agents) > MANY_SIDES:
+        return None, (
+            f"each of {len(agents)} agents by itself; for a team that wins together: "
+            '{team: ["*"]}'
+        )
+    return None, "each agent by itself; who wins together is written {team: [agents]}"
+
+
+def _globbed(groups: Mapping[str, Sequence[str]], agents: Sequence[str]) -> dict[str, list[str]]:
+    return {name: _patterns(group, agents) for name, group in groups.items()}
+
+
+def _patterns(group: Sequence[str], agents: Sequence[str]) -> list[str]:
+    """Return a glob for a group, where one stands for just its agents; else all names."""
+    if len(group) == len(agents) > 1:
+        return ["*"]
+    (stem, *_) = kinds_of(group)
+    glob = f"{stem}_*"
+    if len(group) > 1 and [a for a in agents if fnmatchcase(a, glob)] == list(group):
+        return [glob]
+    return list(group)
+
+
+def _population(
+    name: str,
+    agents: Sequence[str],
+    facts: AgentSpec,
+    *,
+    report: EnvironmentReport,
+    batch: _Batch,
+) -> Iterator[Line]:
+    yield f"  {name}:", ""
+    yield f"    agents: {_yaml(_patterns(agents, report.spec.agents))}", ""
+    yield "    size: 4", "policies; more explore more, and each trains less"
+    yield from _network(facts)
+    yield "    hyperparameters:", ""
+    decisions = _decisions_per_episode(report)
+    gamma = 0.99 if decisions is None or decisions < 100 else 0.995 if decisions < 400 else 0.998
+    length = (
+        "no episode ended at random"
+        if decisions is None
+        else f"{decisions:.0f} decisions of an agent in an episode, at random"
+    )
+    yield f"      gamma: {gamma}", length
+    yield (
+        f"      rollout_length: {batch.rollout_length}",
+        f"calls of step: with num_envs about {DECISIONS} decisions, as far as memory goes",
+    )
+    yield "      learning_rate: 3.0e-4", "PBT looks for better ones in search_space"
+    yield "      entropy_coef: 0.01", ""
+
+
+def _network(facts: AgentSpec) -> Iterator[Line]:
+    from arena.config import NetworkConfig
+    from arena.envs.spaces.observations import ObservationLayout
+    from arena.networks.planes import convolved_parts
+
+    layout = ObservationLayout.from_json(facts.observation)
+    convolved = convolved_parts(NetworkConfig(), layout)
+    numbers = f"{layout.size} numbers"
+    seen = (
+        f"{numbers}; its pictures are convolved" if convolved else f"{numbers}; convolves nothing"
+    )
+    binary = all(
+        leaf.kind != "Box" or ((leaf.low, leaf.high) == (0.0, 1.0) and leaf.dtype.kind in "iub")
+        for leaf in layout.leaves
+    )
+    keys = ["encoder: auto", "hidden_sizes: [128, 128]"]
+    if binary:
+        keys.append("normalize_observations: false")
+        seen += "; zeros and ones need no statistics"
+    yield f"    network: {{{', '.join(keys)}}}", seen
+
+
+def _decisions_per_episode(report: EnvironmentReport) -> float | None:
+    length = report.measured.mean_length
+    if length is None:
+        return None
+    in_turns = report.spec.api == "aec"
+    return length / len(report.spec.agents) if in_turns else length
+
+
+def _batch(report: EnvironmentReport, given: object) -> _Batch:
+    """Choose the sizes of rollouts.
+
+    Args:
+        report: Findings about the environment.
+        given: ``num_envs`` as the user has set it; None: not.
+    """
+    from arena.envs.spaces.observations import ObservationLayout
+    from populations.config.sizing import ROLLOUT_BYTES, Load, choose_num_envs
+
+    spec = report.spec
+    in_turns = spec.api == "aec"
+    at_once = 1 if in_turns else len(spec.agents)
+    layouts = [
+        ObservationLayout.from_json(facts.observation) for facts in spec.agent_specs.values()
+    ]
+    rows = [layout.size * layout.dtype.itemsize for layout in layouts]
+    row_bytes = max(rows) if in_turns else sum(rows)
+    written = given or (TWIN_ENVS if report.twin is not None else "auto")
+    if isinstance(written, int):
+        num_envs = written
+    else:
+        load = Load(
+            decisions=at_once,
+            rollout_length=USUAL_ROLLOUT,
+            rollout_bytes=USUAL_ROLLOUT * row_bytes,
+            num_learners=1,
+            agent_steps=None,
+        )
+        num_envs = choose_num_envs(_pace(report), load)
+    steps = max(MIN_ROLLOUT, min(MAX_ROLLOUT, DECISIONS // (num_envs * at_once)))
+    rollout_length = 2 ** round(math.log2(steps))
+    while rollout_length > 8 and num_envs * rollout_length * row_bytes > ROLLOUT_BYTES:
+        rollout_length //= 2
+    return _Batch(num_envs=str(written), rollout_length=rollout_length)
+
+
+def _pace(report: EnvironmentReport) -> Pace:
+    """Return the pace measured here; memory's limit shows at launch."""
+    from arena.envs.probe.pace import Pace
+
+    measured = report.measured
+    return Pace(
+        episode_length=measured.mean_length or max(measured.calls, 1),
+        is_lower_bound=measured.mean_length is None,
+        step_s=1.0 / max(measured.env_steps_per_s, 1e-3),
+        env_bytes=0,
+        is_batched=report.twin is not None,
+        machine_bytes=sys.maxsize,
+    )
+
+
+def _budgets(trial: Trial | None) -> Iterator[Line]:
+    speed = trial.agent_steps_per_s if trial is not None else 0.0
+    if speed:
+        ready = _round(speed * 30)
+        yield "ghosts:", f"it trained on {speed:,.0f} agent steps/s on one core"
+        yield f"  every_agent_steps: {_round(speed * 15)}", "a quarter of a minute of one core"
+        yield "pbt:", ""
+        yield f"  ready_agent_steps: {ready}", "half a minute between decisions about a policy"
+        yield f"  warm_up_agent_steps: {2 * ready}", ""
+        yield "", ""
+    yield "evaluation: {share: 0.1}", "of learners' time; alone moves ratings"
+    yield "", ""
+    yield (
+        f"stop: {{duration_s: {60 * MINUTES}, agent_steps_per_policy: null}}",
+        f"{MINUTES} minutes, as a first look",
+    )
+
+
+def _round(number: float) -> int:
+    """Round to one digit, 1000 at least."""
+    if number < 1000:
+        return 1000
+    unit = 10 ** (len(str(int(number))) - 1)
+    return int(round(number / unit) * unit)
+
+
+def _yaml(value: object) -> str:
+    """Write a value on one line: JSON is YAML."""
+    return json.dumps(value) if not isinstance(value, str) else _name(value)
+
+
+def _name(value: str) -> str:
+    return value if re.fullmatch(r"[a-z][\w/.-]*(:[\w.]+)?", value) else json.dumps(value)

@@ -1,0 +1,245 @@
+"""`arena evaluate`: a tournament between players of any origin."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..terminal.options import AsJson
+from ..terminal.output import console, print_json
+from ..terminal.tables import print_table
+
+if TYPE_CHECKING:
+    from arena.matches.tournament import PairResult, TournamentResult
+    from arena.types import Tally
+    from populations.ratings.model import Result
+
+    from ..players.game import Game
+    from ..players.resolve import ResolvedPlayer
+
+
+def evaluate(
+    players: Annotated[
+        list[str], typer.Argument(metavar="PLAYER PLAYER...", help="Runs, policies, exports, bots.")
+    ],
+    matches: Annotated[int, typer.Option(min=1, help="Matches per ordered pair.")] = 100,
+    greedy: Annotated[
+        bool, typer.Option("--greedy", help="Play the likeliest actions instead of sampling.")
+    ] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of episodes and actions.")] = 1,
+    environment: Annotated[
+        str | None, typer.Option(metavar="ID", help="Environment to play, if all players are bots.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let every ordered pair of players meet, and rate them.
+
+    A PLAYER is a run directory (its champion), RUN:player/p003, RUN:player/p003@000000120000, a
+    directory that arena export wrote, bot:random or bot:package.module:Class(depth=3). Players of
+    one population among several sit in its seats only.
+    """
+    from arena.errors import ConfigError
+
+    from .meeting import resolve_players
+
+    if len(players) < 2:
+        raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
+    game, resolved = resolve_players(players, environment=environment)
+    result = _play(game, resolved, num_matches=matches, greedy=greedy, seed=seed)
+    names = [player.name for player in resolved]
+    repeating = [player.name for player in resolved if greedy and player.can_repeat]
+    if repeating and game.has_chance():
+        repeating = []
+    ratings = ratings_of(result, players=names, repeating=repeating)
+    document: dict[str, object] = {
+        "environment": game.spec.id,
+        "players": names,
+        "matches": matches,
+        "greedy": greedy,
+        "seed": seed,
+        "pairs": [_pair_json(pair) for pair in result.pairs],
+        "ratings": ratings,
+    }
+    if as_json:
+        print_json(document)
+    else:
+        _print_tables(result.pairs, ratings)
+        if sentence := _of_repeats(result, repeating):
+            console().print(sentence, soft_wrap=True, highlight=False)
+
+
+def _of_repeats(result: TournamentResult, repeating: Collection[str]) -> str:
+    """Say that games were repeated; empty: none were."""
+    repeated = [tally for tally in result.tallies if is_repeating(tally, repeating)]
+    played = sum(tally.matches for tally in repeated)
+    distinct = sum(counted(tally, repeating) for tally in repeated)
+    if played == distinct:
+        return ""
+    return (
+        f"{played} games of players who draw nothing, without chance, were {distinct} different "
+        "ones: each counts once in the ratings, and where there is one for each seating a rating "
+        "has no interval. Without --greedy policies sample."
+    )
+
+
+def is_repeating(tally: Tally, repeating: Collection[str]) -> bool:
+    """Return whether the same game again says nothing new.
+
+    That is so only where neither players nor the environment draw anything. Where they do, a game
+    that comes twice is two samples: in rock-paper-scissors every game comes often.
+    """
+    return tally.distinct is not None and all(name in repeating for name in tally.entrants)
+
+
+def counted(tally: Tally, repeating: Collection[str]) -> int:
+    """Count the games of a tally, repeated ones once."""
+    return tally.distinct or 0 if is_repeating(tally, repeating) else tally.matches
+
+
+def _play(
+    game: Game,
+    players: Sequence[ResolvedPlayer],
+    *,
+    num_matches: int,
+    greedy: bool,
+    seed: int,
+) -> TournamentResult:
+    import torch
+
+    from arena.matches.seeds import seed_everything
+    from arena.matches.tournament import Contender, play_tournament
+
+    from ..terminal.progress import play_progress
+
+    contenders = [
+        Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
+        for player in players
+    ]
+    env = game.make_env(game.batch_size(len(players) * (len(players) - 1) * num_matches))
+    try:
+        with play_progress(f"{len(players)} players, {num_matches} matches a pair") as progress:
+            return play_tournament(
+                env,
+                contenders=contenders,
+                num_matches=num_matches,
+                seats=game.seats,
+                sides=game.sides,
+                seed=seed,
+                generator=seed_everything(seed, device=torch.device("cpu")),
+                progress=progress,
+            )
+    finally:
+        env.close()
+
+
+def _pair_json(pair: PairResult) -> dict[str, object]:
+    return {
+        "home": pair.home,
+        "away": pair.away,
+        "seats": dict(pair.seats),
+        "matches": pair.matches,
+        "distinct": pair.distinct,
+        "wins": pair.wins,
+        "draws": pair.draws,
+        "losses": pair.losses,
+        "score": pair.score,
+        "mean_return": pair.mean_return,
+    }
+
+
+def ratings_of(
+    result: TournamentResult, *, players: Sequence[str], repeating: Collection[str] = ()
+) -> list[dict[str, object]]:
+    """Return Bradley-Terry ratings on one scale, best first.
+
+    ``bot:random`` is at 0 if it took part, else the mean is. What a seat is worth is fitted beside,
+    so that players who can only have different seats are compared through those they met.
+
+    Args:
+        result: Result of the tournament.
+        players: All of them.
+        repeating: Players whose games among themselves differ only where a player decides
+            otherwise: the same game again counts for nothing.
+    """
+    from arena.types import RANDOM_BOT
+    from populations.ratings.bradley_terry import BradleyTerry
+
+    results = [played for tally in result.tallies for played in _results(tally, repeating)]
+    anchors = {str(RANDOM_BOT)} & set(players)
+    fit = BradleyTerry().fit(results, entrants=players, anchors=anchors)
+    lines: list[dict[str, object]] = []
+    for player in sorted(players, key=fit.rating, reverse=True):
+        low, high = fit.interval(player)
+        met = [tally for tally in result.tallies if player in tally.entrants]
+        # Where each seating has one game, nothing was drawn that an interval could be about.
+        is_sampled = player in anchors or not all(
+            is_repeating(tally, repeating) and tally.distinct == 1 for tally in met
+        )
+        lines.append(
+            {
+                "player": player,
+                "rating": fit.rating(player),
+                "rating_low": low if is_sampled else None,
+                "rating_high": high if is_sampled else None,
+            }
+        )
+    return lines
+
+
+def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
+    """Yield a tally's results for ratings: one for each pair and match that counts."""
+    from arena.matches.seating import result_weights
+    from populations.ratings.model import Result
+    from populations.ratings.results import Counts
+
+    weights = result_weights(
+        [(pair.first, pair.second) for pair in tally.pairs], entrants=tally.entrants
+    )
+    share = counted(tally, repeating) / tally.matches
+    for pair in tally.pairs:
+        weight = weights.get((pair.first, pair.second))
+        if weight is not None:
+            counts = Counts.of(pair, weight=share * weight)
+            yield Result(
+                first=str(tally.entrants[pair.first]),
+                second=str(tally.entrants[pair.second]),
+                seats=(pair.first, pair.second),
+                wins=counts.wins,
+                draws=counts.draws,
+                losses=counts.losses,
+                score_sum=counts.points,
+                square_sum=counts.squares,
+            )
+
+
+def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, object]]) -> None:
+    from rich.table import Table
+
+    screen = console()
+    table = Table(title="pairs", title_justify="left")
+    for column in ("home", "away"):
+        table.add_column(column, overflow="fold")
+    for column in ("matches", "distinct", "wins", "draws", "losses", "score", "mean return"):
+        table.add_column(column, justify="right")
+    for pair in pairs:
+        numbers = (pair.matches, pair.distinct, pair.wins, pair.draws, pair.losses)
+        table.add_row(
+            pair.home,
+            pair.away,
+            *(str(number) for number in numbers),
+            f"{pair.score:.3f}",
+            f"{pair.mean_return:.3f}",
+        )
+    print_table(screen, table)
+    table = Table(title="ratings", title_justify="left")
+    table.add_column("player", overflow="fold")
+    for column in ("rating", "low", "high"):
+        table.add_column(column, justify="right")
+    for line in ratings:
+        numbers_shown = (line[key] for key in ("rating", "rating_low", "rating_high"))
+        table.add_row(
+            str(line["player"]), *("-" if n is None else f"{n:.0f}" for n in numbers_shown)
+        )
+    print_table(screen, table)

@@ -1,0 +1,92 @@
+"""Common game of players who are to meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..players.game import Game
+from ..players.resolve import ResolvedPlayer, resolve_player
+
+
+def resolve_players(
+    names: Sequence[str], *, environment: str | None
+) -> tuple[Game, list[ResolvedPlayer]]:
+    """Find players who are to meet, and what they play.
+
+    Args:
+        names: Players as the user wrote them.
+        environment: A registry id, needed where all are bots.
+
+    Raises:
+        ConfigError: If a name is given twice, if the players do not share an environment and its
+            populations, or if an export alone names code to import. Sides and outcome are those of
+            the first run, else of the first export.
+    """
+    from arena.envs.registry import canonical_id
+    from arena.errors import ConfigError
+
+    players = [resolve_player(name) for name in names]
+    known = [player.name for player in players]
+    for name in known:
+        if known.count(name) > 1:
+            raise ConfigError(f"every PLAYER must be given once, {name!r} is given twice")
+    games = {player.name: player.game for player in players if player.game is not None}
+    if not games:
+        if environment is None:
+            raise ConfigError("bots alone play anything: --environment ID says what")
+        return Game.of_environment(environment), players
+    # A run is of this machine; an export may be from anywhere, and then its code is not used.
+    first, game = min(games.items(), key=lambda item: item[1].is_foreign)
+    if environment is not None and canonical_id(environment) != game.spec.id:
+        raise ConfigError(f"--environment {environment}: {first} plays {game.spec.id}")
+    if game.is_foreign and game.user_code:
+        if environment is None:
+            raise ConfigError(
+                f"{first} plays by code of its maker's ({', '.join(game.user_code)}): evaluate it "
+                f"beside its run, or say --environment {game.spec.id} to use yours"
+            )
+        first, game = "--environment", game.vouched_for(environment)
+    for name, other in games.items():
+        if other.spec.digest != game.spec.digest:
+            raise ConfigError(
+                f"players must share one environment: {first} plays {_described(game)}, "
+                f"{name} plays {_described(other)}"
+            )
+        if dict(other.populations) != dict(game.populations):
+            raise ConfigError(
+                f"players must share one division into populations: {first} has "
+                f"{dict(game.populations)}, {name} has {dict(other.populations)}"
+            )
+        ours, theirs = (g.environment.continuous_actions for g in (game, other))
+        if ours != theirs and game.has_numbers:
+            raise ConfigError(
+                f"players must share environment.continuous_actions: {first} has {ours}, "
+                f"{name} has {theirs}"
+            )
+    return replace(game, agent_ids=_told_who_decides(players)), players
+
+
+def _told_who_decides(players: Sequence[ResolvedPlayer]) -> tuple[str, ...]:
+    """Return populations whose observations end with the agent, as all their players learned.
+
+    Raises:
+        ConfigError: If some have and some have not.
+    """
+    from arena.errors import ConfigError
+
+    told: dict[str, ResolvedPlayer] = {}
+    others: dict[str, ResolvedPlayer] = {}
+    for player in players:
+        for population, policy in player.policies.items():
+            (told if policy.is_told_who_decides else others)[population] = player
+    for population in told.keys() & others.keys():
+        raise ConfigError(
+            f"players of population {population} must share network.agent_id: it is on for "
+            f"{told[population].name}, off for {others[population].name}"
+        )
+    return tuple(told)
+
+
+def _described(game: Game) -> str:
+    return f"{game.spec.id} {dict(game.spec.kwargs)} (digest {game.spec.digest[:8]})"

@@ -1,0 +1,305 @@
+"""`arena export`: the champion as files that need nothing of Arena."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..terminal.options import AsJson, OnlyPopulation, RunDirectory
+from ..terminal.output import console, log_console, print_json
+from ..terminal.tables import print_table
+
+if TYPE_CHECKING:
+    from arena.export.write import Written, WrittenMixture
+    from arena.types import WeightsRef
+    from populations.inspection.views import Inspection
+
+    from ..players.game import Game
+
+
+def export(
+    run: RunDirectory,
+    to: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory to write. Default: RUN/champion.")
+    ] = None,
+    population: OnlyPopulation = None,
+    player: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Policy or ghost to export. Default: the champion."),
+    ] = None,
+    mixture: Annotated[
+        bool,
+        typer.Option(
+            "--mixture", help="Export the Nash mixture of frozen players, for cyclic games."
+        ),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing export.")] = False,
+    matches: Annotated[
+        int, typer.Option(min=1, help="Matches of the record, per opponent and seat.")
+    ] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the record's matches.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Export the champion of each population: ONNX graph, weights, card, a standalone player.
+
+    With --mixture, a directory of several policies: one is drawn at the beginning of each episode.
+    """
+    from arena.errors import ConfigError
+    from populations.inspection.views import Inspection
+
+    if mixture and player is not None:
+        raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
+    inspection = Inspection.open(run)
+    settings = _Settings(to=to, num_matches=matches, seed=seed, force=force)
+    written: Mapping[str, Written | WrittenMixture]
+    try:
+        if mixture:
+            written = _export_mixtures(inspection, settings, population=population)
+        else:
+            chosen = _chosen(inspection, population=population, player=player)
+            written = _export_policies(inspection, settings, chosen)
+    finally:
+        inspection.close()
+    if as_json:
+        run_id = inspection.tables.run.run
+        print_json({"run": run_id, "exports": {k: _document(v) for k, v in written.items()}})
+    else:
+        _print_tables(written)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Settings:
+    """Settings of an export."""
+
+    to: Path | None
+    num_matches: int
+    seed: int
+    force: bool
+
+    def targets(self, inspection: Inspection, names: Iterable[str]) -> dict[str, Path]:
+        """Return a free directory for each population.
+
+        Raises:
+            ConfigError: If something is in the way.
+        """
+        from arena.export.directory import check_target
+
+        populations = list(names)
+        # Several populations side by side, unless the user names one place for one of them.
+        is_alone = len(inspection.standings()) == 1 or (
+            self.to is not None and len(populations) == 1
+        )
+        directory = self.to if self.to is not None else inspection.run_dir / "champion"
+        targets = {name: directory if is_alone else directory / name for name in populations}
+        for target in targets.values():
+            check_target(target, force=self.force)
+        return targets
+
+
+def _game(inspection: Inspection) -> Game:
+    from populations.config.run_file import learner_setup
+
+    from ..players.game import Game
+
+    return Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+
+
+def _export_policies(
+    inspection: Inspection, settings: _Settings, chosen: Mapping[str, tuple[str, WeightsRef]]
+) -> dict[str, Written]:
+    from arena.export.write import write_export
+
+    from ..players.exploitability import Exploitability
+    from ..players.weights import load_policy
+    from ..terminal.progress import play_progress
+    from .card import make_card
+    from .record import play_record
+
+    targets = settings.targets(inspection, chosen)
+    game = _game(inspection)
+    written: dict[str, Written] = {}
+    with play_progress("all histories of the game, if it is small") as progress:
+        measure = Exploitability(game)
+        for name, (player_id, reference) in chosen.items():
+            manifest, policy = load_policy(inspection.run_dir, player_id, reference)
+            record = play_record(
+                inspection,
+                game,
+                policy,
+                population=name,
+                num_matches={
+                    "greedy": settings.num_matches,
+                    "sampled": max(1, settings.num_matches // 2),
+                },
+                seed=settings.seed,
+                progress=progress,
+            )
+            card = make_card(
+                inspection, policy, manifest, game=game, population=name, record=record
+            ).model_copy(update={"exploitability": measure.of(policy)})
+            progress.begin(f"{player_id}: writing and verifying the graph")
+            written[name] = write_export(
+                targets[name], card=card, weights=policy.tensors, force=settings.force
+            )
+    return written
+
+
+def _export_mixtures(
+    inspection: Inspection, settings: _Settings, *, population: str | None
+) -> dict[str, WrittenMixture]:
+    from ..players.exploitability import Exploitability
+    from ..terminal.progress import play_progress
+    from .mixture import export_mixture, find_mixtures
+
+    _check_population(inspection, population)
+    names = [name for name in inspection.standings() if population in (None, name)]
+    targets = settings.targets(inspection, names)
+    mixtures = find_mixtures(inspection)
+    game = _game(inspection)
+    with play_progress("all histories of the game, if it is small") as progress:
+        measure = Exploitability(game)
+        return {
+            name: export_mixture(
+                inspection,
+                mixtures[name],
+                game=game,
+                target=target,
+                num_matches=settings.num_matches,
+                seed=settings.seed,
+                force=settings.force,
+                progress=progress,
+                measure=measure,
+            )
+            for name, target in targets.items()
+        }
+
+
+def _check_population(inspection: Inspection, population: str | None) -> None:
+    from arena.errors import ConfigError
+
+    known = inspection.standings()
+    if population is not None and population not in known:
+        raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
+
+
+def _chosen(
+    inspection: Inspection, *, population: str | None, player: str | None
+) -> dict[str, tuple[str, WeightsRef]]:
+    """Return the players to export, by population.
+
+    Raises:
+        ConfigError: If there is no such player, or the options contradict each other.
+    """
+    from arena.errors import ConfigError
+    from arena.types import population_of
+
+    from ..players.in_run import champions, find_in_run
+
+    _check_population(inspection, population)
+    known = list(inspection.standings())
+    if player is not None:
+        name = population_of(player)
+        if population not in (None, name):
+            raise ConfigError(f"--player {player} is not of --population {population}")
+        return {name: (player, find_in_run(inspection, player))}
+    found = champions(inspection)
+    missing = [name for name in known if name not in found and population in (None, name)]
+    if population is not None:
+        if missing:
+            raise ConfigError(f"population {population} has no champion: no player is rated yet")
+        return {population: found[population]}
+    for name in missing:
+        log_console().print(f"population {name} has no champion: no player is rated yet")
+    return found
+
+
+def _document(written: Written | WrittenMixture) -> dict[str, object]:
+    from arena.export.write import WrittenMixture
+
+    document: dict[str, object] = {
+        "directory": str(written.directory),
+        "kind": written.card.kind,
+        "player": written.card.player,
+        "exploitability": written.card.exploitability,
+        "record": [line.model_dump(mode="json") for line in written.card.record],
+    }
+    if isinstance(written, WrittenMixture):
+        mixture = written.card
+        return document | {
+            "members": [member.model_dump(mode="json") for member in mixture.members],
+            "num_players": mixture.num_players,
+            "worst_score": mixture.worst_score,
+            "cyclicity": mixture.cyclicity,
+            "verified_observations": sum(check.observations for check in written.checks),
+            "max_logit_difference": max(check.max_difference for check in written.checks),
+        }
+    card = written.card
+    return document | {
+        "agent_steps": card.agent_steps,
+        "weights": card.weights_digest,
+        **card.rating.model_dump(),
+        "verified_observations": written.check.observations,
+        "max_logit_difference": written.check.max_difference,
+    }
+
+
+def _print_tables(written: Mapping[str, Written | WrittenMixture]) -> None:
+    from arena.export.write import WrittenMixture
+
+    screen = console()
+    for name, result in written.items():
+        if isinstance(result, WrittenMixture):
+            _print_members(result, title=f"{name}: {result.card.player}")
+        _print_record(result, title=f"{name}: {result.card.player}")
+        checks = result.checks if isinstance(result, WrittenMixture) else (result.check,)
+        screen.print(
+            f"policy.onnx agrees with the policy on {sum(c.observations for c in checks)} random "
+            "observations "
+            f"(largest difference of a logit or mean {max(c.max_difference for c in checks):.1e})"
+        )
+        screen.print(f"written to {result.directory}")
+
+
+def _print_members(written: WrittenMixture, *, title: str) -> None:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in ("directory", "player"):
+        table.add_column(column, overflow="fold")
+    for column in ("probability", "rating", "agent steps"):
+        table.add_column(column, justify="right")
+    for member in written.card.members:
+        rating = member.rating.rating
+        table.add_row(
+            *(member.directory, member.player, f"{member.probability:.4f}"),
+            *("-" if rating is None else f"{rating:.0f}", str(member.agent_steps)),
+        )
+    screen = console()
+    print_table(screen, table)
+    screen.print(
+        f"expected score {written.card.worst_score:.3f} against the best of "
+        f"{written.card.num_players} players; a member is drawn for each episode"
+    )
+
+
+def _print_record(written: Written | WrittenMixture, *, title: str) -> None:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in ("opponent", "mode", "seat"):
+        table.add_column(column, overflow="fold")
+    for column in ("matches", "distinct", "wins", "draws", "losses", "score", "mean return"):
+        table.add_column(column, justify="right")
+    for line in written.card.record:
+        numbers = (line.matches, line.distinct, line.wins, line.draws, line.losses)
+        table.add_row(
+            *(line.opponent, line.mode, line.seat),
+            *("" if number is None else str(number) for number in numbers),
+            "" if line.score is None else f"{line.score:.3f}",
+            f"{line.mean_return:.3f}",
+        )
+    print_table(console(), table)

@@ -1,0 +1,244 @@
+"""The record on an export's card: matches against every bot and the strongest ghosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from ..players.weights import MixtureWeights, PolicyWeights, load_policy
+
+if TYPE_CHECKING:
+    from arena.core import Actor
+    from arena.envs.base import BatchedEnv
+    from arena.export.card import RecordLine
+    from arena.matches.mixture import ActorMixture
+    from arena.types import Tally
+    from populations.inspection.views import Inspection
+    from populations.league.standings import Standing
+
+    from ..players.game import Game
+    from ..terminal.progress import PlayProgress
+
+Mode = Literal["greedy", "sampled"]
+
+NUM_GHOSTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opponent:
+    """Opponent of a record: a bot, a ghost, or one ghost of each population on other sides.
+
+    Attributes:
+        name: Name on the card.
+        actors: Actor of each population.
+    """
+
+    name: str
+    actors: Mapping[str, Actor | ActorMixture]
+
+
+def play_record(
+    inspection: Inspection,
+    game: Game,
+    policy: PolicyWeights | MixtureWeights,
+    *,
+    population: str,
+    num_matches: Mapping[Mode, int],
+    seed: int,
+    progress: PlayProgress,
+) -> tuple[RecordLine, ...]:
+    """Play a policy or a mixture against every bot and the strongest ghosts, in each of its seats.
+
+    Opponents sample. Teammates of other populations are those that it has learned with, who sample
+    too, or ``bot:random``.
+
+    Args:
+        inspection: The run, which knows the opponents.
+        game: Game that is played.
+        policy: Owner of the record.
+        population: Its population.
+        num_matches: Per opponent and seat, by how the policy plays.
+        seed: Seed of episodes and actions.
+        progress: Display of every step.
+    """
+    opponents = [*_bots(inspection, game), *_ghosts(inspection, game, policy, population)]
+    env = game.make_env(game.batch_size(max(num_matches.values())))
+    lines: list[RecordLine] = []
+    try:
+        for mode, count in num_matches.items():
+            actor = policy.make_actor(game, greedy=mode == "greedy")
+            actors = {**_teammates(inspection, game, policy, population), population: actor}
+            for opponent in opponents:
+                progress.begin(f"{policy.player} ({mode}) against {opponent.name}")
+                me = Opponent(name=f"{policy.player} ({mode})", actors=actors)
+                tallies = _play(env, game, me, opponent, count, seed=seed, progress=progress)
+                lines += record_lines(
+                    tallies,
+                    game,
+                    population=population,
+                    me=me.name,
+                    opponent=opponent.name,
+                    mode=mode,
+                )
+    finally:
+        env.close()
+    return tuple(lines)
+
+
+def _play(
+    env: BatchedEnv,
+    game: Game,
+    me: Opponent,
+    opponent: Opponent,
+    num_matches: int,
+    *,
+    seed: int,
+    progress: PlayProgress,
+) -> tuple[Tally, ...]:
+    import torch
+
+    from arena.matches.seeds import seed_everything
+    from arena.matches.tournament import Contender, play_tournament
+
+    return play_tournament(
+        env,
+        contenders=[Contender(name=who.name, actors=who.actors) for who in (me, opponent)],
+        num_matches=num_matches,
+        seats=game.seats,
+        sides=game.sides,
+        seed=seed,
+        generator=seed_everything(seed, device=torch.device("cpu")),
+        progress=progress,
+    ).tallies
+
+
+def record_lines(
+    tallies: Sequence[Tally],
+    game: Game,
+    *,
+    population: str,
+    me: str,
+    opponent: str,
+    mode: Mode,
+) -> Iterator[RecordLine]:
+    """Yield one player's results in tallies, a line for each of its seats.
+
+    Tallies in which it has more than one side's seats (the reverse, in a game with many sides) are
+    left out. With more than two sides a match is compared with each other side.
+    """
+    from arena.export.card import RecordLine
+    from arena.matches.pair_scores import num_scored, points
+    from arena.matches.seating import seat_teams
+
+    teams = seat_teams(game.seats)
+    # A side shares one score: the first seat of each stands for it.
+    leading = {teams.index(team) for team in teams}
+    for tally in tallies:
+        mine = [index for index, entrant in enumerate(tally.entrants) if entrant == me]
+        if len({teams[index] for index in mine}) != 1:
+            continue
+        leader = teams.index(teams[mine[0]])
+        wins = draws = losses = 0
+        won = 0.0
+        for pair in tally.pairs:
+            if leader not in (pair.first, pair.second) or not {pair.first, pair.second} <= leading:
+                continue
+            is_first = pair.first == leader
+            wins += pair.wins if is_first else pair.losses
+            losses += pair.losses if is_first else pair.wins
+            draws += pair.draws
+            won += points(pair) if is_first else num_scored(pair) - points(pair)
+        seat = next(index for index in mine if game.seats[index].population == population)
+        yield RecordLine(
+            opponent=opponent,
+            mode=mode,
+            seat=game.seats[seat].name,
+            matches=tally.matches,
+            wins=wins,
+            draws=draws,
+            losses=losses,
+            mean_return=tally.return_sum[seat] / tally.matches,
+            score=won / compared if (compared := wins + draws + losses) else None,
+            distinct=tally.distinct,
+        )
+
+
+def _teammates(
+    inspection: Inspection,
+    game: Game,
+    policy: PolicyWeights | MixtureWeights,
+    population: str,
+) -> dict[str, Actor]:
+    """Return actors for other populations on its sides: teammates as they were, or random play."""
+    sides = {seat.side for seat in game.seats if seat.population == population}
+    others = {seat.population for seat in game.seats if seat.side in sides} - {population}
+    if not others:
+        return {}
+    bots = game.make_bots("bot:random")
+    mates = _mates(inspection, policy) if isinstance(policy, PolicyWeights) else {}
+    return {
+        name: mates[name].make_actor(game, greedy=False) if name in mates else bots[name]
+        for name in others
+    }
+
+
+def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWeights]:
+    """Return the policies trained together with these weights, by population, if kept."""
+    from arena.types import population_of
+
+    origin = inspection.league.checkpoints.get(policy.digest)
+    if origin is None or not origin.assignment_id:  # which one is not known after a repair
+        return {}
+    tables, run_dir = inspection.tables, inspection.run_dir
+    made = {
+        row.key: row
+        for row in tables.checkpoints.values()
+        if row.assignment_id == origin.assignment_id and row.policy != origin.policy
+    }
+    kept = {row.policy: row.weights for row in made.values() if row.state == "present"}
+    ghosts = (ghost for ghost in tables.ghosts.values() if not ghost.corrupt)
+    kept.update((ghost.policy, ghost.weights) for ghost in ghosts if ghost.checkpoint in made)
+    return {
+        population_of(name): load_policy(run_dir, name, weights)[1]
+        for name, weights in kept.items()
+    }
+
+
+def _bots(inspection: Inspection, game: Game) -> Iterator[Opponent]:
+    bots = ("bot:random", *inspection.run_file.config.evaluation.bots)
+    for bot in dict.fromkeys(bots):
+        yield Opponent(name=bot, actors=game.make_bots(bot))
+
+
+def _ghosts(
+    inspection: Inspection, game: Game, policy: PolicyWeights | MixtureWeights, population: str
+) -> Iterator[Opponent]:
+    """Yield the strongest, the second strongest, ... ghost of every population that can oppose.
+
+    A policy does not meet itself, a mixture meets its members.
+    """
+    own = policy.digest if isinstance(policy, PolicyWeights) else None
+    own_sides = {seat.side for seat in game.seats if seat.population == population}
+    can_oppose_itself = len(own_sides) > 1 or len(game.sides) == 1
+    ranked: dict[str, list[Standing]] = {}
+    for name, lines in inspection.standings().items():
+        if name != population or can_oppose_itself:
+            ghosts = [line for line in lines if line.kind == "ghost" and line.rating is not None]
+            ranked[name] = [line for line in ghosts if line.weights != own]
+    for rank in range(min([NUM_GHOSTS, *(len(lines) for lines in ranked.values())])):
+        team = {name: lines[rank] for name, lines in ranked.items()}
+        yield Opponent(
+            name=" + ".join(line.player for line in team.values()),
+            actors={name: _load(inspection.run_dir, line, game) for name, line in team.items()},
+        )
+
+
+def _load(run_dir: Path, line: Standing, game: Game) -> Actor:
+    from arena.types import WeightsRef
+
+    if line.weights is None or line.key is None:
+        raise ValueError(f"{line.player} has no weights")
+    reference = WeightsRef(digest=line.weights, key=line.key)
+    return load_policy(run_dir, line.player, reference)[1].make_actor(game, greedy=False)

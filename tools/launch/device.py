@@ -1,0 +1,50 @@
+"""Check of the configured device, before anything is started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_COUNT = "import torch; print(torch.cuda.device_count())"
+_TIMEOUT_S = 120.0
+
+
+def check_device(device: str) -> None:
+    """Refuse a GPU that learners on this machine would not find.
+
+    Args:
+        device: The key ``device``. Torch is asked in a process of its own: the controller does
+            without it.
+
+    Raises:
+        ConfigError: Names the device, and what there is.
+    """
+    from arena.errors import ConfigError
+
+    if not device.startswith("cuda"):
+        return
+    num_gpus = count_gpus()
+    if num_gpus == 0:
+        raise ConfigError(
+            f"device: {device} needs a GPU that torch can use, and torch finds none here; "
+            "write device=cpu, or device=auto (a GPU where there is one)"
+        )
+    index = int(device.partition(":")[2] or 0)
+    if index >= num_gpus:
+        last = f"cuda:{num_gpus - 1}"
+        raise ConfigError(f"device: must be one of cuda:0 to {last} here, got {device}")
+
+
+def count_gpus() -> int:
+    """Count the GPUs that torch can use; 0 where it does not answer."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _COUNT],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return 0
+    return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdigit() else 0

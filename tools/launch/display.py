@@ -1,0 +1,234 @@
+"""Display of `arena launch`: bars and standings on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
+
+from ..notices import alert_lines, alerts_of
+from ..terminal.output import log_console
+from ..terminal.text import one_line, plain
+from .headline import Moment, count, counts, learner_lines, shares, short_name, what_happens
+
+if TYPE_CHECKING:
+    from rich.console import JustifyMethod, RenderableType
+    from rich.live import Live
+
+    from populations.controller.server.run_directory import OpenRun
+    from populations.controller.state.state import ControllerState
+    from populations.league.standings import Standing
+    from populations.records.rows import EventRow, Json, Row
+
+    from ..terminal.screen import Screen
+
+LINE_EVERY_S = 5.0
+MAX_LINES = 12
+MAX_CHARS = 400
+"""Most characters of one detail of an event; the events have all of it."""
+
+TOLD = frozenset(
+    {
+        "exploited", "explored", "quarantined", "learner_lost", "learner_start_failed",
+        "assignment_failed", "checkpoint_corrupt", "fell_back", "training_stopped",
+        "configuration_changed", "storage_full", "storage_recovered", "alert", "alert_cleared",
+    }
+)  # fmt: skip
+"""Kinds of events; the last lines of a run say why it ended."""
+
+
+class Display(Protocol):
+    """Display of a run. Its methods are called from the controller's thread and return at once."""
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether its output may still have a reader: neither pipe nor terminal was closed."""
+        ...
+
+    def note(self, rows: Sequence[Row]) -> None:
+        """Show committed rows."""
+        ...
+
+    def refresh(self, status: Mapping[str, Json]) -> None:
+        """Show the figures of this second."""
+        ...
+
+
+@contextmanager
+def make_display(run: OpenRun) -> Iterator[Display]:
+    """Make the display that fits standard error."""
+    screen = log_console()
+    screen.print(f"run directory: {run.run_dir}", soft_wrap=True, highlight=False)
+    if not screen.is_terminal:
+        yield PlainDisplay(screen, run.state)
+        return
+    from rich.live import Live
+
+    with Live(console=screen, auto_refresh=False, transient=False) as live:
+        yield LiveDisplay(screen, live, run.state)
+
+
+class PlainDisplay:
+    """One line every few seconds, and one for each event that matters."""
+
+    def __init__(self, screen: Screen, state: ControllerState) -> None:
+        self._screen = screen
+        self._state = state
+        self._next_line_s = 0.0
+        self._phase = ""
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether its output may still have a reader."""
+        return not self._screen.is_gone
+
+    def note(self, rows: Sequence[Row]) -> None:
+        """Print the events that matter."""
+        for row in told(rows):
+            self._screen.print(explain(row), soft_wrap=True, highlight=False, markup=False)
+
+    def refresh(self, status: Mapping[str, Json]) -> None:
+        """Print a line now and then."""
+        now_s = time.monotonic()
+        if now_s >= self._next_line_s or self._state.phase != self._phase:
+            self._next_line_s, self._phase = now_s + LINE_EVERY_S, self._state.phase
+            now = "  ".join(headline(self._state, status))
+            text = alert(status) or now + alert_names(status)
+            self._screen.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+class LiveDisplay:
+    """Bars per policy, standings, speed, time left; events scroll by above."""
+
+    def __init__(self, screen: Screen, live: Live, state: ControllerState) -> None:
+        self._screen = screen
+        self._live = live
+        self._state = state
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether its output may still have a reader."""
+        return not self._screen.is_gone
+
+    def note(self, rows: Sequence[Row]) -> None:
+        """Print the events that matter above the live part."""
+        for row in told(rows):
+            self._screen.print(explain(row), soft_wrap=True, highlight=False, markup=False)
+
+    def refresh(self, status: Mapping[str, Json]) -> None:
+        """Draw anew."""
+        from rich.console import Group
+        from rich.text import Text
+
+        from populations.league.standings import standings
+
+        if warning := alert(status):
+            self._live.update(Text(warning), refresh=True)
+            return
+        moment = Moment.of(self._state, status)
+        lines = [
+            *headline(self._state, status),
+            *learner_lines(self._state, moment),
+            *alert_lines(status),
+        ]
+        parts: list[RenderableType] = [Text(plain(line)) for line in lines]
+        for name, standing in standings(self._state.tables, self._state.league).items():
+            parts.append(self._table(name, standing))
+        self._live.update(Group(*parts), refresh=True)
+
+    def _table(self, population: str, lines: Sequence[Standing]) -> RenderableType:
+        from rich.box import SIMPLE_HEAD
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+
+        table = Table(
+            title=population, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, expand=False
+        )
+        for column in ("player", "rating", "95%", "matches", "return", "gen", "steps", ""):
+            justify: JustifyMethod = "left" if column in ("player", "") else "right"
+            table.add_column(column, justify=justify, no_wrap=True)
+        most = max((line.agent_steps for line in lines), default=1) or 1
+        # Policies that train are always shown; then the best of the others.
+        shown = sorted(lines, key=lambda line: line.kind != "policy")[:MAX_LINES]
+        for line in shown:
+            interval = (
+                f"{line.rating_low:.0f}..{line.rating_high:.0f}"
+                if line.rating_low is not None and line.rating_high is not None
+                else "-"
+            )
+            table.add_row(
+                short_name(line.player),
+                "-" if line.rating is None else f"{line.rating:.0f}",
+                interval,
+                count(line.matches),
+                "-" if line.mean_return is None else f"{line.mean_return:.4g}",
+                str(line.generation),
+                count(line.agent_steps),
+                ProgressBar(total=most, completed=line.agent_steps, width=8)
+                if line.kind == "policy"
+                else line.kind,
+            )
+        if len(lines) > MAX_LINES:
+            table.caption = f"and {len(lines) - MAX_LINES} more players"
+        return table
+
+
+def told(rows: Sequence[Row]) -> Iterator[EventRow]:
+    """Yield the committed events that a person wants to see as they happen."""
+    from populations.records.rows import EventRow
+
+    for row in rows:
+        if isinstance(row, EventRow) and row.kind in TOLD:
+            yield row
+
+
+def explain(row: EventRow) -> str:
+    """Explain an event on one line."""
+    if row.kind in ("alert", "alert_cleared"):
+        return alert_event(row)
+    numbers = ("donor", "gap", "deviation", "reason", "changes")
+    details = "  ".join(f"{key}={_short(row.data[key])}" for key in numbers if key in row.data)
+    parts = (f"{row.kind.replace('_', ' ')}:", row.subject, details)
+    return " ".join(part for part in parts if part)
+
+
+def _short(value: Json) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_short(part)}" for key, part in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return " -> ".join(_short(part) for part in value)
+    # Below the first line are tracebacks.
+    return one_line(str(value).strip().partition("\n")[0], max_chars=MAX_CHARS)
+
+
+def alert_event(row: EventRow) -> str:
+    """Say that an alert begins, with its advice, or that it is over."""
+    what = f" ({row.subject})" if row.subject else ""
+    if row.kind == "alert_cleared":
+        return f"alert is over: {row.data['name']}{what}"
+    return f"alert: {row.data['name']}{what}: {_short(row.data['what'])}. {row.data['advice']}"
+
+
+def alert(status: Mapping[str, Json]) -> str:
+    """Return a line about a disk that refuses writes. Nothing else is shown then: memory may be
+    ahead.
+    """
+    return "  ".join(
+        f"storage: {one['what']}" for one in alerts_of(status) if one["name"] == "storage_full"
+    )
+
+
+def alert_names(status: Mapping[str, Json]) -> str:
+    """Return the names of the alerts that hold, to end a line with."""
+    names = ", ".join(dict.fromkeys(str(one["name"]) for one in alerts_of(status)))
+    return f"  alerts: {names}" if names else ""
+
+
+def headline(state: ControllerState, status: Mapping[str, Json]) -> tuple[str, ...]:
+    """Say what happens now and then, what was done so far, and by which shares."""
+    moment = Moment.of(state, status)
+    lines = what_happens(state, moment), counts(state, moment), shares(state)
+    return tuple(line for line in lines if line)

@@ -1,0 +1,116 @@
+"""The last lines of a run: why it ended, what is saved, how to go on, the champion, what next."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from populations.records.rows import Json
+
+_LIMIT = re.compile(r"stop\.([a-z_]+): ")
+"""Beginning of the reason of a run that a limit has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Champion:
+    """The best player of a population: its rating, and the ends of its 95% interval."""
+
+    player: str
+    rating: float
+    rating_low: float
+    rating_high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """Ending of a run.
+
+    Attributes:
+        run_dir: Its directory.
+        state: ``finished``, ``stopped`` or ``failed``.
+        reason: Reason of the end, in words.
+        agent_steps: Agent steps that were trained.
+        champions: Champion of each population; empty while no player is rated.
+        limits: The values of ``stop``, by key.
+    """
+
+    run_dir: Path
+    state: str
+    reason: str
+    agent_steps: int
+    champions: Mapping[str, Champion]
+    limits: Mapping[str, float | None]
+
+    @property
+    def raised(self) -> str:
+        """An override with which a finished run goes on; empty where it needs none."""
+        limit = _LIMIT.match(self.reason)
+        value = self.limits.get(limit[1]) if limit is not None else None
+        if self.state != "finished" or limit is None or value is None:
+            return ""
+        more = value + 100 if limit[1] == "rating" else 2 * value
+        return f"stop.{limit[1]}={more:.15g}"
+
+
+def last_lines(ending: Ending) -> Iterator[str]:
+    """Yield the lines that `arena launch` prints when a run has ended."""
+    run = shlex.quote(str(ending.run_dir))
+    # As every command says that it failed.
+    what = "arena: the run failed" if ending.state == "failed" else ending.state
+    yield f"{what}: {ending.reason}"
+    logs = shlex.quote(str(ending.run_dir / "logs"))
+    if ending.agent_steps == 0:
+        yield "nothing was trained: 0 agent steps are committed"
+        yield f"  the learners' logs may say why: {logs}; if not, raise what stop says"
+    saved = "what was committed is saved" if ending.state == "failed" else "everything is saved"
+    yield f"{saved} in {run}; to go on:"
+    yield f"  arena launch --resume --run-dir {run} {ending.raised}".rstrip()
+    if ending.state == "failed":
+        yield f"  before that: the learners' logs are in {logs}"
+    if not ending.champions:
+        yield "champion: none yet, since no player is rated"
+        return
+    for name, one in ending.champions.items():
+        of = f" of {name}" if len(ending.champions) > 1 else ""
+        interval = f"[{one.rating_low:.0f}, {one.rating_high:.0f}]"
+        yield f"champion{of}: {one.player}, rating {one.rating:.0f} {interval}"
+    yield f"next: arena export {run}"
+
+
+def make_ending(
+    status: Mapping[str, Json],
+    *,
+    run_dir: Path,
+    limits: Mapping[str, float | None],
+    holds: str | None = None,
+) -> Ending:
+    """Take from a run's status what the last lines say.
+
+    Args:
+        status: Document of `arena league RUN status --json`.
+        run_dir: The run's directory.
+        limits: The values of ``stop``, by key.
+        holds: The limit for which a finished run was not gone on with.
+    """
+    champions = cast("Mapping[str, Mapping[str, float]]", status["champion"])
+    return Ending(
+        run_dir=run_dir,
+        state=str(status["state"]),
+        reason=holds or str(status["reason"]),
+        agent_steps=int(cast("int", status["agent_steps"])),
+        champions={
+            name: Champion(
+                player=str(one["player"]),
+                rating=one["rating"],
+                rating_low=one["rating_low"],
+                rating_high=one["rating_high"],
+            )
+            for name, one in champions.items()
+        },
+        limits=limits,
+    )

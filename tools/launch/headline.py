@@ -1,0 +1,206 @@
+"""Progress of a run in words: its phase, what follows, each learner's work."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from populations.controller.state.leases import Learner
+    from populations.controller.state.state import ControllerState
+    from populations.records.rows import Json
+
+MAX_LEARNERS = 8
+"""Most learners that have a line each."""
+
+MAX_NAME_CHARS = 16
+"""Most characters of the name of a learner in no slot of the launcher."""
+
+
+class Moment(NamedTuple):
+    """Live figures of a run, not yet committed.
+
+    Attributes:
+        elapsed_s: Seconds of the run, over all of its epochs.
+        agent_steps: Those of running assignments included.
+        speed: Agent steps per second.
+        now_s: Time on the controller's clock.
+    """
+
+    elapsed_s: float
+    agent_steps: int
+    speed: float
+    now_s: float
+
+    @classmethod
+    def of(cls, state: ControllerState, status: Mapping[str, Json]) -> Moment:
+        """Return the live figures of a state and its status."""
+        elapsed_s = float(str(status["elapsed_s"]))
+        running = sum(learner.agent_steps for learner in state.learners.values())
+        return cls(
+            elapsed_s=elapsed_s,
+            agent_steps=state.tables.run.agent_steps + running,
+            speed=float(str(status["agent_steps_per_s"] or 0.0)),
+            now_s=state.started_s + elapsed_s - state.elapsed_before_s,
+        )
+
+
+def what_happens(state: ControllerState, moment: Moment) -> str:
+    """Return the phase of a run, how long it lasts, and what follows."""
+    if state.phase == "over":
+        return "ended"
+    if state.phase == "stopping":
+        grace_s = state.patience.grace_s - (moment.now_s - state.stopping_s)
+        waits = f"{len(state.learners)} learners publish what they have, "
+        return f"saving: {waits if state.learners else ''}{_at_most(grace_s)}"
+    if state.phase == "evaluating":
+        return _finals(state)
+    if not state.learners:
+        return "starting learners, then training"
+    share, left_s = training_progress(state, moment)
+    left = "" if left_s is None else f"{duration(left_s)} left, "
+    finals_s = finals_after(state, left_s)
+    finals = "finals" if finals_s is None else f"finals ({_at_most(finals_s)})"
+    return f"training: {share:.0%}, {left}then {finals} and saving"
+
+
+def _finals(state: ControllerState) -> str:
+    from populations.controller.evaluation.finals import seconds_left
+
+    if any(row.kind == "train" for row in state.tables.assignments.values()):
+        return "the last assignments of training, then finals and saving"
+    left_s = seconds_left(state) / max(len(state.learners), 1)
+    if not math.isfinite(left_s):
+        return "finals: matches until ratings are sure, then saving"
+    if left_s <= 0.0:
+        return "finals: the last matches, then saving"
+    return f"finals: {_at_most(left_s)}, then saving"
+
+
+def training_progress(state: ControllerState, moment: Moment) -> tuple[float, float | None]:
+    """Return the share of training done, and the seconds left, by the limit that comes first.
+
+    None where no limit says: nothing was trained yet, or a rating is what ends the run.
+    """
+    stop = state.config.stop
+    shares, left = [0.0], list[float]()
+    if stop.duration_s is not None:
+        shares.append(moment.elapsed_s / stop.duration_s)
+        left.append(stop.duration_s - moment.elapsed_s)
+    in_flight = moment.agent_steps - state.tables.run.agent_steps
+    goals = []
+    if stop.agent_steps is not None:
+        goals.append((stop.agent_steps, stop.agent_steps - moment.agent_steps))
+    if (limit := stop.agent_steps_per_policy) is not None:
+        active = [row for row in state.tables.policies.values() if row.state == "active"]
+        missing = sum(max(limit - row.agent_steps, 0) for row in active)
+        goals.append((limit * len(active), missing - in_flight))
+    for goal, missing in goals:
+        shares.append(1.0 - missing / goal if goal else 1.0)
+        if moment.speed > 0.0:
+            left.append(missing / moment.speed)
+    return min(max(shares), 1.0), max(min(left), 0.0) if left else None
+
+
+def finals_after(state: ControllerState, training_left_s: float | None) -> float | None:
+    """Return the most seconds that finals may take after training; None: unknown."""
+    from populations.controller.evaluation.finals import FINAL_S, FINAL_SHARE
+
+    if state.config.deterministic or training_left_s is None:
+        return None
+    num_learners = max(len(state.learners), 1)
+    share = state.config.evaluation.share
+    training_s = state.tables.run.training_s + training_left_s * num_learners * (1.0 - share)
+    return max(FINAL_SHARE * training_s, FINAL_S) / num_learners
+
+
+def counts(state: ControllerState, moment: Moment) -> str:
+    """Say how much a run has done so far."""
+    run = state.tables.run
+    return (
+        f"{duration(moment.elapsed_s)}  {count(moment.agent_steps)} agent steps, "
+        f"{count(round(moment.speed))}/s  {count(run.matches)} matches  "
+        f"{count(len(state.tables.ghosts))} ghosts  {count(run.exploits)} copies"
+    )
+
+
+def shares(state: ControllerState) -> str:
+    """Say which share of learner seconds evaluation has, and which decisions PBT made."""
+    from populations.controller.evaluation.share import reached
+
+    parts = []
+    asked = state.config.evaluation.share
+    if asked > 0.0:
+        share = reached(state) if state.share_reached is None else state.share_reached
+        parts.append(f"evaluation has {share or 0.0:.1%} of {asked:.1%}")
+    pbt = {name: state.pbt(name) for name in state.setup.populations}
+    if any(settings.exploit != "none" for settings in pbt.values()):
+        decisions = state.pbt_decisions
+        due = decisions.due(state.tables, pbt=pbt)
+        parts.append(f"PBT made {count(decisions.made)} of {count(due)} decisions due")
+    return "  ".join(parts)
+
+
+def learner_lines(state: ControllerState, moment: Moment) -> Iterator[str]:
+    """Yield a line for each learner: its work, its progress, its time."""
+    learners = list(state.learners.items())
+    for name, learner in learners[:MAX_LEARNERS]:
+        who = f"learner {learner.slot}" if learner.slot is not None else name[:MAX_NAME_CHARS]
+        yield f"{who}: {_work(state, learner, moment)}"
+    if len(learners) > MAX_LEARNERS:
+        yield f"and {len(learners) - MAX_LEARNERS} more learners"
+
+
+def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
+    from arena.wire.messages import Train
+
+    row = state.tables.assignments.get(learner.held[0].assignment_id) if learner.held else None
+    if row is None:
+        return "idle"
+    began_s = learner.held[0].started_s
+    since = f"for {duration(max(moment.now_s - began_s, 0.0))}" if began_s is not None else "begins"
+    if isinstance(row.message, Train):
+        is_alone = len(state.setup.populations) == 1
+        trainees = (trainee.policy for trainee in row.message.trainees)
+        policies = ", ".join(short_name(name) if is_alone else name for name in trainees)
+        if row.message.agent_steps == 0:
+            return f"publishes the first weights of {policies}, {since}"
+        done = f"{count(learner.agent_steps)} of {count(row.message.agent_steps)} steps"
+        return f"trains {policies}, {done}, {since}"
+    matches = sum(pairing.num_matches for pairing in row.message.pairings)
+    return f"evaluates, {count(matches)} matches of {len(row.message.pairings)} pairings, {since}"
+
+
+def short_name(player: str) -> str:
+    """Return a player's name below the name of its population: ``p003``, ``p003@120000``."""
+    return re.sub(r"@0+(?=[0-9])", "@", player.partition("/")[2] or player)
+
+
+def count(number: int) -> str:
+    """Write a count in at most seven characters: 12,345 or 1.35M."""
+    if number < 100_000:
+        return f"{number:,}"
+    for unit, size in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
+        if number < 1000 * size:
+            return f"{number / size:.3g}{unit}" if number / size < 999.5 else f"1{_above(unit)}"
+    return f"{number:.3g}"
+
+
+def _above(unit: str) -> str:
+    return {"k": "M", "M": "G", "G": "T"}[unit]
+
+
+def duration(seconds: float) -> str:
+    """Write a time as people say it: 95 s, 12 min 30 s, 3 h 05 min."""
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 7200:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def _at_most(seconds: float) -> str:
+    return f"at most {duration(max(seconds, 0.0))}"

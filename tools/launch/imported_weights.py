@@ -1,0 +1,220 @@
+"""``arena launch``: weights of other runs, as the start of policies or to come in later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..players.resolve import resolve_player
+from ..players.weights import MixtureWeights, PolicyWeights
+
+if TYPE_CHECKING:
+    from populations.config.run_file import RunFile
+    from populations.records.rows import Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """A player's weights, as files for a run's directory.
+
+    Attributes:
+        files: Contents by file name.
+        origin: The PLAYER as the user wrote it.
+        policy: Its id where it comes from.
+        agent_steps: Agent steps that it was trained for there.
+        digest: Digest of its weights.
+    """
+
+    files: Mapping[str, bytes]
+    origin: str
+    policy: str
+    agent_steps: int
+    digest: str
+
+    @property
+    def said(self) -> str:
+        """Origin of the weights, in words."""
+        return (
+            f"{self.origin}: {self.policy} at {self.agent_steps:,} agent steps, "
+            f"weights {self.digest[:12]}"
+        )
+
+    @property
+    def record(self) -> dict[str, Json]:
+        """Origin of the weights, for the run's events."""
+        return {
+            "origin": self.origin,
+            "player": self.policy,
+            "agent_steps": self.agent_steps,
+            "weights": self.digest,
+        }
+
+
+def find_initial_weights(run_file: RunFile, player: str) -> dict[str, Import]:
+    """Find the weights that policies start from, by population.
+
+    A player with weights for some of the populations is enough: the others start afresh.
+
+    Raises:
+        ConfigError: If the player has no weights that fit: other spaces, agents or architecture.
+    """
+    from arena.errors import ConfigError
+
+    found = _imports(run_file, player, said=f"--init-from {player}")
+    if not found:
+        raise ConfigError(
+            f"--init-from {player}: it has no weights for {', '.join(run_file.config.populations)}"
+        )
+    return found
+
+
+def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
+    """Find files with the weights of ``pbt.immigration.from``, by their directory in the run's.
+
+    Raises:
+        ConfigError: If one has no weights that fit the population that it would come into.
+    """
+    from arena.errors import ConfigError
+    from populations.controller.evolution.immigration import immigrant_key
+
+    files: dict[str, Mapping[str, bytes]] = {}
+    for name, population in run_file.config.populations.items():
+        immigration = (population.pbt or run_file.config.pbt).immigration
+        for index, player in enumerate(immigration.players):
+            said = f"populations.{name}.pbt.immigration.from: {player}"
+            found = _imports(run_file, player, said=said, only=name)
+            if name not in found:
+                raise ConfigError(f"{said}: it has no weights for population {name}")
+            files[immigrant_key(name, index)] = found[name].files
+    return files
+
+
+def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
+    """Find files with the weights of ``roles.reset``, by their directory in the run's.
+
+    Empty unless that is a player of another run, and a policy starts again.
+
+    Raises:
+        ConfigError: If it has no weights that fit a population that has exploiters.
+    """
+    from arena.errors import ConfigError
+    from populations.controller.evolution.resets import reset_key
+    from populations.roles import has_exploiters
+
+    roles = run_file.config.roles
+    names = [
+        name
+        for name, population in run_file.config.populations.items()
+        if has_exploiters(population.roles)
+    ]
+    if not roles.is_imported or not names:
+        return {}
+    said = f"roles.reset: {roles.reset}"
+    files: dict[str, Mapping[str, bytes]] = {}
+    for name in names:
+        found = _imports(run_file, roles.reset, said=said, only=name)
+        if name not in found:
+            raise ConfigError(f"{said}: it has no weights for population {name}")
+        files[reset_key(name)] = found[name].files
+    return files
+
+
+def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
+    """Find files with the weights of players in ``matchmaking.bots`` that are no bots.
+
+    By their directory in the run's. One with weights for some of the populations is enough: it is
+    an opponent of those who play against them.
+
+    Raises:
+        ConfigError: If one has no weights that fit.
+    """
+    from arena.errors import ConfigError
+    from arena.types import is_bot
+    from populations.matchmaking.outsiders import outsider_key
+
+    files: dict[str, Mapping[str, bytes]] = {}
+    for index, player in enumerate(run_file.config.matchmaking.bots):
+        if is_bot(player):
+            continue
+        said = f"matchmaking.bots: {player}"
+        found = _imports(run_file, player, said=said)
+        if not found:
+            raise ConfigError(
+                f"{said}: it has no weights for {', '.join(run_file.config.populations)}"
+            )
+        files |= {outsider_key(index, name): one.files for name, one in found.items()}
+    return files
+
+
+def _imports(
+    run_file: RunFile, player: str, *, said: str, only: str | None = None
+) -> dict[str, Import]:
+    """Return a player's weights for the populations of a run that it has some for.
+
+    Args:
+        run_file: The run that they come into.
+        player: A PLAYER.
+        said: Beginning of error messages.
+        only: Look at this population alone.
+    """
+    from arena.errors import ConfigError
+
+    try:
+        found = resolve_player(player)
+    except ConfigError as error:
+        raise ConfigError(f"{said}: {error}") from error
+    if found.game is not None and found.game.spec.agent_specs != run_file.spec.agent_specs:
+        raise ConfigError(f"{said}: its observation and action spaces are others")
+    imports = {}
+    for name, population in run_file.config.populations.items():
+        policy = found.policies.get(name)
+        if policy is None or only not in (None, name):
+            continue
+        if isinstance(policy, MixtureWeights):
+            raise ConfigError(
+                f"{said}: {player} is a mixture of {len(policy.members)} policies; name one of "
+                f"them, for example {policy.members[0].export}"
+            )
+        for what, theirs, ours in (
+            ("agents", policy.agents, population.agents),
+            ("network", policy.network, population.network),
+        ):
+            if theirs != ours:
+                raise ConfigError(
+                    f"{said}: {what} of population {name} must be equal, "
+                    f"it has {theirs}, this run {ours}"
+                )
+        imports[name] = Import(
+            files=_files(run_file, policy),
+            origin=player,
+            policy=policy.player,
+            agent_steps=policy.agent_steps,
+            digest=policy.digest,
+        )
+    return imports
+
+
+def _files(run_file: RunFile, policy: PolicyWeights) -> dict[str, bytes]:
+    from arena import __version__
+    from arena.checkpoints.files import encode_manifest, file_records
+    from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
+    from arena.checkpoints.tensors import serialize
+
+    weights = {WEIGHTS: serialize(policy.tensors)}
+    manifest = Manifest(
+        policy=policy.player,
+        generation=0,
+        agent_steps=0,
+        learner_updates=0,
+        hyperparameters={},
+        parent=None,
+        donor=None,
+        environment_digest=run_file.spec.digest,
+        population_agents=policy.agents,
+        network=policy.network,
+        files=file_records(weights),
+        arena_version=__version__,
+        created=run_file.created,
+    )
+    return {**weights, MANIFEST: encode_manifest(manifest)}

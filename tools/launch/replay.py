@@ -1,0 +1,73 @@
+"""``arena launch --replay``: one policy, trained with the hyperparameters of another one's life."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arena.environment_spec import EnvironmentSpec
+    from populations.config.run_config import RunConfig
+
+_POLICY = re.compile(r"[a-z][a-z0-9_]{0,31}/p[0-9]{3,}")
+
+
+def replaying(
+    config: RunConfig, spec: EnvironmentSpec, player: str, *, launch_directory: str
+) -> RunConfig:
+    """Return a configuration in which one policy follows a recorded schedule.
+
+    Its population has that policy alone, and nothing is exploited or explored in it. Whatever else
+    the configuration says holds, ``stop`` too.
+
+    Args:
+        config: Configuration as loaded.
+        spec: The environment's facts.
+        player: ``RUN:player/p003``: whose schedule.
+        launch_directory: First directory in which user code is looked for.
+
+    Raises:
+        ConfigError: If there is no such policy, or it is of another environment or population.
+    """
+    from arena.errors import ConfigError
+    from populations.config.resolve import resolve_config
+    from populations.config.sections import PbtConfig
+    from populations.inspection.views import Inspection
+    from populations.league.lineage import schedule_of
+
+    run, _, policy = player.rpartition(":")
+    if not _POLICY.fullmatch(policy) or not (Path(run) / "run.yaml").is_file():
+        raise ConfigError(f"--replay must be RUN:POLICY, as in runs/a:player/p003, got {player!r}")
+    said = f"--replay {player}"
+    inspection = Inspection.open(Path(run))
+    try:
+        theirs = inspection.run_file
+        schedule = schedule_of(inspection.tables, policy)
+    except ConfigError as error:
+        raise ConfigError(f"{said}: {error}") from error
+    finally:
+        inspection.close()
+    if theirs.spec.digest != spec.digest:
+        raise ConfigError(
+            f"{said}: its environment is {theirs.spec.id} {dict(theirs.spec.kwargs)}, "
+            f"this run's {spec.id} {dict(spec.kwargs)}"
+        )
+    name = policy.split("/")[0]
+    populations = dict(resolve_config(config, spec, launch_directory=launch_directory).populations)
+    if name not in populations:
+        raise ConfigError(
+            f"{said}: this run has no population {name}, but {', '.join(populations)}"
+        )
+    algorithms = theirs.config.populations[name].algorithm, populations[name].algorithm
+    if algorithms[0] != algorithms[1]:
+        raise ConfigError(f"{said}: it learned by {algorithms[0]}, this run by {algorithms[1]}")
+    populations[name] = populations[name].model_copy(
+        update={
+            "size": 1,
+            "hyperparameters": dict(schedule[0].hyperparameters),
+            "schedule": schedule,
+            "pbt": PbtConfig(exploit="none"),
+        }
+    )
+    return config.model_copy(update={"populations": populations})

@@ -1,0 +1,83 @@
+"""Pace of an environment, for a configuration that leaves sizes to Arena."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from ..terminal.output import log_console
+
+if TYPE_CHECKING:
+    from arena.envs.inspect import Inspected
+    from populations.config.run_config import RunConfig
+    from populations.config.run_file import RunFile
+
+
+def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig, Inspected]:
+    """Find the facts about a configuration's environment, and its pace if sizes follow from it.
+
+    Returns:
+        The configuration, with careful sizes where they cannot be measured, and what was found.
+
+    Raises:
+        ConfigError: If there is no such environment, or a deterministic run cannot be measured.
+        EnvironmentFault: If it cannot even be reset.
+    """
+    from arena.envs.inspect import inspect_and_play
+    from populations.config.sizing import needs_pace, without_pace
+
+    environment, is_needed = config.environment, needs_pace(config)
+    screen = log_console()
+    watching = screen.status(f"playing {environment.id} at random, to choose sizes")
+    with watching if is_needed and screen.is_terminal else nullcontext():
+        found = inspect_and_play(
+            environment.id,
+            kwargs=environment.kwargs,
+            launch_directory=launch_directory,
+            backend=environment.possible_backend,
+            possible_agents=environment.possible_agents,
+            reads_state=config.reads_state,
+            play=None if not is_needed else "counted" if config.deterministic else "timed",
+        )
+    if is_needed and found.pace is None:
+        config = without_pace(config, why=found.why)
+    return config, found
+
+
+def sizing_line(asked: RunConfig, run_file: RunFile, *, why: str) -> str:
+    """Say which sizes were chosen, and what for; empty: none.
+
+    Args:
+        asked: Configuration as loaded.
+        run_file: Run file of the new run.
+        why: Reason why the environment could not be played; empty: it was, or need not be.
+    """
+    chosen, measured = run_file.config, run_file.environment_measured
+    reason = why if measured is None else measured.reason
+    sizes = []
+    if asked.environment.num_envs == "auto":
+        sizes.append(f"num_envs {chosen.environment.num_envs}")
+    if asked.assignment.episodes is None and chosen.assignment.episodes is not None:
+        sizes.append(f"assignment.episodes {chosen.assignment.episodes}")
+    return f"{', '.join(sizes)}: {reason}" if sizes else ""
+
+
+def stakes_line(run_file: RunFile) -> str:
+    """Say what a margin was measured to be, or that there could be one; empty: nothing to say."""
+    from arena.config import MarginOutcome
+
+    environment, measured = run_file.config.environment, run_file.environment_measured
+    if measured is None:
+        return ""
+    if isinstance(environment.outcome, MarginOutcome):
+        return (
+            f"environment.outcome: a margin of {environment.outcome.margin:g} is a whole match "
+            + ("(the game's range)" if measured.is_margin_known else "(as random play shows)")
+        )
+    if environment.outcome == "return" and len(environment.sides or ()) > 1 and measured.has_stakes:
+        return (
+            "returns are not only -1, 0 and 1 "
+            f"(margins up to {measured.largest_margin:g}), and outcome: return rates who wins, not "
+            "how much; environment.outcome='{margin: auto}' rates the margin"
+        )
+    return ""

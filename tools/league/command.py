@@ -1,0 +1,156 @@
+"""`arena league`: inspect a run while it goes on, after a crash, or after the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from ..terminal.options import AsJson, OnlyPopulation, RunDirectory
+from ..terminal.output import console, print_json
+from .tables import print_csv, print_view
+from .views import VIEWS
+
+if TYPE_CHECKING:
+    from populations.inspection.views import Inspection
+
+    ViewName = str
+else:
+    ViewName = Literal[tuple(VIEWS)]
+
+WATCH_S = 2.0
+
+
+def league(
+    run: RunDirectory,
+    view: Annotated[
+        ViewName, typer.Argument(metavar="[VIEW]", help=f"View to show: {', '.join(VIEWS)}.")
+    ] = "standings",
+    population: OnlyPopulation = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every two seconds.")] = False,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated rows.")] = False,
+    seats: Annotated[
+        bool, typer.Option("--seats", help="Show each pair of seats by itself, with payoff.")
+    ] = False,
+    exploitability: Annotated[
+        bool,
+        typer.Option(
+            "--exploitability",
+            help="Measure exploitability in small two-player zero-sum games, with standings.",
+        ),
+    ] = False,
+    optuna: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.db",
+            help="Optuna study of all generations to write, with hyperparameters.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Show a run: its players, their results, its events and its state."""
+    from arena.errors import ConfigError
+
+    if as_json and as_csv:
+        raise ConfigError("--json and --csv exclude each other")
+    if seats and view != "payoff":
+        raise ConfigError(f"--seats belongs to the view payoff, not to {view}")
+    if exploitability and view != "standings":
+        raise ConfigError(f"--exploitability belongs to the view standings, not to {view}")
+    if optuna is not None:
+        if view != "hyperparameters":
+            raise ConfigError(f"--optuna belongs to the view hyperparameters, not to {view}")
+        _write_studies(run, optuna, population, as_json=as_json)
+        return
+    while True:
+        if exploitability:
+            _measure(run, population)
+        document = _document(run, view, population, by_seats=seats)
+        if as_json:
+            print_json(document)
+        elif as_csv:
+            print_csv(VIEWS[view].rows(document))
+        else:
+            print_view(view, VIEWS[view], document, clear=watch)
+            if VIEWS[view].warns:
+                _print_warnings(run, document)
+        if not watch:
+            return
+        time.sleep(WATCH_S)
+
+
+def _document(
+    run: Path, view: ViewName, population: str | None, *, by_seats: bool = False
+) -> dict[str, object]:
+    from populations.gc_pause import collector_paused
+    from populations.inspection.views import VIEWS as DOCUMENTS
+    from populations.inspection.views import payoff_view
+
+    with collector_paused(), _inspection(run, population) as inspection:
+        if by_seats:
+            return cast("dict[str, object]", payoff_view(inspection, population, by_seats=True))
+        return cast("dict[str, object]", DOCUMENTS[view](inspection, population))
+
+
+def _measure(run: Path, population: str | None) -> None:
+    """Measure how exploitable the players are, once each; the run's directory keeps it."""
+    from populations.config.run_file import learner_setup
+
+    from ..players.exploitability import measure_run
+    from ..players.game import Game
+
+    with _inspection(run, population) as inspection:
+        game = Game.of_setup(learner_setup(inspection.run_file, root=inspection.run_dir))
+        measure_run(inspection, game, population=population)
+
+
+@contextmanager
+def _inspection(run: Path, population: str | None) -> Iterator[Inspection]:
+    """Open a run to read, and close it afterwards."""
+    from arena.errors import ConfigError
+    from populations.inspection.views import Inspection
+
+    if not (run / "run.yaml").is_file():
+        raise ConfigError(f"{run} is no run directory: it has no run.yaml")
+    inspection = Inspection.open(run)
+    try:
+        known = dict.fromkeys(seat.population for seat in inspection.league.seats)
+        if population is not None and population not in known:
+            raise ConfigError(f"--population {population}: the run has {', '.join(known)}")
+        yield inspection
+    finally:
+        inspection.close()
+
+
+def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bool) -> None:
+    """Write Optuna studies, and say which."""
+    import optuna
+
+    from populations.inspection.study import write_studies
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    with _inspection(run, population) as inspection:
+        written = write_studies(inspection, file, population=population)
+    if as_json:
+        print_json({"run": str(run), "file": str(file), "studies": written})
+        return
+    for name, num_trials in written.items():
+        console().print(
+            f"{file}: study {name} with {num_trials} generations; "
+            f"optuna-dashboard sqlite:///{file} shows it",
+            soft_wrap=True,
+        )
+
+
+def _print_warnings(run: Path, document: Mapping[str, object]) -> None:
+    from ..notices import cyclic_warnings, misfit_warnings
+
+    cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
+    fits = cast("dict[str, dict[str, float]]", document["fit"])
+    for warning in (*misfit_warnings(fits, run=run), *cyclic_warnings(cyclicity, run=run)):
+        console().print(warning, markup=False, soft_wrap=True)

@@ -1,0 +1,130 @@
+"""Views of a league, one entry each: their rows, their columns, and how people read them.
+
+A new view is an entry in `VIEWS` here, and its document in `populations.inspection.views`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, cast
+
+from ..notices import alert_lines
+from ..terminal.text import plain
+
+if TYPE_CHECKING:
+    from populations.records.rows import Json
+
+Cell = object
+Row = Mapping[str, Cell]
+Document = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Shape of one view as tables.
+
+    Attributes:
+        rows: Function that takes the flat rows out of the view's document.
+        columns: Columns of the table; empty: every key of the rows.
+        shown: Function that makes a row readable.
+        is_grouped: One table per population.
+        warns: Warnings about ratings below the table.
+        drops_missing: Columns that no row has are left out.
+    """
+
+    rows: Callable[[Document], list[Row]]
+    columns: tuple[str, ...] = ()
+    shown: Callable[[Row], Row] = dict
+    is_grouped: bool = False
+    warns: bool = False
+    drops_missing: bool = False
+
+
+def text_of(value: Cell) -> str:
+    """Return a cell as a table shows it."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:.0f}"
+    return plain(str(value))
+
+
+def _listed(key: str) -> Callable[[Document], list[Row]]:
+    """Return a function that takes a document's list of rows by its key."""
+    return cast("Callable[[Document], list[Row]]", itemgetter(key))
+
+
+def _standings_rows(document: Document) -> list[Row]:
+    populations = cast("Mapping[str, list[Row]]", document["populations"])
+    return [{"population": name, **line} for name, lines in populations.items() for line in lines]
+
+
+def _hyperparameter_rows(document: Document) -> list[Row]:
+    policies = cast("Mapping[str, Row]", document["policies"])
+    return [{"policy": name, **values} for name, values in policies.items()]
+
+
+def _status_rows(document: Document) -> list[Row]:
+    lines = alert_lines(cast("Mapping[str, Json]", document))
+    shown = {**document, "alerts": "  ".join(lines) or None}
+    return [{"key": key, "value": value} for key, value in shown.items() if key != "schema"]
+
+
+def _shown_standing(row: Row) -> Row:
+    low, high = row["rating_low"], row["rating_high"]
+    interval = f"{low:.0f}..{high:.0f}" if isinstance(low, float) else None
+    return {**row, "95%": interval, "return": row["mean_return"], "gen": row["generation"]}
+
+
+def _shown_event(row: Row) -> Row:
+    fixed = ("sequence", "time", "kind", "subject")
+    why = "  ".join(f"{key}={text_of(row[key])}" for key in row if key not in fixed)
+    return {**{key: row[key] for key in fixed}, "why": why}
+
+
+VIEWS: dict[str, View] = {
+    "standings": View(
+        rows=_standings_rows,
+        columns=(
+            *("player", "role", "rating", "95%", "matches", "wins", "draws", "losses"),
+            *("return", "exploitability", "gen", "agent_steps", "parent", "state"),
+        ),
+        shown=_shown_standing,
+        is_grouped=True,
+        warns=True,
+    ),
+    "payoff": View(
+        rows=_listed("payoff"),
+        columns=(
+            *("player", "seat", "opponent", "opponent_seat", "matches", "wins", "draws"),
+            *("losses", "score", "mean_return"),
+        ),
+        drops_missing=True,
+    ),
+    "calibration": View(
+        rows=_listed("calibration"),
+        columns=("player", "opponent", "matches", "score", "predicted", "deviations"),
+        warns=True,
+    ),
+    "lineage": View(rows=_listed("policies")),
+    "hyperparameters": View(rows=_hyperparameter_rows),
+    "matches": View(
+        rows=_listed("tallies"),
+        columns=(
+            *("sequence", "assignment", "kind", "seats", "matches", "distinct"),
+            *("mean_return", "mean_length"),
+        ),
+    ),
+    "checkpoints": View(
+        rows=_listed("checkpoints"),
+        columns=("policy", "agent_steps", "generation", "learner_updates", "state", "key"),
+    ),
+    "events": View(
+        rows=_listed("events"),
+        columns=("sequence", "time", "kind", "subject", "why"),
+        shown=_shown_event,
+    ),
+    "status": View(rows=_status_rows),
+}

@@ -1,0 +1,60 @@
+"""Lines about a run that several commands print: its alerts, and when ratings mislead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from populations.records.rows import Json
+
+CYCLIC = 0.25
+"""Cyclicity from which on a quarter of the results depends on the pairing."""
+
+
+def cyclic_warnings(cyclicity: Mapping[str, float | None], *, run: Path) -> Iterator[str]:
+    """Yield a line for each population that ratings order badly.
+
+    Args:
+        cyclicity: Cyclicity of each population; None: unknown.
+        run: The run's directory.
+    """
+    for population, share in cyclicity.items():
+        if share is not None and share > CYCLIC:
+            yield (
+                f"Warning: cyclicity of {population} is {share:.2f}, above {CYCLIC}: ratings order "
+                "its players badly, because who meets whom matters more; "
+                f"arena export {run} --mixture exports a mixture that none of them beats"
+            )
+
+
+def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Iterator[str]:
+    """Yield a line for each population whose results are not what its ratings promise.
+
+    Args:
+        fits: Fit of each population, from `populations.inspection.views.fits`.
+        run: The run's directory.
+    """
+    from populations.ratings.components import MISFIT
+
+    for population, fit in fits.items():
+        misfit, deviation = float(str(fit["misfit"])), float(str(fit["pair_deviation"]))
+        if misfit >= MISFIT:
+            yield (
+                f"Warning: results of {population} are {deviation:.0f} Elo a pair off its ratings "
+                f"({misfit:.1f} standard deviations); intervals are widened by it; "
+                f"arena league {run} calibration shows where"
+            )
+
+
+def alert_lines(status: Mapping[str, Json]) -> list[str]:
+    """Return a line for each alert that holds: what is wrong, and what to do."""
+    return [f"alert: {one['name']}: {one['what']}. {one['advice']}" for one in alerts_of(status)]
+
+
+def alerts_of(status: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    """Return the alerts that hold, as a run's status lists them."""
+    alerts = status.get("alerts")
+    listed = alerts if isinstance(alerts, Sequence) else ()
+    return [one for one in listed if isinstance(one, Mapping)]

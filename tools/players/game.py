@@ -1,0 +1,207 @@
+"""Game: the environment, and how it is divided among players."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig
+    from arena.core import Actor
+    from arena.environment_spec import EnvironmentSpec
+    from arena.envs.base import BatchedEnv
+    from arena.envs.spaces.actions import ActionLayout
+    from arena.envs.spaces.observations import ObservationLayout
+    from arena.types import Seat
+
+SEEDS = 16
+"""Episodes that are compared to see whether a game has chance."""
+
+MAX_BATCHED, MAX_ONE_BY_ONE = 4096, 64
+"""Environments that step as one: of a batched game, and of Python objects stepped in turn."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Game:
+    """Game that players must share to meet.
+
+    Attributes:
+        environment: Configuration of the environment.
+        spec: Its facts.
+        sides: Agents that share one score.
+        seats: Seats in order.
+        populations: Agents by population.
+        launch_directory: First directory in which user code is looked for.
+        is_foreign: It is from an export's card, which may come from anywhere.
+        agent_ids: Populations whose networks are told which of their agents decides.
+    """
+
+    environment: EnvironmentConfig
+    spec: EnvironmentSpec
+    sides: Mapping[str, tuple[str, ...]]
+    seats: tuple[Seat, ...]
+    populations: Mapping[str, tuple[str, ...]]
+    launch_directory: str
+    is_foreign: bool = False
+    agent_ids: tuple[str, ...] = ()
+
+    @property
+    def user_code(self) -> tuple[str, ...]:
+        """References ``package.module:name`` that playing would import and call."""
+        from arena.envs.batched.find import names_code
+
+        named = (self.spec.id, self.environment.outcome)
+        return tuple(name for name in named if isinstance(name, str) and names_code(name))
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether any agent's action has a Box in it."""
+        from arena.envs.spaces.leaves import leaf_spaces
+
+        return any(
+            leaf["kind"] == "Box"
+            for facts in self.spec.agent_specs.values()
+            for _, leaf in leaf_spaces(facts.action)
+        )
+
+    def vouched_for(self, environment: str) -> Game:
+        """Return the same game by an environment that the user names, with the export's arguments
+        for it.
+
+        An outcome that is code of the export's maker is not used: returns decide.
+
+        Raises:
+            ConfigError: If there is no such environment.
+        """
+        from arena.envs.batched.find import names_code
+        from arena.envs.inspect import inspect_environment
+
+        outcome = self.environment.outcome
+        is_code = isinstance(outcome, str) and names_code(outcome)
+        own = self.environment.model_copy(
+            update={"id": environment, "outcome": "return" if is_code else outcome}
+        )
+        spec = inspect_environment(
+            environment,
+            kwargs=own.kwargs,
+            launch_directory=self.launch_directory,
+            backend=own.possible_backend,
+            possible_agents=own.possible_agents,
+        )
+        return replace(self, environment=own, spec=spec, is_foreign=False)
+
+    @classmethod
+    def of_setup(cls, setup: LearnerSetup) -> Game:
+        """Return the game of a run."""
+        return cls(
+            environment=setup.environment,
+            spec=setup.spec,
+            sides=setup.sides,
+            seats=setup.seats,
+            populations={name: part.agents for name, part in setup.populations.items()},
+            launch_directory=setup.launch_directory,
+            agent_ids=setup.agent_ids,
+        )
+
+    @classmethod
+    def of_environment(cls, environment: str) -> Game:
+        """Return the game of a run with nothing but ``environment.id``.
+
+        Raises:
+            ConfigError: If there is no such environment.
+        """
+        from arena.envs.inspect import inspect_environment
+        from populations.config.run_config import validate_config
+        from populations.config.run_file import learner_setup, new_run_file
+
+        launch_directory = str(Path.cwd())
+        spec = inspect_environment(environment, kwargs={}, launch_directory=launch_directory)
+        run_file = new_run_file(
+            validate_config({"environment": {"id": environment}}),
+            spec,
+            name=environment,
+            launch_directory=launch_directory,
+        )
+        return cls.of_setup(learner_setup(run_file, root=Path.cwd()))
+
+    def batch_size(self, num_matches: int) -> int:
+        """Return the number of environments for so many matches: as many as step faster
+        together.
+        """
+        from arena.envs.batched.find import find_game
+
+        batched = self.environment.possible_backend != "pettingzoo" and find_game(
+            self.spec.id, launch_directory=self.launch_directory
+        )
+        return max(1, min(num_matches, MAX_BATCHED if batched else MAX_ONE_BY_ONE))
+
+    def make_env(self, num_envs: int) -> BatchedEnv:
+        """Make environments to play in, on the CPU."""
+        import torch
+
+        from arena.envs.make import make_batched_env
+
+        # Products of policies are too small for threads, which only wait for each other.
+        torch.set_num_threads(1)
+        return make_batched_env(
+            self.environment,
+            spec=self.spec,
+            sides=self.sides,
+            populations=self.populations,
+            num_envs=num_envs,
+            launch_directory=self.launch_directory,
+            device=torch.device("cpu"),
+            agent_ids=self.agent_ids,
+        )
+
+    def has_chance(self) -> bool:
+        """Return whether the game goes on differently after the same decisions, seed by seed."""
+        from arena.envs.checks.measure import has_chance
+        from arena.envs.spaces.actions import ActionLayout
+
+        actions = {
+            name: ActionLayout.from_json(
+                self.spec.agent_specs[agents[0]].action,
+                continuous=self.environment.continuous_actions,
+            )
+            for name, agents in self.populations.items()
+        }
+        env = self.make_env(SEEDS)
+        try:
+            return has_chance(env, actions=actions)
+        finally:
+            env.close()
+
+    def layouts(
+        self, agents: Sequence[str], *, network: NetworkConfig
+    ) -> tuple[ObservationLayout, ActionLayout]:
+        """Return the layouts of observations and actions of a policy of some agents."""
+        from arena.envs.spaces.actions import ActionLayout
+        from arena.envs.spaces.agent_id_wrapper import observation_layout
+
+        facts = self.spec.agent_specs[agents[0]]
+        continuous = self.environment.continuous_actions
+        return (
+            observation_layout(facts, agents=agents, network=network),
+            ActionLayout.from_json(facts.action, continuous=continuous),
+        )
+
+    def make_bots(self, bot: str) -> dict[str, Actor]:
+        """Make a bot for every population."""
+        from arena.envs.spaces.actions import ActionLayout
+        from arena.matches.actors import make_bot
+
+        bots = {}
+        for name, agents in self.populations.items():
+            facts = self.spec.agent_specs[agents[0]]
+            bots[name] = make_bot(
+                bot,
+                facts=facts,
+                actions=ActionLayout.from_json(
+                    facts.action, continuous=self.environment.continuous_actions
+                ),
+                launch_directory=self.launch_directory,
+            )
+        return bots

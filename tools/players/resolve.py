@@ -1,0 +1,191 @@
+"""Resolution of a PLAYER on the command line: from a run, an export, or a bot."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .game import Game
+from .in_run import champions, find_in_run
+from .weights import MixtureWeights, PolicyWeights, load_policy
+
+if TYPE_CHECKING:
+    from arena.core import Actor
+    from arena.export.card import Card, MixtureCard
+    from arena.matches.mixture import ActorMixture
+
+_FORMS = (
+    "a PLAYER is a run directory (its champion), RUN:player/p003 (latest checkpoint), "
+    "RUN:player/p003@000000120000 (a ghost), a directory that arena export wrote, bot:random or "
+    "bot:package.module:Class(depth=3)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPlayer:
+    """PLAYER of a command line, resolved.
+
+    Attributes:
+        name: Name as the user wrote it.
+        game: Game of its training; None for bots, which play anything.
+        policies: Weights of each population; a run has a champion of each. Empty for bots.
+    """
+
+    name: str
+    game: Game | None
+    policies: Mapping[str, PolicyWeights | MixtureWeights]
+
+    @property
+    def can_repeat(self) -> bool:
+        """Whether it may draw nothing where policies play their likeliest actions.
+
+        A user's bot may draw: then its games differ, and count.
+        """
+        from arena.types import RANDOM_BOT
+
+        if self.game is None:
+            return self.name != str(RANDOM_BOT)
+        return not any(isinstance(policy, MixtureWeights) for policy in self.policies.values())
+
+    def make_actors(self, game: Game, *, greedy: bool) -> Mapping[str, Actor | ActorMixture]:
+        """Make an actor for each population."""
+        if self.game is None:
+            return game.make_bots(self.name)
+        return {
+            name: policy.make_actor(game, greedy=greedy) for name, policy in self.policies.items()
+        }
+
+
+def resolve_player(name: str) -> ResolvedPlayer:
+    """Find a player and load its weights.
+
+    Raises:
+        ConfigError: If there is none of that name; says what there is.
+        CheckpointError: If its weights are missing or damaged.
+    """
+    from arena.bot_ids import canonical_bot
+    from arena.errors import ConfigError
+    from arena.types import is_bot
+
+    if is_bot(name):
+        return ResolvedPlayer(name=canonical_bot(name), game=None, policies={})
+    path = Path(name)
+    if path.is_dir():
+        # A run's directory has the export of its champion in it: the run is what was named.
+        if (path / "run.yaml").is_file():
+            return _of_run(name, path, player=None)
+        exports = _exports(path)
+        if exports:
+            return _exported(name, exports)
+        raise ConfigError(f"{path} is neither a run directory nor an export; {_FORMS}")
+    run, colon, player = name.rpartition(":")
+    if not colon or not Path(run).is_dir():
+        raise ConfigError(f"there is no player {name!r}; {_FORMS}")
+    return _of_run(name, Path(run), player=player)
+
+
+def _exports(path: Path) -> list[Path]:
+    """Return the directory itself, or those in it: several populations are exported side by
+    side.
+    """
+    if (path / "card.json").is_file():
+        return [path]
+    return sorted(card.parent for card in path.glob("*/card.json"))
+
+
+def _exported(name: str, directories: Sequence[Path]) -> ResolvedPlayer:
+    from arena.errors import ConfigError
+    from arena.export.card import MixtureCard, read_any_card
+
+    policies: dict[str, PolicyWeights | MixtureWeights] = {}
+    games: list[Game] = []
+    for directory in directories:
+        card = read_any_card(directory)
+        if isinstance(card, MixtureCard):
+            policies[card.population] = _exported_mixture(directory, card)
+        else:
+            policies[card.population] = _exported_policy(directory, card)
+        games.append(_game_of_card(card))
+    if len({game.spec.digest for game in games}) > 1:
+        raise ConfigError(f"the exports in {name} are of different environments")
+    return ResolvedPlayer(name=name, game=games[0], policies=policies)
+
+
+def _exported_policy(directory: Path, card: Card) -> PolicyWeights:
+    from arena.export.actor import load_export_weights
+
+    network, tensors = load_export_weights(directory)
+    return PolicyWeights(
+        player=card.player,
+        agents=card.agents,
+        network=network,
+        tensors=tensors,
+        digest=card.weights_digest,
+        agent_steps=card.agent_steps,
+        export=directory,
+    )
+
+
+def _exported_mixture(directory: Path, card: MixtureCard) -> MixtureWeights:
+    from arena.checkpoints.files import read_verified
+    from arena.errors import CheckpointCorrupt
+    from arena.export.card import CARD, read_card
+
+    members = []
+    for member in card.members:
+        name = f"{member.directory}/{CARD}"
+        if name not in card.files:
+            raise CheckpointCorrupt(f"{directory}: its card names no {name}")
+        # The mixture's card vouches for the member's, and that one for its files.
+        read_verified(directory, name, card.files[name])
+        own = directory / member.directory
+        own_card = read_card(own)
+        if (own_card.agents, own_card.environment) != (card.agents, card.environment):
+            raise CheckpointCorrupt(
+                f"{own} must have the agents and the environment of its mixture"
+            )
+        members.append(_exported_policy(own, own_card))
+    total = math.fsum(member.probability for member in card.members)
+    return MixtureWeights(
+        player=card.player,
+        agents=card.agents,
+        members=tuple(members),
+        probabilities=tuple(member.probability / total for member in card.members),
+    )
+
+
+def _game_of_card(card: Card | MixtureCard) -> Game:
+    environment = card.environment
+    return Game(
+        environment=card.environment_config,
+        spec=environment.spec,
+        sides=environment.sides,
+        seats=environment.seats,
+        populations=environment.populations,
+        launch_directory=str(Path.cwd()),
+        is_foreign=True,
+    )
+
+
+def _of_run(name: str, run_dir: Path, *, player: str | None) -> ResolvedPlayer:
+    from arena.types import population_of
+    from populations.config.run_file import learner_setup
+    from populations.inspection.views import Inspection
+
+    inspection = Inspection.open(run_dir)
+    try:
+        if player is None:
+            found = champions(inspection)
+        else:
+            found = {population_of(player): (player, find_in_run(inspection, player))}
+    finally:
+        inspection.close()
+    setup = learner_setup(inspection.run_file, root=run_dir)
+    policies = {
+        population: load_policy(run_dir, player_id, reference)[1]
+        for population, (player_id, reference) in found.items()
+    }
+    return ResolvedPlayer(name=name, game=Game.of_setup(setup), policies=policies)

@@ -1,0 +1,121 @@
+"""Frozen weights of policies and mixtures, and the actors that play by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from arena.checkpoints.manifest import Manifest
+    from arena.config import NetworkConfig
+    from arena.core import Actor
+    from arena.matches.mixture import ActorMixture
+    from arena.types import Digest, WeightsRef
+
+    from .game import Game
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyWeights:
+    """A policy that is frozen: all that playing needs.
+
+    Attributes:
+        player: Its id in the run that it comes from.
+        agents: Agents that it can play.
+        network: The architecture.
+        tensors: float32, as a checkpoint has them.
+        digest: Digest of the weights in that run's league.
+        agent_steps: Agent steps that it was trained for.
+        export: The directory it was exported to, if it comes from one.
+    """
+
+    player: str
+    agents: tuple[str, ...]
+    network: NetworkConfig
+    tensors: Mapping[str, torch.Tensor]
+    digest: Digest
+    agent_steps: int
+    export: Path | None = None
+
+    @property
+    def is_told_who_decides(self) -> bool:
+        """Whether its observations end with the agent."""
+        return self.network.agent_id
+
+    def make_actor(self, game: Game, *, greedy: bool) -> Actor:
+        """Make an actor on the CPU. An export plays by its graph: that is what was exported."""
+        import torch
+
+        from arena.export.actor import ExportedActor
+        from arena.networks.frozen import FrozenPolicy
+        from arena.resolve import put_first_on_path
+
+        if self.export is not None:
+            return ExportedActor(self.export, greedy=greedy)
+        # The architecture of a run's own policy may be code of the user's.
+        put_first_on_path(game.launch_directory)
+        observation, action = game.layouts(self.agents, network=self.network)
+        return FrozenPolicy.from_weights(
+            self.network,
+            self.tensors,
+            observation=observation,
+            action=action,
+            device=torch.device("cpu"),
+            greedy=greedy,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixtureWeights:
+    """Policies of which one is drawn for each match.
+
+    Attributes:
+        player: Name of the mixture.
+        agents: Agents that it can play.
+        members: The policies.
+        probabilities: Probability of each member.
+    """
+
+    player: str
+    agents: tuple[str, ...]
+    members: tuple[PolicyWeights, ...]
+    probabilities: tuple[float, ...]
+
+    @property
+    def is_told_who_decides(self) -> bool:
+        """As of its members, which have one architecture."""
+        return self.members[0].is_told_who_decides
+
+    def make_actor(self, game: Game, *, greedy: bool) -> ActorMixture:
+        """Make an actor on the CPU for each member."""
+        from arena.matches.mixture import ActorMixture
+
+        return ActorMixture(
+            actors=tuple(member.make_actor(game, greedy=greedy) for member in self.members),
+            probabilities=self.probabilities,
+        )
+
+
+def load_policy(
+    run_dir: Path, player: str, reference: WeightsRef
+) -> tuple[Manifest, PolicyWeights]:
+    """Load a player of a run.
+
+    Raises:
+        CheckpointError: If its weights are missing or damaged.
+    """
+    from arena.checkpoints.tensors import load_weights
+
+    manifest, tensors = load_weights(run_dir, reference)
+    return manifest, PolicyWeights(
+        player=player,
+        agents=manifest.population_agents,
+        network=manifest.network,
+        tensors=tensors,
+        digest=reference.digest,
+        agent_steps=manifest.agent_steps,
+    )

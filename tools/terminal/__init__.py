@@ -1,0 +1,1 @@
+"""Streams, tables, progress, signals and exit codes: what the commands share."""

@@ -1,0 +1,17 @@
+"""Exit codes of the commands."""
+
+from __future__ import annotations
+
+
+def exit_code(error: Exception) -> int:
+    """Return the exit code for an error that a command let pass; 3 for an unexpected one."""
+    from arena.errors import AddressInUse, CheckpointError, ConfigError
+    from populations.errors import ResumeRefused, RunInUse, StorageError
+
+    if isinstance(error, (ConfigError, ResumeRefused)):
+        return 2
+    if isinstance(error, (RunInUse, AddressInUse)):
+        return 4
+    if isinstance(error, (StorageError, CheckpointError)):
+        return 5
+    return 3

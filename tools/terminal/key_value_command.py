@@ -1,0 +1,59 @@
+"""Keys of the configuration that were written as options: ``--seed 3`` for ``seed=3``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperCommand
+
+
+class TakesKeys(TyperCommand):
+    """A command with ``KEY=VALUE`` arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  (see below)
+        """Parse as typer does; name the key where an unknown option is one.
+
+        Raises:
+            ConfigError: If so.
+        """
+        written = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # typer has its own copy of click's classes in some releases, so they have no one name.
+            option = getattr(error, "option_name", "")
+            is_unknown = type(error).__name__ == "NoSuchOption"
+            hint = _as_override(option, written) if is_unknown else None
+            if hint is None:
+                raise
+            from arena.errors import ConfigError
+
+            raise ConfigError(f"there is no option {option}: keys are KEY=VALUE, {hint}") from error
+
+
+def _as_override(option: str, arguments: Sequence[str]) -> str | None:
+    """Return an option as KEY=VALUE; None where no key has its name."""
+    from populations.config.run_config import RunConfig
+    from populations.config.validation import hyperparameter_path, known_paths
+
+    name = option.lstrip("-").replace("-", "_")
+    paths = [p for p in known_paths(RunConfig) if p == tuple(name.split(".")) or p[-1] == name]
+    if place := hyperparameter_path(name):
+        paths.append(place)
+    if not paths:
+        return None
+    # Of keys with one name the outermost one is meant most often.
+    path = min(paths, key=len)
+    key = ".".join("<name>" if part == "*" else part for part in path)
+    return f"{key}={_value(option, arguments)}"
+
+
+def _value(option: str, arguments: Sequence[str]) -> str:
+    """Return the value that the option was given."""
+    for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
+        if argument.startswith(f"{option}="):
+            return argument.partition("=")[2]
+        if argument == option and not following.startswith("-"):
+            return following
+    return "VALUE"

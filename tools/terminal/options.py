@@ -1,0 +1,26 @@
+"""Options and arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Configuration = Annotated[
+    str, typer.Argument(metavar="CONFIG", help="Name of a preset (connect_four), or a YAML file.")
+]
+OptionalConfiguration = Annotated[
+    str | None,
+    typer.Argument(metavar="[CONFIG]", help="Name of a preset (connect_four), or a YAML file."),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Keys of the configuration to override."),
+]
+RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+OnlyPopulation = Annotated[
+    str | None,
+    typer.Option("--population", metavar="NAME", help="Single population, by name. Default: all."),
+]

@@ -1,0 +1,72 @@
+"""Screen that shows users' texts as they are, on a stream that may go away."""
+
+from __future__ import annotations
+
+import os
+from typing import IO, Any, TextIO, cast
+
+from rich.console import Console
+from rich.text import Text
+
+from .text import plain
+
+
+class Screen(Console):
+    """Console that shows text as it is: no markup, no character that controls a terminal."""
+
+    def __init__(self, stream: TextIO, **options: Any) -> None:  # noqa: ANN401
+        """Write to a stream; options are those of rich's Console."""
+        self._stream = _Stream(stream)
+        super().__init__(file=cast("IO[str]", self._stream), markup=False, emoji=False, **options)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the stream has lost its reader: its pipe or its terminal was closed."""
+        return self._stream.is_gone
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
+        """Render a string as plain text; every string that is shown comes through here."""
+        return super().render_str(plain(text, keep="\n\t"), **options)
+
+
+class _Stream:
+    """A text stream that takes everything; without a reader, later text is lost."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.is_gone = False
+
+    @property
+    def encoding(self) -> str:
+        return self._stream.encoding
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            self._let_go()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Discard the buffer and all later writes without complaint."""
+        self.is_gone = True
+        discard(self._stream)
+
+
+def discard(stream: TextIO) -> None:
+    """Send what is written to a stream nowhere, what it has buffered too."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)

@@ -1,0 +1,33 @@
+"""Texts of users, files and other processes, made safe to show."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+
+def plain(text: str, *, keep: str = "") -> str:
+    """Return a text that can be shown: what moves the cursor, colours or turns round is written
+    out.
+
+    Args:
+        text: Whatever a user, a file or another process wrote.
+        keep: Characters that stay though they are not printable.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+def one_line(text: str, *, max_chars: int | None = None) -> str:
+    """Return `plain` text with every run of white space as one blank, cut off where it is too
+    long.
+    """
+    line = plain(" ".join(text.split()))
+    return line if max_chars is None or len(line) <= max_chars else f"{line[:max_chars]}..."
+
+
+def paragraphs(command: Callable[..., None]) -> str:
+    """Return a command's docstring with each paragraph on one line, for a terminal to wrap."""
+    text = inspect.cleandoc(command.__doc__ or "")
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
