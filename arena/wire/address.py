@@ -1,7 +1,7 @@
-"""Which addresses a controller may listen on, and the one it listens on by default.
+"""Addresses that a controller may listen on, and the default one.
 
-A Unix socket in a directory of this user needs no more; what can be reached over a network needs
-keys (`arena.wire.keys`).
+A Unix socket in a private directory of this user needs no more protection. An address that can be
+reached over a network needs keys (`arena.wire.keys`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from arena.errors import AddressInUse, ConfigError
 
 MAX_PATH_BYTES = 107
-"""Of a Unix socket, on Linux; macOS has 103."""
+"""Longest path of a Unix socket on Linux; macOS allows 103."""
 
 _IPC = "ipc://"
 _TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5}|\*)")
@@ -29,16 +29,16 @@ _SOCKET = "controller"
 
 
 def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
-    """The endpoint as ZeroMQ takes it, if only those can reach it who may.
+    """Check an endpoint and return it in the form that ZeroMQ uses.
 
     Args:
-        endpoint: What a user wrote.
-        has_keys: Whether both sides prove who they are, and encrypt. Then any address will do that
-            is one (``tcp://0.0.0.0`` is not).
+        endpoint: Endpoint as the user wrote it.
+        has_keys: Whether both sides authenticate and encrypt. Any valid tcp address is then allowed
+            (``tcp://0.0.0.0`` is none).
 
     Raises:
-        ConfigError: If it is neither ``ipc://`` with an absolute path nor ``tcp://`` with an
-            address on loopback, or any where there are keys.
+        ConfigError: If it is neither ``ipc://`` with an absolute path nor ``tcp://`` with a
+            loopback address, or with any address if there are keys.
     """
     if endpoint.startswith(_IPC):
         _check_path(endpoint.removeprefix(_IPC))
@@ -64,7 +64,7 @@ def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
 
 
 def check_listening(endpoint: str) -> str:
-    """The tcp address on which a controller is to wait for learners with keys, as ZeroMQ takes it.
+    """Check the tcp address that a controller with keys listens on, and return it for ZeroMQ.
 
     Raises:
         ConfigError: If it is not ``tcp://`` with an IP address of one machine.
@@ -80,7 +80,7 @@ def check_listening(endpoint: str) -> str:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether an endpoint is a tcp address on loopback."""
+    """Return whether an endpoint is a tcp address on loopback."""
     match = _TCP.fullmatch(endpoint)
     address = _address(match["host"]) if match is not None else None
     return address is not None and address.is_loopback
@@ -88,7 +88,8 @@ def is_loopback(endpoint: str) -> bool:
 
 def _check_path(path: str) -> None:
     if not path.startswith("/"):
-        # "@" would be an abstract socket, which has no permissions; "*" one that ZeroMQ names.
+        # "@" would be an abstract socket, which has no permissions; with "*" ZeroMQ chooses the
+        # name.
         raise ConfigError(f"the path of an ipc endpoint must be absolute, got {path[:200]!r}")
     num_bytes = len(os.fsencode(path))
     if num_bytes > MAX_PATH_BYTES or "\0" in path:
@@ -106,14 +107,15 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def default_endpoint(run: str) -> str:
-    """A Unix socket in a directory that only this user can enter. Call it under the run's lock.
+    """Return a Unix socket in a directory that only this user can enter.
 
-    The same for every controller of a run, so that learners find the next one. A socket that a
-    killed controller left there is removed. A live one is not (ZeroMQ would take it over without a
-    word): it is that of a copy of the run's directory, which has a lock of its own.
+    Call it under the run's lock. Every controller of a run gets the same address, so that learners
+    find the next one. The socket of a killed controller is removed. A live one is not, as ZeroMQ
+    would take it over silently: it belongs to a copy of the run's directory, which has a lock of
+    its own.
 
     Raises:
-        ConfigError: If the directory cannot be made, or is somebody else's.
+        ConfigError: If the directory cannot be made, or belongs to another user.
         AddressInUse: If a process listens there.
     """
     name = hashlib.sha256(f"{run}\0{os.getuid()}".encode()).hexdigest()[:8]
@@ -141,10 +143,10 @@ def _parents() -> list[Path]:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that only this user can enter, if it is not there.
+    """Make a directory that only this user can enter, if it does not exist.
 
     Raises:
-        ConfigError: If it cannot be made, or is another one's, or others can enter it.
+        ConfigError: If it cannot be made, belongs to another user, or is open to others.
     """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
@@ -157,7 +159,10 @@ def make_private(directory: Path) -> None:
 
 
 def listener(path: Path) -> int | None:
-    """The process that listens on a Unix socket; 0 if the system does not say; None: nobody."""
+    """Return the id of the process that listens on a Unix socket.
+
+    0: a process whose id the system does not tell. None: no process listens.
+    """
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -172,7 +177,7 @@ def listener(path: Path) -> int | None:
 
 
 def owner_of_port(endpoint: str) -> str:
-    """Who listens on a tcp port, for people; empty if the system does not say."""
+    """Describe the process that listens on a tcp port; empty if the system does not tell."""
     import psutil  # for an error's text only, so not with every start
 
     port = int(endpoint.rsplit(":", 1)[1])
@@ -191,7 +196,7 @@ def remove_socket(endpoint: str) -> None:
     if not endpoint.startswith(_IPC):
         return
     path = Path(endpoint.removeprefix(_IPC))
-    with contextlib.suppress(OSError):  # somebody else was faster, or uses the directory
+    with contextlib.suppress(OSError):  # another process was faster, or uses the directory
         path.unlink(missing_ok=True)
         if path.parent.name.startswith(_DIRECTORY_PREFIX):
             path.parent.rmdir()

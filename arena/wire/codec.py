@@ -5,8 +5,8 @@
     frame 2   the header, a msgpack map
     frame 3   the body, a msgpack map
 
-Everything is checked again on the way out, by the same rules, so that a fault shows where it is.
-A message that a peer sent is never quoted but for a few bytes in hexadecimal: a deeply nested one
+Messages are also checked on the way out, by the same rules, so that an error shows where it was
+made. Errors never quote a received message beyond a few bytes in hexadecimal: a deeply nested one
 cannot even be printed, and a crafted one should not reach a terminal.
 """
 
@@ -43,7 +43,7 @@ NUM_FRAMES = 4
 MAX_FRAME_BYTES = 1 << 20
 MAX_HEADER_BYTES = 1024
 MAX_CONTAINERS = 60_000
-"""Maps and lists in one frame: a frame of a million empty lists takes long to read."""
+"""Most maps and lists in one frame. A 1 MiB frame of empty lists would take long to decode."""
 
 _PREFIX_BYTES = 64
 _LIMITS: Mapping[str, int] = {
@@ -73,10 +73,10 @@ _NUMBERS: Mapping[type[Message], int] = {message: number for number, message in 
 
 
 def encode(header: Header, message: Message) -> list[bytes]:
-    """The frames of a message.
+    """Encode a message as frames.
 
     Raises:
-        WireError: If the message breaks a rule of the wire: it would not be understood.
+        WireError: If the message breaks a rule of the wire, so that no peer could decode it.
     """
     kind = type(message)
     try:
@@ -93,11 +93,11 @@ def encode(header: Header, message: Message) -> list[bytes]:
 
 
 def decode(frames: Sequence[bytes]) -> tuple[Header, Message]:
-    """The message in frames that came from anywhere.
+    """Decode the message in frames from an untrusted peer.
 
     Raises:
         VersionMismatch: If the sender speaks another version of the protocol.
-        DecodeError: If the frames are anything else than one message. Nothing else is raised,
+        DecodeError: If the frames are anything else than one message. No other error is raised,
             whatever the bytes are.
     """
     if len(frames) != NUM_FRAMES:
@@ -128,7 +128,7 @@ def body_bytes(message: Message) -> int:
 
 
 def prefix(frame: bytes) -> str:
-    """The first bytes of a frame in hexadecimal, for logs."""
+    """Return the first bytes of a frame in hexadecimal, for logs."""
     return bytes(frame[:_PREFIX_BYTES]).hex()
 
 
@@ -159,13 +159,13 @@ def _unpack(frame: bytes, *, kind: type[T], limit: int) -> T:
     except DecodeError as error:
         raise DecodeError(f"{kind.__name__}: {error}") from None
     except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException):
-        # The text of these may quote the payload.
+        # These errors may quote the payload, so their text is dropped.
         raise DecodeError(f"{kind.__name__}: no msgpack of ours: {prefix(frame)}") from None
     return message
 
 
 class _Count:
-    """Refuses repeated keys, and frames with too many containers."""
+    """Check for repeated keys, and for frames with too many containers."""
 
     def __init__(self) -> None:
         self._left = MAX_CONTAINERS
@@ -174,7 +174,7 @@ class _Count:
         self._take()
         data = dict(pairs)
         if len(data) != len(pairs):
-            raise DecodeError("a key is there twice")
+            raise DecodeError("a key occurs twice")
         return data
 
     def list(self, items: list[Plain]) -> Plain:
