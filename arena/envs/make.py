@@ -1,4 +1,4 @@
-"""Makes the batched view that a configuration asks for."""
+"""Construction of the batched view that a configuration asks for."""
 
 from __future__ import annotations
 
@@ -56,22 +56,24 @@ def make_batched_env(
     """Make B environments that step as one: a batched game where there is one.
 
     Args:
-        environment: Its ``outcome`` says how a match is scored, its ``backend`` how it is stepped.
-        spec: What the environment is known to be; id and kwargs are taken from here.
+        environment: Configuration: ``outcome`` is the rule that scores a match, ``backend`` the way
+            of stepping.
+        spec: Inspected environment; id and kwargs are taken from here.
         sides: Agents by side, in the order of the score's columns.
         populations: Agents by population; every agent is in one.
         num_envs: B.
-        launch_directory: First on ``sys.path``.
-        device: Where turns go.
-        agent_ids: Populations whose observations say which of their agents decides.
-        reads_state: Whether turns have the environment's state.
-        on_fault: Told of each environment that broke and was made anew, its episode void, where
-            environments are stepped one by one. None, or in a batched game: a fault is raised.
-        on_step: Called before each environment's step, where they are stepped one by one.
+        launch_directory: Directory put first on ``sys.path``.
+        device: Device of the turns.
+        agent_ids: Populations whose observations end with a one-hot agent id.
+        reads_state: Whether turns contain the environment's state.
+        on_fault: Callback for each environment that broke and was made anew, its episode void,
+            where environments are stepped one by one. None, or in a batched game: a fault is
+            raised.
+        on_step: Callback before each environment's step, where they are stepped one by one.
 
     Raises:
-        ConfigError: If the environment cannot be made or is not what the spec says, or the outcome
-            or a population names what there is not.
+        ConfigError: If the environment cannot be made or differs from the spec, or the outcome or a
+            population names an unknown agent.
     """
     check_partition(spec.agents, populations=populations)
     env = _make_untold(
@@ -218,9 +220,9 @@ def _pettingzoo_stepper(
     possible_agents: Sequence[str] | None,
     states: States | None,
 ) -> Callable[[EpisodeRow], Stepper]:
-    """Makes the environment of a row and what steps it; the first one is checked against the spec.
+    """Return the factory of a row's stepper, which checks its first environment against the spec.
 
-    The function raises ConfigError if the environment cannot be made or differs.
+    The factory raises ConfigError if the environment cannot be made or differs.
     """
     has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
     stepper = _stepper(spec, populations=populations)
@@ -249,10 +251,10 @@ def _reporting(
     has_masks: bool,
     components: ComponentRow,
 ) -> Any:  # noqa: ANN401
-    """Without checks, and with steps that credit the components of rewards."""
+    """Strip PettingZoo's checking wrappers, and credit the components of rewards in steps."""
     if api == "parallel" and type(env) is not aec_to_parallel_wrapper:
         return ReportingAtOnce(without_checks(env, has_masks=has_masks), components=components)
-    # In a cycle of turns each turn brings components of its own, of which the last infos know less.
+    # In a cycle each turn has its own components; the infos of the last turn do not contain all.
     is_cycle = api == "parallel"
     turns = without_checks(env.aec_env if is_cycle else env, has_masks=has_masks)
     state = holder_of_state(turns)
@@ -263,7 +265,7 @@ def _reporting(
 def _stepper(
     spec: EnvironmentSpec, *, populations: Mapping[str, tuple[str, ...]]
 ) -> Callable[[Any, EpisodeRow], Stepper]:
-    """Makes a stepper of an environment and its row."""
+    """Return the factory of a stepper from an environment and its row."""
     if spec.api == "parallel":
         at_once = {
             agent: (name, position, len(agents))
@@ -283,7 +285,7 @@ def _check_spec(
 ) -> None:
     agents = agents_of(env, environment_id=spec.id, declared=possible_agents)
     if possible_agents is not None:
-        # Who makes agents as it goes knows their spaces only in an episode.
+        # An environment that creates agents as it goes knows their spaces only in an episode.
         env.reset(seed=MASK_SEED)
     if agents != spec.agents:
         raise ConfigError(
