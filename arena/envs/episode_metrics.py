@@ -46,7 +46,7 @@ class Report(NamedTuple):
 
 
 @dataclass(slots=True)
-class OwnFigures:
+class EpisodeFigures:
     """Collector of the figures of a batch of environments.
 
     Attributes:

@@ -25,12 +25,12 @@ from arena.envs.pettingzoo.buffers import Buffers, check_partition
 from arena.envs.pettingzoo.cycle_to_parallel import Cycle
 from arena.envs.pettingzoo.episode import EpisodeRow
 from arena.envs.pettingzoo.global_state import no_state
-from arena.envs.pettingzoo.global_state_wrapper import States, WithStates
+from arena.envs.pettingzoo.global_state_wrapper import GlobalStateWrapper, States
 from arena.envs.pettingzoo.parallel import ParallelStepper
 from arena.envs.pettingzoo.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
-from arena.envs.pettingzoo.strip_wrappers import holder_of_state, without_checks
+from arena.envs.pettingzoo.strip_wrappers import holder_of_state, strip_checking_wrappers
 from arena.envs.registry import make_environment
-from arena.envs.spaces.agent_id_wrapper import AgentIds
+from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, EnvironmentFault
 
@@ -89,7 +89,7 @@ def make_batched_env(
         on_step=on_step,
     )
     told = {name: agents for name, agents in populations.items() if name in agent_ids}
-    return AgentIds(env, populations=told, device=device) if told else env
+    return AgentIdWrapper(env, populations=told, device=device) if told else env
 
 
 def _make_untold(
@@ -188,7 +188,7 @@ def _make_one_by_one(
         on_fault=on_fault,
         on_step=on_step,
     )
-    return batch if states is None else WithStates(batch, states=states, device=device)
+    return batch if states is None else GlobalStateWrapper(batch, states=states, device=device)
 
 
 def _states(spec: EnvironmentSpec, buffers: Buffers) -> States:
@@ -235,7 +235,7 @@ def _pettingzoo_stepper(
         if row.b == 0:
             _check_spec(env, spec=spec, possible_agents=possible_agents)
         if row.components is None:
-            env = without_checks(env, has_masks=has_masks)
+            env = strip_checking_wrappers(env, has_masks=has_masks)
         else:
             env = _reporting(env, api=spec.api, has_masks=has_masks, components=row.components)
         made = stepper(env, row)
@@ -253,10 +253,12 @@ def _reporting(
 ) -> Any:  # noqa: ANN401
     """Strip PettingZoo's checking wrappers, and credit the components of rewards in steps."""
     if api == "parallel" and type(env) is not aec_to_parallel_wrapper:
-        return ReportingAtOnce(without_checks(env, has_masks=has_masks), components=components)
+        return ReportingAtOnce(
+            strip_checking_wrappers(env, has_masks=has_masks), components=components
+        )
     # In a cycle each turn has its own components; the infos of the last turn do not contain all.
     is_cycle = api == "parallel"
-    turns = without_checks(env.aec_env if is_cycle else env, has_masks=has_masks)
+    turns = strip_checking_wrappers(env.aec_env if is_cycle else env, has_masks=has_masks)
     state = holder_of_state(turns)
     reporting = ReportingTurns(turns, state=state, components=components)
     return Cycle(reporting, state=state) if is_cycle else reporting

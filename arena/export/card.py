@@ -108,7 +108,7 @@ class CardObservation(_Part):
     shape: tuple[int, ...] | None
 
     @classmethod
-    def of(cls, space: SpaceJson) -> CardObservation:
+    def from_space(cls, space: SpaceJson) -> CardObservation:
         """Make the entry of a space."""
         layout = ObservationLayout.from_json(space)
         shape = layout.leaves[0].shape if layout.nest == 0 else None
@@ -129,7 +129,7 @@ class CardAction(_Part):
     start: int
 
     @classmethod
-    def of(cls, space: SpaceJson) -> CardAction:
+    def from_space(cls, space: SpaceJson) -> CardAction:
         """Make the entry of a space."""
         layout = ActionLayout.from_json(space, continuous="squashed")
         start = layout.leaves[0].starts[0] if layout.is_discrete else 0

@@ -96,17 +96,17 @@ def _parameters_and_state(
     return parameters, [state]
 
 
-def output_names(action: ActionLayout, *, remembers: bool = False) -> tuple[str, ...]:
+def output_names(action: ActionLayout, *, is_recurrent: bool = False) -> tuple[str, ...]:
     """Return the outputs of a graph.
 
     Args:
         action: Layout of the actions.
-        remembers: Whether the policy is recurrent.
+        is_recurrent: Whether the policy is recurrent.
 
     Raises:
         ExportError: If two have the same name.
     """
-    state = (STATE_OUT,) if remembers else ()
+    state = (STATE_OUT,) if is_recurrent else ()
     return (*parameter_names(action), *action_names(action), *state)
 
 
@@ -149,7 +149,7 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
             graph,
             kwargs={"feeds": inputs},
             input_names=list(inputs),
-            output_names=list(output_names(network.action, remembers=network.state_size > 0)),
+            output_names=list(output_names(network.action, is_recurrent=network.state_size > 0)),
             dynamic_shapes={"feeds": {name: {0: batch} for name in inputs}},
             external_data=False,
             verbose=False,
@@ -212,7 +212,7 @@ def check_onnx(
     """
     action = network.action
     feeds = _random_feeds(network, layout, NUM_CHECKED, has_mask=has_mask, seed=seed)
-    names = output_names(action, remembers=network.state_size > 0)
+    names = output_names(action, is_recurrent=network.state_size > 0)
     outputs = dict(zip(names, make_session(model).run(list(names), feeds), strict=True))
     expected = _expected(network, feeds, layout=layout)
     difference = max(_difference(name, outputs[name], values) for name, values in expected.items())
@@ -250,7 +250,7 @@ def _check_actions(outputs: Feeds, expected: Feeds, *, action: ActionLayout) -> 
     for name, leaf in zip(action_names(action), action.leaves, strict=True):
         given = outputs[name]
         if leaf.is_box:
-            values = np.asarray(leaf.of(in_units), dtype=np.float64)
+            values = np.asarray(leaf.select(in_units), dtype=np.float64)
             tolerance = _tolerance(values) + (leaf.dtype.kind in "iub")
             if not (np.abs(given - values) <= tolerance).all():
                 raise ExportError(f"{name} must be the policy's mean, within its bounds")

@@ -15,8 +15,8 @@ from arena.envs.spaces.leaves import Leaf
 from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.convolutions import make_cnn, make_residual_cnn
 from arena.networks.initialization import TRUNK_GAIN, fill
-from arena.networks.own_encoder import make_own_encoder
 from arena.networks.planes import PIXEL_SCALE, Planes, convolved_parts, is_image, is_picture
+from arena.networks.user_encoder import make_user_encoder
 
 
 def make_linear(
@@ -60,7 +60,7 @@ def make_encoder(
         ConfigError: If the configured encoder does not fit the observation or cannot be made.
     """
     if ":" in network.encoder:
-        return make_own_encoder(network.encoder, observation, generator=generator)
+        return make_user_encoder(network.encoder, observation, generator=generator)
     convolved = convolved_parts(network, observation)
     if not convolved and not any(map(is_image, observation.leaves)):
         return None, observation.size

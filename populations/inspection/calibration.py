@@ -83,7 +83,7 @@ def calibrations(
         if advantages and not is_cooperation:
             ahead += advantages[row.first_seat * len(seats) + row.second_seat]
         promised = expected_score(ahead, known[second])
-        counts = Counts.of(row)
+        counts = Counts.from_results(row)
         if (second, first) in found:
             one = found[second, first]
             one.add(counts.turned(), promised=1.0 - promised)

@@ -202,7 +202,7 @@ class League:
     def _put_pair(self, row: PairRow) -> None:
         self._evaluation_pairs[row.key] = row
         share = self._share_of_row[row.first_seat, row.second_seat]
-        self.results[self._result_key(row)] = Counts.of(row, weight=share)
+        self.results[self._result_key(row)] = Counts.from_results(row, weight=share)
 
     def _result_key(self, row: PairRow) -> ResultKey:
         first = (self.seats[row.first_seat].population, row.first)

@@ -78,7 +78,7 @@ class PairRecord:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Followed:
+class MetOpponents:
     """Opponents that one entrant has met, in order of first meeting, with the results.
 
     Attributes:
@@ -142,7 +142,7 @@ class Payoff:
         self._pair_weight = pair_weight
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
         """Rows of the seats, in order, by both entrants in either order."""
-        self._followed: WeakValueDictionary[Entrant, Followed] = WeakValueDictionary()
+        self._followed: WeakValueDictionary[Entrant, MetOpponents] = WeakValueDictionary()
 
     @property
     def records(self) -> Mapping[tuple[Entrant, Entrant], PairRecord]:
@@ -226,14 +226,14 @@ class Payoff:
             lost = sum(map(num_scored, rows)) - won
             yield (other, won, lost) if rows[0].first == entrant else (other, lost, won)
 
-    def follow(self, entrant: Entrant) -> Followed:
+    def follow(self, entrant: Entrant) -> MetOpponents:
         """Return the opponents of an entrant as columns, kept up to date while they are referenced.
 
         A decision that reads them does not scan all results again.
         """
         followed = self._followed.get(entrant)
         if followed is None:
-            followed = Followed()
+            followed = MetOpponents()
             for other, rows in self._met.get(entrant, {}).items():
                 followed.put(other, _total(rows), is_first=entrant < other)
             self._followed[entrant] = followed

@@ -90,8 +90,8 @@ def bootstrap(
     posterior = model.posterior(
         results, entrants=entrants, parents=parents, times=times, anchors=anchors
     )
-    settled = model.settle(posterior)
-    posterior = settled.posterior
+    estimated = model.estimate(posterior)
+    posterior = estimated.posterior
     counts = posterior.counts
     total = round(float(counts.sum()))
     # No match is drawn from an empty table; any distribution will do.
@@ -105,7 +105,9 @@ def bootstrap(
         resampled = replace(
             posterior.problem, matches=drawn.sum(axis=1).astype(np.float64), scores=drawn @ POINTS
         )
-        ratings[b] = posterior.elo(maximize(resampled, settled.solver, start=settled.parameters))
+        ratings[b] = posterior.elo(
+            maximize(resampled, estimated.solver, start=estimated.parameters)
+        )
     return Bootstrap(entrants=posterior.entrants, ratings=ratings)
 
 

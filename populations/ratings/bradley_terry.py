@@ -117,12 +117,12 @@ class BradleyTerry:
         posterior = self.posterior(
             results, entrants=entrants, parents=parents, times=times, anchors=anchors
         )
-        settled = self.settle(posterior)
-        return settled.posterior.fit(
-            settled.parameters, settled.solver.spread(), shrunk=settled.shrunk
+        estimated = self.estimate(posterior)
+        return estimated.posterior.fit(
+            estimated.parameters, estimated.solver.spread(), shrunk=estimated.shrunk
         )
 
-    def settle(self, posterior: Posterior[E]) -> Settled[E]:
+    def estimate(self, posterior: Posterior[E]) -> Estimated[E]:
         """Estimate the components of variance, then find the mode of the posterior."""
         solver = make_solver(posterior.problem, max_exact=self.max_exact)
         narrow = None
@@ -136,7 +136,7 @@ class BradleyTerry:
         if self.reduces_bias:
             unbiased = posterior.unbiased(parameters, solver)
             parameters = maximize(unbiased.problem, solver, start=parameters)
-        return Settled(
+        return Estimated(
             posterior=posterior,
             parameters=parameters,
             shrunk=parameters if narrow is None else narrow,
@@ -166,7 +166,7 @@ class BradleyTerry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled(Generic[E]):
+class Estimated(Generic[E]):
     """Posterior with estimated components of variance, and its mode.
 
     Attributes:
@@ -428,7 +428,9 @@ def _make_posterior(
         free=free,
         seats=tuple((int(a), int(b)) for a, b in seatings[has_order]),
         counts=results.outcomes,
-        pairs=Pairs.of(results.first, results.second, slack=results.scores - results.squares),
+        pairs=Pairs.from_rows(
+            results.first, results.second, slack=results.scores - results.squares
+        ),
         children=len(results) + np.array(sorted(children), dtype=np.int64),
         roots=len(results) + np.flatnonzero(is_root),
         components=Components(

@@ -84,7 +84,7 @@ class Pairs:
     slack: FloatArray
 
     @classmethod
-    def of(cls, first: IntArray, second: IntArray, *, slack: FloatArray) -> Pairs:
+    def from_rows(cls, first: IntArray, second: IntArray, *, slack: FloatArray) -> Pairs:
         """Group rows by pair; all arguments [M]."""
         width = 1 + int(max(first.max(initial=0), second.max(initial=0)))
         key = np.minimum(first, second) * width + np.maximum(first, second)

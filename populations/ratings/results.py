@@ -51,7 +51,7 @@ class Counts(NamedTuple):
     squares: float
 
     @classmethod
-    def of(cls, results: Scored, *, weight: float = 1.0) -> Counts:
+    def from_results(cls, results: Scored, *, weight: float = 1.0) -> Counts:
         """Count results, each as ``weight`` of a match."""
         wins, draws, losses = (
             weight * results.wins,
@@ -101,7 +101,7 @@ def merge_results(results: Iterable[Result[E]]) -> tuple[Result[E], ...]:
         _check(result)
         forward = (result.seats, repr(result.first)) <= (result.seats[::-1], repr(result.second))
         first, second, seats = result.first, result.second, result.seats
-        numbers: tuple[float, ...] = Counts.of(result)
+        numbers: tuple[float, ...] = Counts.from_results(result)
         if not forward:
             first, second, seats = second, first, seats[::-1]
             numbers = _seen_by_second(np.array([numbers]))[0].tolist()
@@ -134,7 +134,7 @@ def _seen_by_second(numbers: FloatArray) -> FloatArray:
 
 def _check(result: Result[E]) -> None:
     counts = (result.wins, result.draws, result.losses)
-    if any(not math.isfinite(count) or count < 0.0 for count in Counts.of(result)):
+    if any(not math.isfinite(count) or count < 0.0 for count in Counts.from_results(result)):
         raise ValueError(f"wins, draws and losses must be finite and at least 0, got {counts!r}")
     if result.first == result.second:
         raise ValueError(f"an entrant cannot play itself, got {result.first!r} twice")
@@ -239,7 +239,7 @@ def result_columns(results: Iterable[Result[E]]) -> ResultColumns[E]:
         position.setdefault(result.second, len(position))
     pairs = [(position[r.first], position[r.second]) for r in listed]
     both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    numbers = np.array([Counts.of(r) for r in listed], dtype=np.float64).reshape(-1, 5)
+    numbers = np.array([Counts.from_results(r) for r in listed], dtype=np.float64).reshape(-1, 5)
     return ResultColumns(
         entrants=tuple(position),
         first=both[:, 0],
@@ -371,8 +371,8 @@ class _Chunk:
 class ResultTable(Mapping[ResultKey[E], Counts]):
     """`Counts` by pair and seats, kept as columns. Owned by one thread.
 
-    `snapshot` copies nothing that a fit in another thread needs, and `of` finds the results of one
-    entrant; neither looks at all rows.
+    `snapshot` gives another thread the rows of a fit without copying them, and `of_entrant` finds
+    the results of one entrant; neither looks at all rows.
     """
 
     def __init__(self) -> None:
@@ -405,7 +405,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
             for (first, second, a, b), numbers in zip(keys, counts, strict=True):
                 yield (names[first], names[second], (a, b)), Counts(*numbers)
 
-    def of(self, entrant: E) -> Iterator[tuple[ResultKey[E], Counts]]:
+    def of_entrant(self, entrant: E) -> Iterator[tuple[ResultKey[E], Counts]]:
         """Yield keys and counts of the results of one entrant, the newest pair first."""
         position = self._positions.get(entrant)
         link = -1 if position is None else self._newest[position]

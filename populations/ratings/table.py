@@ -54,7 +54,7 @@ class MatchTable:
     scores: FloatArray
 
     @classmethod
-    def of(cls, matches: Sequence[tuple[str, str, float]]) -> MatchTable:
+    def from_matches(cls, matches: Sequence[tuple[str, str, float]]) -> MatchTable:
         """Make a table from (home, away, score of home), at least one."""
         players = tuple(sorted({name for home, away, _ in matches for name in (home, away)}))
         index = {player: i for i, player in enumerate(players)}

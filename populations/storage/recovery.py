@@ -64,7 +64,7 @@ def recover(
         damage = cache(lambda row: _damage(root, row))
         others = [row for row in tables.checkpoints.values() if thorough and row.state == "present"]
         ghosts = _damaged_ghosts(root, tables) if thorough else {}
-        changes = judge(
+        changes = decide_fallbacks(
             tables, damage, utc=utc or datetime.now(UTC).isoformat(), others=others, ghosts=ghosts
         )
         for row in changes:
@@ -107,7 +107,7 @@ def unrecorded_checkpoints(root: Path, tables: Tables) -> list[str]:
     ]
 
 
-def judge(
+def decide_fallbacks(
     tables: Tables,
     damage: Damage,
     *,

@@ -17,8 +17,8 @@ import torch
 
 from arena.environment_spec import ContinuousActions, EnvironmentSpec, MaskPlace
 from arena.envs.base import Group, Turn
-from arena.envs.episode_metrics import OwnFigures
-from arena.envs.pettingzoo.pending_decisions import Asked, DecisionFault
+from arena.envs.episode_metrics import EpisodeFigures
+from arena.envs.pettingzoo.pending_decisions import DecisionBatch, DecisionFault
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, EnvironmentFault
@@ -118,7 +118,7 @@ class Place:
     """
 
     column: int
-    asked: Asked
+    asked: DecisionBatch
     population: PopulationBuffers
     position: int
 
@@ -179,7 +179,7 @@ class Buffers:
         self.episode_over = np.zeros(num_envs, dtype=np.bool_)
         self.score = np.zeros((num_envs, num_sides), dtype=np.float32)
         self._is_void = np.zeros(num_envs, dtype=np.bool_)
-        self.figures = OwnFigures()
+        self.figures = EpisodeFigures()
         self.populations = {
             name: _population(spec, agents, num_envs=num_envs, continuous=continuous_actions)
             for name, agents in populations.items()
@@ -285,14 +285,14 @@ def _population(
     )
 
 
-def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> Asked:
+def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> DecisionBatch:
     """Make the collector of the decisions of a population's agents."""
     num_envs, slots = population.agent_index.shape
     row_of_cell = np.full((num_envs, len(agents)), -1, dtype=np.int64)
     for position, agent in enumerate(population.agents):
         slot = 0 if slots == 1 else position
         row_of_cell[:, agents.index(agent)] = np.arange(num_envs) * slots + slot
-    return Asked(
+    return DecisionBatch(
         agents,
         layout=population.layout,
         actions=population.actions,

@@ -104,7 +104,7 @@ class StateStepper:
         self._stepper.close()
 
 
-class WithStates:
+class GlobalStateWrapper:
     """`BatchedEnv` whose turns contain the states that its steppers read.
 
     Args:

@@ -27,7 +27,7 @@ from arena.envs.spaces.observations import (
 from arena.errors import EnvironmentFault
 
 
-class Asked:
+class DecisionBatch:
     """Pending decisions of a population, in all environments of the batch.
 
     A cell is an agent in an environment: b * A + its column. Rows without a decision keep their old
@@ -241,7 +241,7 @@ def _flat_numbers(
 ) -> npt.NDArray[Any] | None:
     """Return one part of all observations, [N, size], or None where each must be checked alone."""
     try:
-        values = [leaf.of(value) for value in observations] if leaf.keys else observations
+        values = [leaf.select(value) for value in observations] if leaf.keys else observations
     except Exception:
         # Each is then looked at alone, which finds the fault.
         return None

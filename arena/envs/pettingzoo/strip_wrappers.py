@@ -26,7 +26,7 @@ PASSING: tuple[type, ...] = (*CHECKS, ClipOutOfBoundsWrapper, TerminateIllegalWr
 """Wrappers that pass on the environment's state unchanged."""
 
 
-def without_checks(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN401
+def strip_checking_wrappers(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN401
     """Remove PettingZoo's own checking wrappers, from the outside in, up to any other wrapper.
 
     Args:
@@ -39,7 +39,7 @@ def without_checks(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN401
         The remaining environment: AEC if it was one; a Parallel one, or a `Cycle`.
     """
     if type(env) is aec_to_parallel_wrapper:
-        turns = without_checks(env.aec_env, has_masks=has_masks)
+        turns = strip_checking_wrappers(env.aec_env, has_masks=has_masks)
         return Cycle(turns, state=holder_of_state(turns))
     checks = (*CHECKS, TerminateIllegalWrapper) if has_masks else CHECKS
     while type(env) in checks:

@@ -285,7 +285,7 @@ def _flat_part(leaf: Leaf, actions: Any) -> npt.NDArray[Any]:  # noqa: ANN401
     """Return a leaf's part of actions. Shape [N, size]."""
     where = "".join(f"[{key!r}]" for key in leaf.keys)
     try:
-        part = np.asarray(leaf.of(actions))
+        part = np.asarray(leaf.select(actions))
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"actions{where} must be there: {type(error).__name__}") from error
     kinds = "biuf" if leaf.is_box else "biu"

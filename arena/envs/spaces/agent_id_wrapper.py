@@ -37,7 +37,7 @@ def observation_layout(
     return with_agent_id(layout, num_agents=len(agents))
 
 
-class AgentIds:
+class AgentIdWrapper:
     """`BatchedEnv` whose observations end with a one-hot of the agent in its population.
 
     Args:

@@ -79,7 +79,7 @@ class Leaf:
         """Slice of the leaf in a row."""
         return slice(self.offset, self.offset + self.size)
 
-    def of(self, value: Any) -> Any:  # noqa: ANN401
+    def select(self, value: Any) -> Any:  # noqa: ANN401
         """Return the leaf's part of a nested value."""
         for key in self.keys:
             value = value[key]

@@ -220,7 +220,7 @@ def part_of(leaf: Leaf, observation: object) -> object:
         EnvironmentFault: If it is missing.
     """
     try:
-        part: object = leaf.of(observation)
+        part: object = leaf.select(observation)
     except (KeyError, IndexError, TypeError):
         raise EnvironmentFault(f"{named(leaf)} must be there, it is not") from None
     return part

@@ -17,7 +17,7 @@ from arena.users_code import raised
 NUM_PROBED = 2
 
 
-class OwnEncoder(nn.Module):
+class UserEncoder(nn.Module):
     """Wrapper of a user's module, which gets float32 rows with brightnesses scaled to [0, 1]."""
 
     _scale: torch.Tensor
@@ -39,9 +39,9 @@ class OwnEncoder(nn.Module):
         return features
 
 
-def make_own_encoder(
+def make_user_encoder(
     reference: str, observation: ObservationLayout, *, generator: torch.Generator
-) -> tuple[OwnEncoder, int]:
+) -> tuple[UserEncoder, int]:
     """Make the module that ``package.module:Class`` names, and check its output.
 
     Args:
@@ -65,7 +65,7 @@ def make_own_encoder(
             # A user's class may raise anything, and only the user can fix it.
             raise ConfigError(raised(f"network.encoder {reference}: making it", error)) from error
         num_features = _num_features(reference, module)
-        encoder = OwnEncoder(module, observation)
+        encoder = UserEncoder(module, observation)
         _probe(reference, encoder, size=observation.size, num_features=num_features)
     return encoder, num_features
 
@@ -85,7 +85,7 @@ def _num_features(reference: str, module: object) -> int:
 
 
 @torch.no_grad()
-def _probe(reference: str, encoder: OwnEncoder, *, size: int, num_features: int) -> None:
+def _probe(reference: str, encoder: UserEncoder, *, size: int, num_features: int) -> None:
     try:
         features: object = encoder(torch.zeros(NUM_PROBED, size))
     except Exception as error:
