@@ -66,10 +66,12 @@ class SnapshotRule:
             win_rates: Win rates against the required opponents that it has met: the latest main
                 agents for a main exploiter, all ghosts for the others. float64 [N], N may be 0.
         """
+        # The phase is a lower limit for every role.
         if agent_steps < self.phase_agent_steps:
             return None
         if role == MAIN and self.constants == "paper":
             return f"{agent_steps} agent steps since the last one"
+        # The weakest result decides; without any result there is no claim to have beaten all.
         if win_rates.size and float(win_rates.min()) > self.win_rate:
             return f"it beats all {win_rates.size} that it has met more often than {self.win_rate}"
         if agent_steps >= self.timeout_phases * self.phase_agent_steps:
@@ -83,6 +85,7 @@ class SnapshotRule:
             agent_steps: Agent steps since the last ghost.
         """
         phase = self.phase_agent_steps
+        # After the first phase a ghost may be due at each further multiple.
         return phase - agent_steps if agent_steps < phase else phase - agent_steps % phase
 
 
@@ -100,6 +103,7 @@ def reset_probability(role: str, *, league_exploiter: float = LEAGUE_RESET_PROBA
 
 def is_reset(probability: float, *, rng: np.random.Generator) -> bool:
     """Draw whether a policy is reset. Makes one draw, whatever the probability."""
+    # Always one draw, so that the sequence of random numbers does not depend on the rule.
     return bool(rng.random() < probability)
 
 
@@ -121,7 +125,10 @@ def nearest_even(win_rates: Mapping[PlayerId, float]) -> PlayerId | None:
             done their work.
     """
     worth = {
-        player: win_rate for player, win_rate in win_rates.items() if EVEN_FROM < win_rate < EVEN_TO
+        # Both ends are excluded: at 1/2 an exploiter has done its work.
+        player: win_rate
+        for player, win_rate in win_rates.items()
+        if EVEN_FROM < win_rate < EVEN_TO
     }
     return min(worth, key=lambda player: (EVEN - worth[player], player), default=None)
 

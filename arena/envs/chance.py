@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 FIRST = 0xBF58476D1CE4E5B9
+# Constants of SplitMix64: the increment is 2^64 over the golden ratio, the others its finalizer's.
 SECOND = 0x94D049BB133111EB
 
 UNIT = 2.0**-53
@@ -31,6 +32,8 @@ def episode_seed(seed: int, *, episode: int) -> int:
         seed: Environment's seed, in [0, 2**63).
         episode: k, from 0.
     """
+    # The seed is mixed first: consecutive seeds must not give overlapping streams. The highest 31
+    # bits are the best mixed ones.
     return _mix(_mix(seed) + episode * GOLDEN) >> 33
 
 
@@ -41,6 +44,7 @@ def uniform(key: int, *, draw: int) -> float:
         key: Episode's seed.
         draw: Number of the draw, from 0.
     """
+    # 53 bits are all that a float64 in [0, 1) can hold.
     return float((_mix(_mix(key) + (draw + 1) * GOLDEN) >> 11) * UNIT)
 
 
@@ -80,6 +84,7 @@ def _mixed(values: torch.Tensor) -> torch.Tensor:
 
 def _shifted(values: torch.Tensor, bits: int) -> torch.Tensor:
     """Shift right and fill with zeros, where torch fills with the sign."""
+    # torch's >> copies the sign, so the upper bits are masked off.
     return (values >> bits) & ((1 << (64 - bits)) - 1)
 
 

@@ -69,6 +69,7 @@ def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             _write_durably(new / name, data)
+        # Every folder of the new tree, so that no file's name is lost to a power failure.
         for folder in sorted({parent for name in files for parent in (new / name).parents}):
             if folder.is_relative_to(new):
                 _sync_directory(folder)
@@ -94,6 +95,7 @@ def clean_up(directory: Path) -> None:
     names = [path.name for path in directory.parent.iterdir() if pattern.fullmatch(path.name)]
     # Old exports first: one of them may belong in the place.
     for path in (directory.with_name(name) for name in sorted(names, reverse=True)):
+        # A writer that lives holds the lock, and its directory is left alone.
         with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(path):
             failpoint("export.leftover")
             if not directory.exists() and ".old-" in path.name:
@@ -104,6 +106,7 @@ def clean_up(directory: Path) -> None:
 
 def _exchange(first: Path, second: Path) -> bool:
     """Let two directories exchange their names in one step; False where that is not supported."""
+    # Python has no renameat2; a C library without it falls back to two renames.
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
@@ -112,6 +115,7 @@ def _exchange(first: Path, second: Path) -> bool:
         return True
     code = ctypes.get_errno()
     if code in _CANNOT_EXCHANGE:
+        # The file system or the kernel cannot exchange; any other error is the disk's.
         return False
     raise OSError(code, os.strerror(code), str(second))
 
@@ -125,6 +129,7 @@ def _replace_in_two_steps(new: Path, directory: Path) -> None:
     except BaseException:  # Ctrl-C too
         os.rename(old, directory)
         raise
+    # The export is in place, so a failure to remove the old one is left to the next clean-up.
     shutil.rmtree(old, ignore_errors=True)
 
 

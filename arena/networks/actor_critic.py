@@ -88,6 +88,8 @@ class ActorCritic(nn.Module):
             if network.separate_value:
                 self.critic = _make_critic(network, observation, generator=generator)
         elif critic_input is not None:
+            # A policy that only plays is made without the critic's layout, and so without its
+            # weights.
             self.critic_size = critic_input.size
             self.critic = _make_critic(
                 of_critic(network, critic_input), critic_input, generator=generator

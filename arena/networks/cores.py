@@ -59,6 +59,8 @@ class Core(nn.Module):
             Output float32 [N, C], and the state after the decision, float32 [N, H].
         """
         weights = [self.recurrent.get_parameter(name) for name in WEIGHTS]
+        # One fused cell per decision: a packed sequence of length 1 would cost more than the
+        # product.
         with _in_float32(features):
             if self._has_cell:
                 out, cell = torch.lstm_cell(features.float(), state.chunk(2, dim=1), *weights)
@@ -82,6 +84,7 @@ class Core(nn.Module):
             Output float32 [R, C].
         """
         parts = state[None].chunk(2 if self._has_cell else 1, dim=2)
+        # The layer wants contiguous [1, Q, C] tensors.
         hidden = tuple(part.contiguous() for part in parts)
         with _in_float32(features):
             packed = PackedSequence(features.float(), batch_sizes)
@@ -101,6 +104,7 @@ def make_core(
     for name, parameter in layer.named_parameters():
         if name.startswith("weight"):
             for gate in parameter.data.chunk(NUM_GATES[network.core]):
+                # Gate by gate: an orthogonal matrix over all gates would correlate them.
                 nn.init.orthogonal_(gate, generator=generator)
         else:
             nn.init.zeros_(parameter)

@@ -165,6 +165,7 @@ class DistributionMaker(nn.Module):
         super().__init__()
         self.action = action
         self._is_discrete = action.is_discrete
+        # Branches of equal width need no padding.
         self._widest = max(action.branches, default=0)
         self._is_even = len(set(action.branches)) <= 1
         starts = [branch * self._widest for branch in range(len(action.branches))]
@@ -173,6 +174,8 @@ class DistributionMaker(nn.Module):
             for start, number in zip(starts, action.branches, strict=True)
         ]
         empty = torch.empty(0, dtype=torch.int64)
+        # Not persistent: the buffer follows from the action space and is no part of a policy's
+        # weights.
         self.register_buffer("_places", torch.cat([empty, *places]), persistent=False)
         self._bounds = SquashedBounds(action) if action.squashed.any() else None
 
@@ -205,6 +208,7 @@ class DistributionMaker(nn.Module):
         masked = heads.mask_logits(logits, action_mask)
         shape = (masked.shape[0], len(self.action.branches), self._widest)
         if not self._is_even:
+            # Padding at the minimum has probability 0 and adds nothing to the entropy.
             smallest = torch.finfo(masked.dtype).min
             padded = masked.new_full((masked.shape[0], shape[1] * shape[2]), smallest)
             masked = padded.index_copy(1, self._places, masked)

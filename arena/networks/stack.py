@@ -90,6 +90,7 @@ class PolicyStack:
             mean, deviation = (torch.stack(part)[:, None] for part in zip(*columns, strict=True))
             self._normalizer = mean, deviation
         trunks = zip(*(_linear_layers(network.trunk) for network in networks), strict=True)
+        # Few policies fit into a core's cache even in float32.
         if len(policies) < MIN_ROUNDED:
             product_dtype = torch.float32
         self._product_dtype = product_dtype
@@ -99,6 +100,7 @@ class PolicyStack:
         self._num_outputs = self._action.num_logits + self._action.num_continuous
         outputs = slice(self._num_outputs)
         self._head = weight[:, outputs].contiguous(), bias[:, :, outputs].contiguous()
+        # Deviations are weights too, but no part of a product.
         log_stds = [network.log_std.detach() for network in networks if network.log_std is not None]
         self._log_std = torch.stack(log_stds) if log_stds else None
         self._num_policies = len(policies)
@@ -153,6 +155,7 @@ class PolicyStack:
         # Numpy for a thousand small numbers: a third to a quarter of the time per operation in
         # torch.
         owner, device = player.cpu().numpy(), observation.device
+        # The blocks must be complete and in order; a reordering costs more than this test.
         rows_each, left_over = divmod(len(owner), self._num_policies)
         if not left_over and bool(
             (owner.reshape(self._num_policies, rows_each) == self._index).all()
@@ -174,6 +177,7 @@ class PolicyStack:
         self, observation: torch.Tensor, *, player: torch.Tensor, busy: Sequence[int]
     ) -> torch.Tensor:
         """Compute busy policies alone and the others together."""
+        # The others are computed together again: without the busy ones little is padded.
         outputs = observation.new_empty(len(observation), self._num_outputs)
         others = torch.ones(self._num_policies, dtype=torch.bool, device=observation.device)
         for k in busy:
@@ -187,6 +191,7 @@ class PolicyStack:
 
     def _forward(self, observation: torch.Tensor) -> torch.Tensor:
         """Return the outputs of M rows for each policy. [K, M, F] to [K * M, O]."""
+        # Rows of one product stay within ROWS_AT_ONCE, at least one policy at a time.
         at_once = max(1, ROWS_AT_ONCE // max(1, observation.shape[1]))
         parts = [
             self._product(observation[start : start + at_once], slice(start, start + at_once))
@@ -200,6 +205,7 @@ class PolicyStack:
         # out].
         if self._normalizer is not None:
             mean, deviation = self._normalizer
+            # A new tensor, so that the in-place operations below do not touch the caller's rows.
             observation = observation - mean[policies]
             observation.div_(deviation[policies]).clamp_(-OBSERVATION_CLIP, OBSERVATION_CLIP)
         features = observation.to(self._product_dtype)
@@ -213,6 +219,7 @@ class PolicyStack:
 def _busiest(counts: npt.NDArray[np.int64]) -> list[int]:
     """Return the policies to play alone, so that padding the others to equal counts stays cheap."""
     rest = counts.sum()
+    # K * max is the number of rows after padding.
     if len(counts) * counts.max() <= MAX_PADDING * rest:
         return []  # the usual case, without a sort
     busy: list[int] = []
@@ -233,11 +240,13 @@ def _places(
         Row in each place, row 0 in empty ones, int64 [K * M]; and the place of each row, int64 [N].
     """
     num_policies, most = len(counts), counts.max()
+    # A stable sort of small integers is a radix sort in numpy.
     order = owner.astype(np.uint16).argsort(kind="stable")
     # The r-th row of policy k goes to place k * M + r.
     shift = np.arange(num_policies) * most - (counts.cumsum() - counts)
     place = np.arange(len(owner)) + shift.repeat(counts)
     row_of_place = np.zeros(num_policies * most, dtype=np.int64)
+    # Empty places compute row 0 and are never read.
     row_of_place[place] = order
     place_of_row = np.empty_like(order)
     place_of_row[order] = place

@@ -49,6 +49,7 @@ def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
             "an endpoint must be ipc:///absolute/path or tcp://127.0.0.1:port, "
             f"got {endpoint[:200]!r}"
         )
+    # A name is resolved by ZeroMQ later, possibly to another address; localhost is fixed here.
     host = "127.0.0.1" if match["host"] == "localhost" else match["host"]
     address = _address(host)
     if not has_keys and (address is None or not address.is_loopback):
@@ -56,6 +57,7 @@ def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
             "a tcp endpoint must be on loopback (127.0.0.0/8, localhost, [::1]), or controller and "
             f"learners must have keys, got {endpoint!r} without"
         )
+    # 0.0.0.0 would listen on networks that the user did not name.
     if address is not None and (address.is_unspecified or address.is_multicast):
         raise ConfigError(f"a tcp endpoint must be one address of one machine, got {endpoint!r}")
     if match["port"] != "*" and not 0 < int(match["port"]) <= 65535:
@@ -118,6 +120,7 @@ def default_endpoint(run: str) -> str:
         ConfigError: If the directory cannot be made, or belongs to another user.
         AddressInUse: If a process listens there.
     """
+    # The user id is part of the name: two users may run copies of one run directory.
     name = hashlib.sha256(f"{run}\0{os.getuid()}".encode()).hexdigest()[:8]
     for parent in _parents():
         path = parent / f"{_DIRECTORY_PREFIX}{name}" / _SOCKET
@@ -128,6 +131,7 @@ def default_endpoint(run: str) -> str:
                 raise AddressInUse(
                     f"{_IPC}{path} is in use: this run, or a copy of it, is live, process {pid}"
                 )
+            # No listener: the socket is a leftover of a killed controller.
             path.unlink(missing_ok=True)
             return f"{_IPC}{path}"
     raise ConfigError(
@@ -153,6 +157,7 @@ def make_private(directory: Path) -> None:
         facts = directory.lstat()
     except OSError as error:
         raise ConfigError(f"no private directory: {error}") from error
+    # A link, or a directory of another user, could lead the socket elsewhere.
     is_private = stat.S_ISDIR(facts.st_mode) and not stat.S_IMODE(facts.st_mode) & 0o077
     if not is_private or facts.st_uid != os.getuid():
         raise ConfigError(f"{directory} must be a directory that only this user can enter")

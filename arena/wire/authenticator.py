@@ -49,6 +49,7 @@ class Authenticator:
         self._socket = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.bind(ENDPOINT)
+        # A pipe wakes the poller without touching the ZeroMQ socket, which belongs to the thread.
         self._stop_read, self._stop_write = os.pipe()
         self._logged_at_s = float("-inf")
         self.num_refused = 0
@@ -83,6 +84,7 @@ class Authenticator:
                 failpoint("authenticator.asked")
                 self._socket.send_multipart(self._answer(question))
         except Exception:
+            # Not raised: the controller checks is_alive and ends with a message of its own.
             logger.exception("nobody checks learners' keys any more")
 
     def _answer(self, question: list[bytes]) -> list[bytes]:
@@ -92,6 +94,7 @@ class Authenticator:
             name = self._learners.get(credentials[0])
         if name is None:
             self._refuse(address, mechanism, credentials)
+            # The statuses are ZAP's: 200 admits, 400 refuses for good.
             return [version, request, b"400", b"no key of this run", b"", b""]
         return [version, request, b"200", b"OK", name.encode(), b""]
 

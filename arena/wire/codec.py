@@ -41,11 +41,13 @@ T = TypeVar("T")
 MAGIC = b"ARENA"
 NUM_FRAMES = 4
 MAX_FRAME_BYTES = 1 << 20
+# A header holds four short fields; a limit of its own stops a crafted one early.
 MAX_HEADER_BYTES = 1024
 MAX_CONTAINERS = 60_000
 """Most maps and lists in one frame. A 1 MiB frame of empty lists would take long to decode."""
 
 _PREFIX_BYTES = 64
+# No binary and no extension types: nothing on the wire needs them.
 _LIMITS: Mapping[str, int] = {
     "max_str_len": 4 * MAX_CHARACTERS,
     "max_bin_len": 0,
@@ -102,6 +104,7 @@ def decode(frames: Sequence[bytes]) -> tuple[Header, Message]:
     """
     if len(frames) != NUM_FRAMES:
         raise DecodeError(f"a message has {NUM_FRAMES} frames, not {len(frames)}")
+    # Checked in the order of cost: magic and version before any unpacking.
     magic, kind_frame, header_frame, body_frame = frames
     if magic != MAGIC:
         raise DecodeError(f"a message begins with {MAGIC!r}, not {prefix(magic)}")
@@ -134,6 +137,7 @@ def prefix(frame: bytes) -> str:
 
 def _pack(value: Header | Message, *, limit: int) -> bytes:
     data = plain(value)
+    # The receiver's own rules, so that an invalid message fails at its origin.
     decoder(type(value))(data)
     frame: bytes = msgpack.packb(data)
     if len(frame) > limit:
@@ -144,6 +148,7 @@ def _pack(value: Header | Message, *, limit: int) -> bytes:
 def _unpack(frame: bytes, *, kind: type[T], limit: int) -> T:
     if len(frame) > limit:
         raise DecodeError(f"{kind.__name__}: {len(frame)} bytes are more than {limit}")
+    # Hooks count containers during parsing: afterwards the memory would be spent already.
     count = _Count()
     try:
         data = msgpack.unpackb(
@@ -173,6 +178,7 @@ class _Count:
     def map(self, pairs: list[tuple[Plain, Plain]]) -> Plain:
         self._take()
         data = dict(pairs)
+        # A repeated key would let two readers see different messages.
         if len(data) != len(pairs):
             raise DecodeError("a key occurs twice")
         return data

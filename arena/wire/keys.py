@@ -2,7 +2,7 @@
 
     keys/controller.key    the controller's pair
     keys/NAME.key          a learner's pair, and the controller's public key
-     keys/NAME.pub          the learner's public key, which admits it
+    keys/NAME.pub          the learner's public key, which admits it
 
 A key belongs to one learner, and the ids of its processes begin with the key's name. Secrets are in
 files of mode 0600 and in memory, never in arguments, messages, logs or errors. pyzmq's own writer
@@ -114,6 +114,7 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
         _write(path, _Pair(name=CONTROLLER, public_key=public, secret_key=secret))
     controller = _read(path, _Pair)
     for name in names:
+        # The .pub file decides: without it the key is revoked, and the name gets a new pair.
         if not (directory / f"{name}{PUBLIC_SUFFIX}").exists():
             _make_learner(directory, name, controller_key=controller.public_key)
     return ControllerKeys(
@@ -146,6 +147,7 @@ def load_learner_keys(path: Path) -> LearnerKeys:
 
 def holder_of(learner: str) -> str:
     """Return the name of the key that belongs to a learner's id."""
+    # Ids are NAME.random: the name is that of the key, the rest is new for each process.
     return learner.partition(".")[0]
 
 
@@ -184,6 +186,7 @@ def _write(path: Path, document: _Public) -> None:
     temporary = path.with_name(f".tmp-{path.name}")
     with contextlib.suppress(FileNotFoundError):  # left by a launch that was killed
         temporary.unlink()
+    # O_EXCL and the mode at creation: the secret is never readable by others, not for an instant.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
         file.write(f"{document.model_dump_json()}\n")
@@ -195,6 +198,7 @@ def _write(path: Path, document: _Public) -> None:
 def _read(path: Path, kind: type[_File]) -> _File:
     try:
         with path.open("rb") as file:
+            # Facts of the open file, not of the path: the path may be replaced in between.
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_mode & 0o077:
                 raise ConfigError(

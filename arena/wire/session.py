@@ -71,11 +71,14 @@ class SequenceWindow:
     def accept(self, sequence: int) -> bool:
         """Return whether a number is new, and mark it as seen."""
         ahead = sequence - self._highest
+        # Bit k of _seen is the number highest - k, so a new highest shifts all others up.
         if ahead > 0:
             shifted = self._seen << ahead if ahead < WINDOW else 0
             self._seen = (shifted | 1) & ((1 << WINDOW) - 1)
             self._highest = sequence
             return True
+        # -ahead is the bit of this number; numbers beyond the window can no longer be told from old
+        # ones.
         if -ahead >= WINDOW or self._seen >> -ahead & 1:
             return False
         self._seen |= 1 << -ahead
@@ -152,6 +155,7 @@ class ControllerSession:
             key: Name of the key that the peer has proved. None: it has none.
         """
         peer = self._peer(identity)
+        # A muted peer costs no decoding: that is the point of muting.
         if peer.is_muted:
             self._num_bad["muted"] += 1
             return Opened()
@@ -165,6 +169,7 @@ class ControllerSession:
         objection = self._objection(header, message, identity, key)
         if objection is not None:
             return self._turn_away(peer, identity, *objection, now_s=now_s)
+        # Last: a message that is refused must not use up its number.
         if not peer.window.accept(header.sequence):
             self._num_bad["repeated"] += 1
             return Opened()
@@ -173,6 +178,8 @@ class ControllerSession:
     def mute(self, learner: LearnerId) -> None:
         """Ignore everything that a learner sends from now on."""
         self._peer(learner.encode()).is_muted = True
+
+    # A dropped learner may still send; ZeroMQ cannot close one peer's connection of a ROUTER.
 
     def take_bad_messages(self) -> list[BadMessage]:
         """Return the latest hundred messages dropped since the last call."""
@@ -185,6 +192,7 @@ class ControllerSession:
     ) -> tuple[BadKind, str] | None:
         """Return why a well-formed message must not be delivered."""
         said_by = message.learner if isinstance(message, Hello) else header.learner
+        # The socket's identity is what ZeroMQ routes by, so all three names must agree.
         if not header.learner.encode() == said_by.encode() == identity:
             return "impostor", "a learner must speak for itself"
         holder = holder_of(said_by)
@@ -196,6 +204,7 @@ class ControllerSession:
             return "run", f"this is the controller of run {self._run}, not of {header.run}"
         if isinstance(message, Hello):
             return None  # from any epoch: this is how a learner finds the next controller
+        # Leases are valid for one epoch: a message of another could count work twice.
         if header.epoch != self._epoch:
             return "fenced", f"fenced: epoch {header.epoch} is over, this is {self._epoch}"
         if self._has_keys and self._holders.get(holder, identity) != identity:
@@ -206,12 +215,15 @@ class ControllerSession:
         self, peer: _Peer, identity: bytes, kind: BadKind, reason: str, *, now_s: float
     ) -> Opened:
         self._num_bad[kind] += 1
+        # Honest learners may be outdated, of another run or fenced; they must not be muted for
+        # that.
         if kind in _BLAMED:
             peer.num_bad += 1
             peer.is_muted = peer.num_bad >= MAX_BAD_MESSAGES
         name = _name(identity)
         shown = name or prefix(identity)
         self._bad.append(BadMessage(peer=shown, kind=kind, reason=reason))
+        # One line a second at most: a flood of bad messages must not fill the log or the disk.
         if now_s - self._logged_at_s >= ANSWER_EVERY_S:
             self._logged_at_s = now_s
             logger.warning("bad message from %s: %s", shown, reason)
@@ -234,9 +246,11 @@ class ControllerSession:
         if self._has_keys:
             former = self._holders.get(holder_of(learner), identity)
             self._holders[holder_of(learner)] = identity
+            # The former process of a key must not keep a sequence window that nobody checks.
             if former != identity:
                 self._learners.pop(former, None)
         if identity not in self._learners:
+            # The window moves with the peer: numbers seen as a stranger stay seen.
             peer = _remember(self._strangers, identity, limit=MAX_PEERS)
             del self._strangers[identity]
             _remember(self._learners, identity, limit=MAX_LEARNERS, peer=peer)
@@ -310,12 +324,11 @@ class LearnerSession:
         if not isinstance(message, FromController):
             return None
         if isinstance(message, Refuse):
-            return (
-                header,
-                message,
-            )  # from another run, too: the learner must hear that its address is wrong
+            # From another run, too: the learner must hear that its address is wrong.
+            return header, message
         if header.run != self._run or header.learner != self._learner:
             return None
+        # A new controller counts its messages from 0 again.
         if isinstance(message, Welcome) and header.epoch > self._epoch:
             self._epoch = header.epoch
             self._window = SequenceWindow()

@@ -37,6 +37,7 @@ MAX_PORTION_S = 0.1
 refuse.
 """
 
+# Receive limits apply per connection, before any byte reaches Python.
 _OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.LINGER: 0,
     zmq.MAXMSGSIZE: MAX_FRAME_BYTES,
@@ -48,6 +49,7 @@ _OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.HEARTBEAT_IVL: 2000,
     zmq.HEARTBEAT_TIMEOUT: 6000,
 }
+# Mandatory: a send to an absent learner raises instead of being dropped silently.
 _ROUTER_OPTIONS: dict[zmq.SocketOption, int] = {zmq.ROUTER_MANDATORY: 1}
 _DEALER_OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.IMMEDIATE: 1,  # nothing is queued for a controller that is away, to reach the next one
@@ -94,12 +96,14 @@ class ZmqControllerTransport:
         endpoint = _checked(endpoint, has_keys=keys is not None)
         self._session = ControllerSession(run=run, epoch=epoch, has_keys=keys is not None)
         self._context = zmq.Context()
+        # The socket and the authenticator share a context, because inproc endpoints belong to one.
         self._socket = _socket(self._context, zmq.ROUTER, endpoint, _ROUTER_OPTIONS)
         self._authenticator: Authenticator | None = None
         if keys is not None:
             # Before bind: until an authenticator is bound, libzmq admits every connection.
             self._authenticator = Authenticator(self._context, learners=keys.learners)
             self._socket.setsockopt(zmq.CURVE_SERVER, 1)
+            # All options before bind: libzmq applies them to later connections only.
             self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
             self._socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
@@ -126,6 +130,7 @@ class ZmqControllerTransport:
         if not self._socket.poll(_milliseconds(timeout_s)):
             return received
         # Parts are read one by one: MAXMSGSIZE limits the size of a frame, not their number.
+        # Two limits: many small messages, or few that are slow to refuse.
         end_s = time.monotonic() + MAX_PORTION_S
         for _ in range(MAX_PORTION):
             parts = _receive_parts(self._socket, limit=NUM_FRAMES + 1)
@@ -151,6 +156,7 @@ class ZmqControllerTransport:
         try:
             self._socket.send_multipart([identity, *frames], flags=zmq.NOBLOCK)
         except zmq.ZMQError as error:
+            # The learner is gone, or its queue is full: both are "not delivered" for the caller.
             if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 return False
             raise
@@ -230,8 +236,10 @@ class ZmqLearnerTransport:
         end_s = time.monotonic() + timeout_s
         ready = dict(self._poller.poll(_milliseconds(timeout_s)))
         while self._monitor in ready:
+            # Handshakes first: they may prove that no message will ever come.
             self._note_handshake()
             ready = dict(self._poller.poll(_milliseconds(end_s - time.monotonic())))
+        # All pending wake-ups are read at once.
         if self._wake_read in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_read, 4096)
@@ -284,6 +292,7 @@ class ZmqLearnerTransport:
                 os.write(self._wake_write, b"w")
 
     def close(self, *, linger_s: float) -> None:
+        # The lock: a signal handler may be writing to the pipe in this moment.
         """See `LearnerTransport`."""
         if self._context.closed:
             return
@@ -327,6 +336,7 @@ def _receive_parts(socket: zmq.Socket[bytes], *, limit: int) -> list[zmq.Frame] 
     except zmq.Again:
         return None
     while socket.getsockopt(zmq.RCVMORE):
+        # Frames beyond the limit are read and dropped, to leave the socket at a message's border.
         part = socket.recv(zmq.NOBLOCK, copy=False)
         if len(parts) <= limit:
             parts.append(part)

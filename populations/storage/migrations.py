@@ -77,16 +77,19 @@ def migrate(path: Path) -> bool:
     if header == SCHEMA_VERSION:
         return False
     with storage_errors(path):
+        # With a WAL the header may be outdated, and only SQLite knows the version.
         if not path.with_name(path.name + "-wal").exists():
             _ways(header, path)
         with contextlib.closing(connect_reader(path)) as checker:
             version = schema_version(checker)
             ways = _ways(version, path)
+            # A damaged journal must not be migrated, or its copy would be the damaged one.
             require_sound(checker, path, check="quick_check")
         if ways:
             copy_durably(path, copy_path(path, version=version))
             failpoint("migrate.copied")
         with contextlib.closing(connect(path, mode="rw")) as connection:
+            # The commit of a migration must be durable before the old layout is gone.
             connection.execute("PRAGMA synchronous = FULL")
             if ways:
                 _carry_out(connection, ways, path)
@@ -123,6 +126,7 @@ def _carry_out(connection: sqlite3.Connection, ways: Sequence[Migration], path: 
                 else:
                     step(connection)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        # Reading all rows inside the transaction: what this release cannot read is rolled back.
         tables = load_tables(connection, path)
         event = EventRow(
             sequence=tables.num_events + 1,

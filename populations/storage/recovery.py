@@ -61,11 +61,18 @@ def recover(
     try:
         sweep(root, tables)
         rows: list[Row] = [*_redo_links(root, tables), *_redo_removals(root, tables)]
+        # Several policies may share a checkpoint; each is read once.
         damage = cache(lambda row: _damage(root, row))
         others = [row for row in tables.checkpoints.values() if thorough and row.state == "present"]
         ghosts = _damaged_ghosts(root, tables) if thorough else {}
         changes = decide_fallbacks(
-            tables, damage, utc=utc or datetime.now(UTC).isoformat(), others=others, ghosts=ghosts
+            tables,
+            damage,
+            utc=utc or datetime.now(UTC).isoformat(),
+            others=others,
+            ghosts=ghosts,
+            # The directories move before the rows are committed. A crash in between finds a missing
+            # directory at the next resume, which is the same damage.
         )
         for row in changes:
             if isinstance(row, CheckpointRow | GhostRow):
@@ -135,6 +142,7 @@ def decide_fallbacks(
     def is_damaged(row: CheckpointRow) -> bool:
         reason = damage(row)
         if reason is not None and row.key not in damaged:
+            # The row stays, because lineage and ratings refer to it.
             damaged[row.key] = replace(row, state="corrupt")
             events.append(("checkpoint_corrupt", row.policy, {"key": row.key, "reason": reason}))
         return reason is not None
@@ -149,6 +157,7 @@ def decide_fallbacks(
         if policy.checkpoint is None:
             continue
         current = tables.checkpoints.get(policy.checkpoint)
+        # A row marked corrupt earlier, or an unknown key, is damage as well.
         if current is not None and current.state == "present" and not is_damaged(current):
             continue
         changed, event = _fall_back(policy, tables, is_damaged)
@@ -156,6 +165,8 @@ def decide_fallbacks(
             rows.append(changed)
             events.append(event)
     for assignment in tables.assignments.values():
+        # An assignment is a function of its message, so a message with a corrupt checkpoint is
+        # failed, not rewritten.
         names = sorted(damaged.keys() & set(named_keys(assignment.message)))
         if names:
             rows.append(_failed(assignment, names))
@@ -222,6 +233,7 @@ def _damage(root: Path, row: CheckpointRow) -> str | None:
         manifest = verify_directory(resolve_key(root, row.key))
     except (CheckpointCorrupt, CheckpointMissing) as error:
         return str(error)
+    # An intact directory may still be another checkpoint than the recorded one.
     if (manifest.digest, manifest.weights_digest) != (row.digest, row.weights_digest):
         return f"{row.key}: digest {manifest.digest} instead of {row.digest}"
     return None
@@ -254,6 +266,7 @@ def _ghost_damage(root: Path, row: GhostRow) -> str | None:
     return None
 
 
+# The optimizer is not needed by a ghost, but the source must verify as a whole.
 def _is_made_again(root: Path, row: GhostRow, tables: Tables) -> bool:
     source = tables.checkpoints.get(row.checkpoint)
     if source is None or source.state != "present" or _damage(root, source) is not None:

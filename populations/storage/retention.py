@@ -64,6 +64,7 @@ class Retention:
         """Policies whose standing may be about other weights than at the last decision."""
         self._evaluated = True
         """Whether that may hold for any policy."""
+        # Checkpoints first: holders release keys by their owners.
         self.take(tables.checkpoints.values())
         self.take(tables.policies.values())
         self.take(tables.ghosts.values())
@@ -71,6 +72,7 @@ class Retention:
 
     def take(self, rows: Iterable[Row]) -> None:
         """Update the index with changed rows."""
+        # With everything kept, nothing needs an index.
         if self._keep is None:
             return
         for row in rows:
@@ -110,6 +112,7 @@ class Retention:
             return []
         for policy in tables.policies if self._evaluated else self._moved:
             key = standing(tables.policies[policy])
+            # "" is no key: the first decision always differs.
             if self._standing.get(policy, "") != key:
                 self._standing[policy] = key
                 self._hold(("standing", policy), () if key is None else (key,))
@@ -140,6 +143,7 @@ class Retention:
         if self._needs.get(holder, ()) == keys:
             return
         old = self._needs.pop(holder, ())
+        # New keys are counted before old ones are released, so that a key in both never reaches 0.
         if keys:
             self._needs[holder] = keys
             self._needed.update(keys)
@@ -147,5 +151,6 @@ class Retention:
             self._needed[key] -= 1
             if self._needed[key] == 0:
                 del self._needed[key]
+                # The checkpoint's own policy decides about it, whichever row released it.
                 if key in self._owners:
                     self._to_look_at.add(self._owners[key])

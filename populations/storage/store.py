@@ -83,6 +83,7 @@ def retained(
 
 def newest_last(row: CheckpointRow) -> tuple[int, int, int]:
     """Return the sort key of one policy's checkpoints by age."""
+    # Steps alone do not order checkpoints of one step.
     return (row.agent_steps, row.learner_updates, row.assignment_id)
 
 
@@ -93,8 +94,10 @@ def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
             if row.checkpoint is not None:
                 yield row.checkpoint
             if row.pending.get("checkpoint"):
+                # The donor's checkpoint is needed until the decision is carried out.
                 yield str(row.pending["checkpoint"])
         case GhostRow():
+            # An exploiter may restart from its first checkpoint for ever.
             if not row.linked or (row.role != MAIN and row.agent_steps == 0):
                 yield row.checkpoint
         case AssignmentRow():
@@ -165,6 +168,7 @@ def milestones(rows: list[CheckpointRow], *, every_agent_steps: int) -> Iterator
         rows: Checkpoints of one policy, newest last.
         every_agent_steps: Interval in agent steps.
     """
+    # Interval 0 needs no milestone: its first checkpoint is the start.
     seen = {0}
     for row in rows:
         interval = row.agent_steps // every_agent_steps

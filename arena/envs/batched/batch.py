@@ -113,6 +113,7 @@ class GameBatch:
         check_seeds(seeds, num_envs=self._num_envs)
         self._seeds = torch.tensor(list(seeds), dtype=torch.int64, device=self._device)
         self._episodes.zero_()
+        # Returns and liveness belong to the episode, the number of episodes to the seeds.
         self._returns.zero_()
         self._alive.fill_(True)
         self._halted.zero_()
@@ -138,11 +139,14 @@ class GameBatch:
         """
         if not self._asked:
             raise RuntimeError("step needs a reset first")
+        # Checked before the game sees them: an illegal action is the caller's fault, not the
+        # game's.
         chosen = self._chosen(actions)
         try:
             result = self._game.step(chosen)
             ended = self._end(result)
             score = self._no_score
+            # The usual step ends no episode, and nonzero has synchronized already.
             over = ended.nonzero().squeeze(1)
             if len(over):
                 score = score.index_copy(0, over, self._score(self._returns[over]))
@@ -150,6 +154,7 @@ class GameBatch:
                 self._returns[over] = 0.0
                 self._alive[over] = True
                 self._begin(ended, over)
+            # Taken before resumed games begin: their last results are of the halt, too.
             still = self._halted if self._any_halted else None
             self._begin_resumed()
             self._asked = self._game.decisions()
@@ -201,6 +206,7 @@ class GameBatch:
         gone = result.terminated
         if result.truncated is not None:
             gone = gone | result.truncated
+        # Rewards of an agent after its end still count for its return, as in PettingZoo.
         self._returns += result.reward
         self._alive &= ~gone
         return ~self._alive.any(dim=1)
@@ -215,6 +221,7 @@ class GameBatch:
     ) -> Turn:
         """Assemble the turn; in games that are halted (``still``, bool [B]) nothing happened."""
         reward, terminated = result.reward, result.terminated
+        # Both at once are a termination: there is nothing to bootstrap from.
         truncated = self._never if result.truncated is None else result.truncated & ~terminated
         if still is not None:
             agents = still[:, None]
@@ -236,6 +243,8 @@ class GameBatch:
         index, observation, mask = asked.agent_index, asked.observation, asked.action_mask
         if view.columns is not None:
             if self._turn_based:
+                # In turns a population sees the group's decision, or none; it has no columns of its
+                # own.
                 index = index.masked_fill(~view.members[index], NO_DECISION)
             else:
                 index, observation = index[:, view.columns], observation[:, view.columns]

@@ -94,6 +94,7 @@ def unroll(rules: CardRules) -> CardTables:
     points = _points(rules)
     numbers = {bets: number for number, bets in enumerate(points)}
     end, n = len(points), rules.num_actions
+    # permutations are in lexicographic order, which is that of chance's outcomes read as digits.
     deals = list(itertools.permutations(range(rules.num_cards), rules.num_dealt))
     agent = [rules.agent_on_turn(bets) for bets in points]
     legal = torch.zeros(end + 1, n, dtype=torch.bool)
@@ -107,9 +108,11 @@ def unroll(rules: CardRules) -> CardTables:
             legal[point, action] = True
             after = (*bets, action)
             next_point[point, action] = numbers.get(after, end)
+            # Zero-sum: agent 1 loses what agent 0 wins.
             if after not in numbers:
                 won = torch.tensor([rules.payoff(after, cards=cards) for cards in deals])
                 reward[:, point, action] = torch.stack((won, -won), dim=1)
+    # Mixed radix: event k has num_cards - k outcomes, and its digit weighs the product of the rest.
     num_outcomes = [rules.num_cards - dealt for dealt in range(rules.num_dealt)]
     return CardTables(
         deals=torch.tensor(deals),
@@ -202,7 +205,9 @@ class CardGame:
         """Deal in some games."""
         chance = first_uniforms(key, num_draws=len(self._num_outcomes))
         # The index among the remaining outcomes; exact, since float64 holds these integers.
+        # floor(u m) is uniform over m outcomes.
         outcome = (chance * self._num_outcomes).floor_()
+        # The deal's number in mixed radix, times the rows of a deal.
         first_row = (outcome @ self._first_rows).long()
         self._first_row = torch.where(games, first_row, self._first_row)
         self._point = self._point.masked_fill(games, 0)
@@ -223,6 +228,7 @@ class CardGame:
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
         """Bet in each game."""
         action, n = actions[0][:, 0], self._num_actions
+        # Tables are flat [deal, point, action]: one look-up per table and game.
         row = (self._first_row + self._point) * n + action
         self._point = self._next_point.index_select(0, self._point * n + action)
         over = self._point == self._end

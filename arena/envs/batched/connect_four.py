@@ -86,10 +86,12 @@ class ConnectFour:
 
     def decisions(self) -> tuple[Group]:
         """Return the decision of the agent on turn, which sees its own stones first."""
+        # Bit of each cell, for both players at once.
         torch.bitwise_right_shift(self._stones[:, None, :], self._cells, out=self._bits)
         self._bits &= 1
         self._observation.view(self._bits.shape).copy_(self._bits)
         occupied = self._stones[:, :1] | self._stones[:, 1:]
+        # A column has room if its top cell is empty.
         mask = ((occupied >> self._top) & 1) == 0
         return (Group(self._mover, self._observation, mask[:, None, :]),)
 
@@ -99,10 +101,12 @@ class ConnectFour:
         occupied = mine | theirs
         # Adding a column's lowest bit carries through its stones to the lowest empty cell.
         mine = mine | ((occupied + self._bottom[actions[0][:, 0]]) & ~occupied)
+        # Four in a line: pairs of neighbours, then pairs of pairs two cells apart.
         pairs = mine & (mine >> self._lines)
         won = ((pairs & (pairs >> 2 * self._lines)) != 0).any(dim=0)
         over = won | ((mine | theirs) == FULL)
         reward = won[:, None] * self._sign[self._mover[:, 0]]
+        # The boards swap roles, so that the agent on turn is always first.
         self._stones = torch.stack((theirs, mine), dim=1)
         self._mover = 1 - self._mover
         return StepResult(reward=reward, terminated=over[:, None].expand(-1, 2))

@@ -51,11 +51,14 @@ class KuhnRules:
         """Return the stakes; the higher card wins them unless an agent gave up."""
         if bets in PAYOFFS:
             return PAYOFFS[bets]
+        # Cards are numbered by strength.
         return STAKES[bets] if cards[0] > cards[1] else -STAKES[bets]
 
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
         """Return the features: the agent (2), its card (3), and the bets (3 times 2)."""
         agent = self.agent_on_turn(bets)
+        # One-hots side by side: agent at 0, card at 2, bets at 5, as in OpenSpiel's information
+        # state.
         return [agent, 2 + cards[agent], *(5 + 2 * at + bet for at, bet in enumerate(bets))]
 
 

@@ -65,9 +65,11 @@ def _read(bets: Bets) -> _Betting:
                 rounds=tuple(rounds), paid=(paid[0], paid[1]), agent=agent, folded=agent
             )
         number = len(rounds) - 1
+        # A call matches the larger payment, a raise adds to it.
         paid[agent] = max(paid) + (RAISE_BY[number] if action == RAISE else 0)
         rounds[-1] = (*rounds[-1], action)
         agent = 1 - agent
+        # A call ends a round unless it opens it.
         if action == CALL and len(rounds[-1]) > 1:
             rounds.append(())
             agent = 0
@@ -99,6 +101,7 @@ class LeducRules:
         """Return the winnings: the winner gets the loser's payments; equal hands get nothing."""
         betting = _read(bets)
         if betting.folded is not None:
+            # The pot beyond the winner's own payments is the loser's.
             return betting.paid[1] if betting.folded == 1 else -betting.paid[0]
         mine, theirs = (_hand(cards[agent], public=cards[PUBLIC]) for agent in range(2))
         return betting.paid[0] * ((mine > theirs) - (mine < theirs))
@@ -112,6 +115,7 @@ class LeducRules:
         if len(betting.rounds) > 1:
             seen.append(2 + self.num_cards + cards[PUBLIC])
         first = 2 + 2 * self.num_cards
+        # Two bits per bet: call or raise.
         return seen + [
             first + 2 * (MAX_BETS * number + at) + (action == RAISE)
             for number, actions in enumerate(betting.rounds)
@@ -124,6 +128,7 @@ def _hand(card: int, *, public: int) -> int:
     shared.
     """
     rank = card // 2
+    # A pair beats every single card.
     return rank + NUM_RANKS * (rank == public // 2)
 
 

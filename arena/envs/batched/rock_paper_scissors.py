@@ -90,6 +90,7 @@ def _rewards(num_actions: int) -> torch.Tensor:
     """Return the rewards of both agents, by first and second action. float32 [n * n, 2]."""
     action = torch.arange(num_actions)
     first, second = action[:, None], action[None, :]
+    # With an odd number of actions each one beats half of the others.
     higher_wins = (first + second) % 2 == 1
     first_wins = torch.where(higher_wins, first > second, first < second)
     reward = torch.where(first == second, 0.0, torch.where(first_wins, 1.0, -1.0))

@@ -128,6 +128,7 @@ class ActionLayout:
         columns = rows.reshape(len(rows), -1)
         legal: npt.NDArray[np.bool_] = np.isfinite(columns).all(axis=1)
         first = 0
+        # A choice must be an integer in float32, exact far beyond any number of choices.
         for branch, number in enumerate(self.branches):
             choice = columns[:, branch]
             exists = (choice >= 0) & (choice < number) & (choice == np.floor(choice))
@@ -173,6 +174,7 @@ class ActionLayout:
         if leaf.is_box:
             first = leaf.offset - len(self.branches)
             values: npt.NDArray[Any] = numbers[:, first : first + leaf.size]
+            # A Box of integers gets the nearest one.
             values = np.rint(values) if leaf.dtype.kind in "iub" else values
         else:
             values = rows[:, leaf.place].astype(np.int64) + np.array(leaf.starts, dtype=np.int64)
@@ -219,7 +221,9 @@ class ActionLayout:
         if not squashed.any():
             return
         low, high = np.array(self.low)[squashed], np.array(self.high)[squashed]
+        # An empty range has no inverse; its number is always the bound.
         half = high / 2 - low / 2
+        # u = atanh((a - mid) / half), clipped because the bounds themselves are infinitely far.
         share = (numbers[:, squashed] - (low / 2 + high / 2)) / np.where(half > 0, half, 1.0)
         numbers[:, squashed] = np.arctanh(np.clip(share, -MAX_TANH, MAX_TANH))
 
@@ -255,6 +259,7 @@ class ActionLayout:
         if len(self.branches) == 1:
             allowed = np.logical_or.reduce(masks, axis=1)
         else:
+            # reduceat ORs each branch's slice of the mask.
             first = np.concatenate([[0], np.cumsum(self.branches)[:-1]]).astype(np.int64)
             by_branch = np.logical_or.reduceat(masks, first, axis=1)
             allowed = np.logical_and.reduce(by_branch, axis=1)
