@@ -32,8 +32,8 @@ def episode_seed(seed: int, *, episode: int) -> int:
         seed: Environment's seed, in [0, 2**63).
         episode: k, from 0.
     """
-    # The seed is mixed first: consecutive seeds must not give overlapping streams. The highest 31
-    # bits are the best mixed ones.
+    # The seed is mixed first: consecutive seeds must not give overlapping streams. Only the top 31
+    # bits remain, since many environments take no larger seed.
     return _mix(_mix(seed) + episode * GOLDEN) >> 33
 
 

@@ -59,8 +59,8 @@ class Core(nn.Module):
             Output float32 [N, C], and the state after the decision, float32 [N, H].
         """
         weights = [self.recurrent.get_parameter(name) for name in WEIGHTS]
-        # One fused cell per decision: a packed sequence of length 1 would cost more than the
-        # product.
+        # The fused cell of the same weights that `unroll` passes to the packed layer: a packed
+        # sequence of length 1 would cost more than the product itself.
         with _in_float32(features):
             if self._has_cell:
                 out, cell = torch.lstm_cell(features.float(), state.chunk(2, dim=1), *weights)

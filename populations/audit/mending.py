@@ -103,6 +103,7 @@ class _Draft:
             and row.state == "present"
             and row.agent_steps <= MAX_AGENT_STEPS
         ]
+        # Without a credible checkpoint the policy begins anew, at 0 steps.
         newest = max(own, key=newest_last, default=None)
         steps = 0 if newest is None else newest.agent_steps
         self.rows[policy.policy] = replace(
@@ -110,6 +111,8 @@ class _Draft:
             agent_steps=steps,
             learner_updates=0 if newest is None else newest.learner_updates,
             checkpoint=None if newest is None else newest.key,
+            # The next decision, ghost and generation are counted from these marks: above the
+            # lowered counter they would not come for billions of steps.
             ready_at=min(policy.ready_at, steps),
             ghost_at=min(policy.ghost_at, steps),
             generation_at=min(policy.generation_at, steps),
@@ -157,6 +160,7 @@ class _Draft:
             self._note("policy_restored", policy.policy, checkpoint=newest.key)
 
     def _checkpoint(self, key: str) -> CheckpointRow:
+        # The draft's own row first: an earlier step may have restored it.
         row = self.rows.get(key, self.tables.checkpoints[key])
         assert isinstance(row, CheckpointRow), "a key names a checkpoint"
         return row

@@ -66,6 +66,7 @@ def verify_run(run_dir: Path) -> Report:
     read.
     """
     report = _verify_once(run_dir)
+    # Nobody writes without the lock, so a second reading would find the same.
     if report.faults and lock_holder(run_dir) is not None:
         again = _verify_once(run_dir)
         return Report(faults=[f for f in again.faults if f in report.faults], notes=again.notes)
@@ -82,6 +83,7 @@ def _verify_once(run_dir: Path) -> Report:
     try:
         with JournalReader(run_dir / JOURNAL) as reader:
             reader.integrity_check()
+            # All tables of one commit: between two commits the sums below would not add up.
             with reader.snapshot():
                 records = _read(reader, run_file)
     except StorageError as error:
@@ -92,6 +94,8 @@ def _verify_once(run_dir: Path) -> Report:
     faults += _check_ghosts(run_dir, tables)
     notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
     leftovers = _leftovers(run_dir, tables)
+    # A running or killed controller may leave temporary directories, which the next start removes;
+    # after an orderly end there must be none.
     if tables.run.state == "running":
         notes += leftovers
     else:
@@ -163,6 +167,8 @@ def _trained(records: _Records) -> Counter[PolicyId]:
     """Return the agent steps of each policy in finished assignments and in those that a repair
     found.
     """
+    # An assignment with several trainees stores only the sum of their steps, so the steps of each
+    # are the difference between its checkpoint and its counter at the start.
     made = {
         (row.assignment_id, row.policy): row.agent_steps
         for row in records.tables.checkpoints.values()

@@ -148,8 +148,11 @@ class League:
         ]
         changed: dict[Rated, RecordRow] = {}
         for index, key in enumerate(rated):
+            # An entrant may hold several seats: its later seats add to the row of the earlier ones.
             old = changed.get(key) or self.record(*key)
             wins, draws, losses, won = _outcome(tally, seat=index)
+            # Scores between win and loss cannot be counted as wins, draws and losses: the sum is
+            # kept as soon as one pair has it.
             is_summed = old.score_sum is not None or any(
                 p.score_sum is not None for p in tally.pairs
             )
@@ -173,6 +176,7 @@ class League:
     def _add_results(self, tally: Tally) -> Iterator[PairRow]:
         for played in pair_rows(tally, kind="evaluate", weight=self._pair_weight):
             first, second, _ = self._result_key(played)
+            # A result of an entrant against itself holds no information on its strength.
             if first != second:
                 row = added(self._evaluation_pairs.get(played.key), played)
                 self._put_pair(row)
@@ -238,6 +242,7 @@ class League:
 
     def ancestors(self, digest: Digest) -> Iterable[Digest]:
         """Yield the digests that these weights were trained from, nearest first."""
+        # Copied weights may repeat a digest within a line, so the walk could be a cycle.
         seen = {digest}
         row = self.checkpoints.get(digest)
         while row is not None and row.parent is not None and row.parent not in seen:
@@ -255,6 +260,7 @@ class League:
     def first_weights(self, policy: PolicyRow, tables: Tables) -> Digest | None:
         """Return the weights that a policy's current generation began with; None: not made yet."""
         first = self._first.get((policy.policy, policy.generation))
+        # After an exploit the parent is the donor's weights, which the generation began with.
         if first is not None:
             return first.parent or first.weights_digest
         if policy.checkpoint is None:
@@ -271,9 +277,7 @@ class League:
         return self._standing[key]
 
     def _evaluated_ancestor(self, key: Rated) -> Digest | None:
-        """Walk up to the nearest evaluated weights, and cache the answer for all weights on the
-        way.
-        """
+        """Return the nearest evaluated ancestor; note all weights that the answer depends on."""
         population, digest = key
         self._depending.setdefault(digest, set()).add(key)
         for ancestor in self.ancestors(Digest(digest)):

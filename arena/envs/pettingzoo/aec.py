@@ -91,9 +91,12 @@ class AecStepper:
         """
         self._env.step(actions[self._population_of[self._on_turn]][self._b])
         state = self._state
+        # Most steps of a turn-based game give no reward; `any` is cheaper than a call that adds
+        # zeros.
         if any(state.rewards.values()):
             self._row.credit(state.rewards)
         agent: str | None
+        # Deaths are rare: the hot path must not loop over the agents.
         if True in state.terminations.values() or True in state.truncations.values():
             agent = self._bury()
         else:
@@ -125,6 +128,7 @@ class AecStepper:
             agent: str = state.agent_selection
             if not (state.terminations[agent] or state.truncations[agent]):
                 return agent
+            # AEC wants one step with the action None for each dead agent before it is removed.
             self._env.step(None)
             self._row.credit(state.rewards)
         if all(state.terminations[agent] or state.truncations[agent] for agent in state.agents):
@@ -139,6 +143,7 @@ class AecStepper:
         for agent, terminated in tuple(state.terminations.items()):
             if row.has_ended(agent):
                 continue
+            # Both flags may be set; a terminal state has no value to bootstrap from, so it wins.
             if terminated:
                 row.terminate(agent, infos.get(agent))
             elif state.truncations[agent]:

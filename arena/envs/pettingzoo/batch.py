@@ -113,6 +113,7 @@ class PettingZooBatch:
         for b in range(self.num_envs):
             self._start(b)
         turn = self._turn()
+        # After `_turn`, which may replace environments and thereby mark them void.
         self._buffers.all_are_new()
         return turn
 
@@ -126,6 +127,7 @@ class PettingZooBatch:
         if not self._seeds:
             raise RuntimeError("step needs a reset first")
         buffers = self._buffers
+        # All actions are checked before any environment steps: an illegal one changes nothing.
         chosen = {
             name: population.check(name, actions[name])
             for name, population in buffers.populations.items()
@@ -186,6 +188,7 @@ class PettingZooBatch:
 
     def _turn(self) -> Turn:
         """Return the turn; environments with invalid decisions are replaced first."""
+        # A replacement's first decision may be invalid too; `_allow` bounds the loop.
         while True:
             try:
                 return self._buffers.turn()
@@ -237,6 +240,7 @@ class PettingZooBatch:
         if self._on_fault is None:
             raise fault
         self._num_faults += 1
+        # `_replace` advanced the episode number once for each earlier fault: those were not played.
         num_played = sum(self._episodes) - (self._num_faults - 1)
         if self._num_faults > FREE_FAULTS + num_played // EPISODES_PER_FAULT:
             raise EnvironmentFault(
@@ -247,6 +251,7 @@ class PettingZooBatch:
 
     def _blame(self, error: Exception, stepper: Stepper, *, doing: str) -> EnvironmentFault:
         """Attribute an error: an environment is a user's code and may raise anything."""
+        # Our own errors are not the environment's fault and must not be tolerated as one.
         if isinstance(error, ArenaError) and not isinstance(error, EnvironmentFault):
             raise error
         if isinstance(error, EnvironmentFault):
