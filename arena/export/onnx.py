@@ -170,6 +170,8 @@ def _random_feeds(
     network: ActorCritic, layout: ObservationLayout, num_rows: int, *, has_mask: bool, seed: int
 ) -> Feeds:
     """Return random observations, states, and masks with a legal choice in every category."""
+    # One drawn choice of each category is made legal: a policy needs one, and independent draws
+    # may leave none.
     rng, action = np.random.default_rng(seed), network.action
     feeds = random_feeds(layout, num_rows, rng=rng)
     if network.state_size:
@@ -251,6 +253,7 @@ def _check_actions(outputs: Feeds, expected: Feeds, *, action: ActionLayout) -> 
         given = outputs[name]
         if leaf.is_box:
             values = np.asarray(leaf.select(in_units), dtype=np.float64)
+            # Whole numbers are rounded: near a half, the smallest difference becomes 1.
             tolerance = _tolerance(values) + (leaf.dtype.kind in "iub")
             if not (np.abs(given - values) <= tolerance).all():
                 raise ExportError(f"{name} must be the policy's mean, within its bounds")
@@ -273,6 +276,7 @@ def _numbers_in_units(expected: Feeds, *, action: ActionLayout) -> object:
 
 
 def _tolerance(values: npt.NDArray[Any]) -> float:
+    # Relative to the largest number: a float32 has a fixed number of digits, not of decimals.
     return TOLERANCE * max(1.0, float(np.abs(values).max(initial=0.0)))
 
 

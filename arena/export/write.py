@@ -139,6 +139,8 @@ def _contents(
     has_mask = card.mask is not None
     model = export_onnx(network, layout=layout, has_mask=has_mask)
     check = check_onnx(model, network=network, layout=layout, has_mask=has_mask)
+    # The card records every file but itself. The text for people shows the card, so it is written
+    # from a card without its own record.
     files = {
         POLICY: model,
         WEIGHTS: serialize(weights),

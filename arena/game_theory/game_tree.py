@@ -233,6 +233,7 @@ class _Grower:
 
     def _play(self, cards: torch.Tensor, actions: torch.Tensor) -> tuple[BatchedGame, StepResult]:
         """Begin a game with each row's cards and play its actions. [B, c], [B, length]."""
+        # From the start each time: the state of a batched game cannot be copied.
         num_games = len(cards)
         game = self._game_class(num_games, device=CPU)
         everywhere = torch.ones(num_games, dtype=torch.bool)
@@ -314,6 +315,7 @@ class _Grower:
 
     def _refuse_chance(self) -> None:
         """Check that a game without deals begins the same for every key."""
+        # A probe, not a proof: later chance events are not looked for.
         game = self._game_class(NUM_PROBES, device=CPU)
         game.reset(torch.ones(NUM_PROBES, dtype=torch.bool), key=torch.arange(NUM_PROBES))
         for group in game.decisions():
