@@ -1,8 +1,8 @@
-"""The ids of bots: ``bot:random``, or a class with keyword literals for its constructor.
+"""Ids of bots: ``bot:random``, or a class with keyword literals for its constructor.
 
-``bot:package.module:Class(depth=3, name="x")``. Nothing in it is ever evaluated: it is parsed, and
-anything but literals is refused. Equal arguments have one spelling, so that a bot has one name in
-tallies, ratings and files. Torch-free.
+``bot:package.module:Class(depth=3, name="x")``. An id is parsed, never evaluated, and anything but
+literals is refused. Equal arguments have one spelling, so that a bot has one name in tallies,
+ratings and files. Torch-free.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from arena.errors import ConfigError
 from arena.types import BOT_PREFIX, RANDOM_BOT, PlayerId
 
 MAX_LENGTH = 400
-"""Characters of an id as it is spelled here; messages carry no longer ones."""
+"""Most characters of an id in its canonical spelling: the limit of messages."""
 
 MAX_INTEGER_DIGITS = 100
 
@@ -30,28 +30,28 @@ REFERENCE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BotId:
-    """A bot of a user's.
+    """Bot of a user.
 
     Attributes:
         reference: ``package.module:Class``.
-        arguments: For its constructor, sorted by name: text, numbers, true, false, none, and lists,
-            tuples and dictionaries of these.
+        arguments: Arguments of its constructor, sorted by name: text, numbers, true, false, none,
+            and lists, tuples and dictionaries of these.
     """
 
     reference: str
     arguments: Mapping[str, object] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """The one spelling."""
+        """Return the canonical spelling."""
         given = ", ".join(f"{name}={_spelled(value)}" for name, value in self.arguments.items())
         return f"{BOT_PREFIX}{self.reference}{f'({given})' if given else ''}"
 
 
 def parse_bot(player: str) -> BotId | None:
-    """Read the id of a bot; None for ``bot:random``.
+    """Parse the id of a bot; None for ``bot:random``.
 
     Raises:
-        ConfigError: If it is no such id. The text has the rule and the value.
+        ConfigError: If it is no such id. The message has the rule and the value.
     """
     if player == RANDOM_BOT:
         return None
@@ -76,17 +76,17 @@ def _too_long(player: str) -> ConfigError:
 
 
 def canonical_bot(player: str) -> PlayerId:
-    """The one spelling of a bot's id.
+    """Return the canonical spelling of a bot's id.
 
     Raises:
-        ConfigError: As `parse_bot`.
+        ConfigError: As for `parse_bot`.
     """
     bot = parse_bot(player)
     return RANDOM_BOT if bot is None else PlayerId(str(bot))
 
 
 def _arguments(given: str, *, player: str) -> dict[str, object]:
-    """What is between the parentheses, which are there.
+    """Return the arguments between the parentheses, which must exist.
 
     Raises:
         ConfigError: If it is anything but keywords with literals.
@@ -110,7 +110,7 @@ def _arguments(given: str, *, player: str) -> dict[str, object]:
             raise ConfigError(f"a bot takes keywords with literals, no **, got {player!r}")
         if keyword.arg in arguments:
             raise ConfigError(
-                f"a bot takes each keyword once, {keyword.arg} is twice in {player!r}"
+                f"a bot takes each keyword once, {keyword.arg} occurs twice in {player!r}"
             )
         try:
             arguments[keyword.arg] = _literal(keyword.value)
@@ -120,10 +120,10 @@ def _arguments(given: str, *, player: str) -> dict[str, object]:
 
 
 def _literal(node: ast.expr) -> object:
-    """What an expression is, if it is a literal.
+    """Return the value of a literal expression.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is no literal.
     """
     match node:
         case ast.Constant(value=str() | bool() | None as value):
@@ -162,7 +162,7 @@ def _checked(number: float) -> float:
 
 
 def _spelled(value: object) -> str:
-    """A literal in printable ASCII."""
+    """Spell a literal in printable ASCII."""
     match value:
         case str():
             escaped = value.encode("unicode_escape").decode("ascii").replace('"', '\\"')

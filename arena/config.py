@@ -1,7 +1,7 @@
 """The torch-free part of the configuration that the playing half needs.
 
-`populations.config.run_config.RunConfig` contains these and is the only reader of YAML; a learner
-receives a `LearnerSetup` as JSON.
+`populations.config.run_config.RunConfig` contains these models and is the only reader of YAML; a
+learner receives a `LearnerSetup` as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from arena.types import Digest, Seat, canonical_digest
 
 
 class Model(BaseModel):
-    """Frozen, strict about unknown keys, and without non-finite numbers."""
+    """Model that is frozen, refuses unknown keys, and holds no non-finite numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -42,27 +42,30 @@ class ThresholdOutcome(Model):
 
 
 class InfoOutcome(Model):
-    """``info[<key>]`` of any agent at the end of the episode names the winning side or one of its
-    agents; None or a missing key is a draw. Or it is a number: the side whose agents have the
-    higher mean wins. In cooperation it must be one: plays are compared by it.
+    """Outcome by ``info[<key>]`` of any agent at the end of the episode.
+
+    The value names the winning side or one of its agents; None or a missing key is a draw. Or it is
+    a number: the side whose agents have the higher mean wins. In cooperation it must be a number,
+    by which plays are compared.
     """
 
     info: str
 
 
 class MarginOutcome(Model):
-    """A match's score says by how much a side is ahead: with u and v the returns of two sides, the
-    first one scores 1/2 + (u - v) / (4 margin), within [0, 1]. So in a zero-sum game of two sides,
-    where v is -u, ``margin`` is the most that a side can win. ``auto``: half of the game's range of
-    utilities where that is known, else the largest (u - v) / 2 of random play at launch; a run has
-    a number by the time that it has its ``run.yaml``.
+    """Outcome by how much a side is ahead.
+
+    With u and v the returns of two sides, the first one scores 1/2 + (u - v) / (4 margin), within
+    [0, 1]. In a zero-sum game of two sides, where v is -u, ``margin`` is thus the most that a side
+    can win. ``auto``: half of the game's range of utilities where that is known, else the largest
+    (u - v) / 2 of random play at launch; ``run.yaml`` always has a number.
     """
 
     margin: Literal["auto"] | Annotated[float, Field(gt=0.0)]
 
 
 Outcome = Literal["return"] | ThresholdOutcome | InfoOutcome | MarginOutcome | str
-"""How a match is scored; another string is ``package.module:function``."""
+"""Rule that scores a match; another string is ``package.module:function``."""
 
 
 COMPONENT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_/-]{0,63}")
@@ -72,29 +75,28 @@ RewardWeight = Annotated[float, Field(ge=-MAX_REWARD_WEIGHT, le=MAX_REWARD_WEIGH
 
 
 class EnvironmentConfig(Model):
-    """Which environment, and how a match in it is scored.
+    """Environment of a run, and the rule that scores a match in it.
 
     Attributes:
         id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name`` of a factory or
             of a batched game.
-        kwargs: Passed to the environment's factory.
-        num_envs: Environments that a learner steps as one batch; ``auto`` is a number by the time
-            a run has its ``run.yaml``.
+        kwargs: Arguments of the environment's factory.
+        num_envs: Environments that a learner steps as one batch; ``auto`` is replaced by a number
+            in ``run.yaml``.
         backend: ``pettingzoo`` steps the environments one by one, ``batched`` all at once as a
             batched game, ``auto`` picks ``batched`` where there is one.
         sides: Agents (globs allowed) that share one score; default: each agent is a side.
         random_openings: Random decisions at the start of some training episodes.
-        outcome: How a match is scored.
-        reward_weights: Where not empty, a policy is trained on the sum of these components of its
-            reward, each times its weight. The environment reports them in
-            ``infos[agent]["reward_components"]`` at each step; those that are not listed here weigh
-            nothing. The weights are hyperparameters of each policy, ``reward_weights.<name>``, with
-            these start values. Outcomes, returns and ratings stay with the environment's own
-            reward.
-        possible_agents: All agents that may appear, where the environment does not say itself;
+        outcome: Rule that scores a match.
+        reward_weights: Components of the reward with their weights. If not empty, a policy is
+            trained on the weighted sum of the components that the environment reports in
+            ``infos[agent]["reward_components"]`` at each step; unlisted ones are ignored. The
+            weights are start values of each policy's hyperparameters ``reward_weights.<name>``.
+            Outcomes, returns and ratings still use the environment's own reward.
+        possible_agents: All agents that may appear, where the environment does not declare them;
             ``walker_{0..9}`` is ten of them.
-        continuous_actions: How what a policy draws becomes a number between the bounds of a Box of
-            actions: ``squashed`` by tanh, or ``clipped``. Without bounds it stays as it is.
+        continuous_actions: Way of bringing drawn numbers within the bounds of a Box of actions:
+            ``squashed`` by tanh, or ``clipped``. Without bounds a number stays as it is.
         held_memory_mb: Memory of a learner's process, in MB, up to which it keeps the episodes in
             flight of policies that train later. None: half of the machine's, divided by its cores.
     """
@@ -113,7 +115,7 @@ class EnvironmentConfig(Model):
 
     @property
     def possible_backend(self) -> Literal["auto", "pettingzoo", "batched"]:
-        """The backend; with reward weights only PettingZoo's environments report components."""
+        """Backend; with reward weights only PettingZoo's environments, which report components."""
         return "pettingzoo" if self.reward_weights else self.backend
 
     @model_validator(mode="after")
@@ -147,27 +149,26 @@ ENCODERS = ("auto", "mlp", *CONVOLUTIONAL)
 
 
 class NetworkConfig(Model):
-    """An actor-critic.
+    """Architecture of an actor-critic.
 
     Attributes:
-        encoder: What turns an observation into features before the hidden layers. ``mlp``: nothing;
+        encoder: Encoder from an observation to features before the hidden layers. ``mlp``: none;
             ``cnn``: convolutions over every part with two or three dimensions, strided where it is
             a picture, 3 x 3 where it is a board; ``residual_cnn``: IMPALA's residual ones;
             ``auto``: ``cnn`` for pictures and ``mlp`` for everything else; or
             ``package.module:Class`` of a ``torch.nn.Module``.
-        channels: Where the channels of a part with three dimensions are. ``auto``: the other two
-            dimensions are equal, else it is the smaller one of the first and the last.
+        channels: Place of the channels among three dimensions. ``auto``: the dimension left over if
+            the other two are equal, else the smaller one of the first and the last.
         hidden_sizes: Widths of the hidden layers.
-        core: A memory after the hidden layers: ``gru``, ``lstm``, or ``none``.
-        core_size: Numbers that it gives.
+        core: Recurrent core after the hidden layers: ``gru``, ``lstm``, or ``none``.
+        core_size: Number of output features of the core.
         separate_value: Whether the value has an encoder and hidden layers of its own.
-        critic: What the value reads while training, if not what the policy sees (``own``):
-            ``joint``: the observations of all agents of its side; ``state``: the environment's
-            ``state()``. It has an encoder and hidden layers of its own then.
-        agent_id: Whether the network is told which of the population's agents decides, by a one-hot
-            beside the observation.
-        normalize_observations: Divide by running statistics, kept in the checkpoint; images are
-            scaled to [0, 1] instead. Off is better for observations that are 0/1 planes already.
+        critic: Input of the value while training. ``own``: the policy's observation; ``joint``: the
+            observations of all agents of its side; ``state``: the environment's ``state()``. With
+            the last two the value has an encoder and hidden layers of its own.
+        agent_id: Whether observations end with a one-hot of the deciding agent in its population.
+        normalize_observations: Whether to normalize by running statistics, kept in the checkpoint;
+            images are scaled to [0, 1] instead. Off is better for observations that are 0/1 planes.
     """
 
     encoder: str = "auto"
@@ -189,13 +190,13 @@ class NetworkConfig(Model):
 
 
 class PopulationSetup(Model):
-    """What a learner knows of a population.
+    """A learner's view of a population.
 
     Attributes:
-        agents: The agents its policies play, in the environment's order.
-        network: The architecture of every policy.
+        agents: Agents that its policies play, in the environment's order.
+        network: Architecture of every policy.
         algorithm: ``ppo``, or ``package.module:Name``.
-        algorithm_settings: The algorithm's settings; what is left out has its default.
+        algorithm_settings: Settings of the algorithm; missing ones have their defaults.
     """
 
     agents: tuple[str, ...]
@@ -208,14 +209,15 @@ class LearnerSetup(Model):
     """Everything that a learner process needs to know before its first assignment.
 
     Attributes:
-        run: The run's id (a UUID), so that a learner never talks to another run's controller.
-        root: The store's root as this learner sees it: the run directory.
-        launch_directory: First on ``sys.path`` when ``package.module:name`` is resolved.
-        environment: The environment's configuration.
-        spec: The environment's facts.
+        run: Run's id (a UUID), so that a learner never talks to another run's controller.
+        root: Store's root as this learner sees it: the run directory.
+        launch_directory: Directory put first on ``sys.path`` when ``package.module:name`` is
+            resolved.
+        environment: Configuration of the environment.
+        spec: Spec of the environment.
         sides: Resolved sides: name to agents. One side: cooperation.
-        seats: The seats in order; every Seating has one player for each.
-        populations: By name.
+        seats: Seats in order; every Seating has one player for each.
+        populations: Setup of each population, by name.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:1``.
         precision: ``auto``, ``float32`` or ``bfloat16``.
     """
@@ -236,7 +238,7 @@ class LearnerSetup(Model):
         """Environments that a learner steps as one batch.
 
         Raises:
-            ConfigError: If nobody has chosen a number yet.
+            ConfigError: If no number has been chosen yet.
         """
         number = self.environment.num_envs
         if number == "auto":
@@ -245,7 +247,7 @@ class LearnerSetup(Model):
 
     @property
     def agent_ids(self) -> tuple[str, ...]:
-        """Populations whose networks are told which of their agents decides."""
+        """Populations whose networks read a one-hot agent id."""
         return tuple(name for name, value in self.populations.items() if value.network.agent_id)
 
     @property
@@ -255,7 +257,9 @@ class LearnerSetup(Model):
 
     @property
     def digest(self) -> Digest:
-        """Identifies what controller and learner must agree on: all but place and device."""
+        """Digest of everything that controller and learner must agree on: all but place
+        and device.
+        """
         return canonical_digest(
             self.model_dump(mode="json", exclude={"root", "launch_directory", "device"})
         )

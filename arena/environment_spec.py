@@ -1,7 +1,7 @@
 """EnvironmentSpec: the facts about an environment that everything else is checked against.
 
-Made once by a short-lived child (`arena.envs.inspect`), stored in `run.yaml`, and its digest is in
-every Hello and manifest. Torch-free and PettingZoo-free.
+A short-lived child makes it once (`arena.envs.inspect`). It is stored in `run.yaml`, and its digest
+is in every Hello and manifest. Free of torch and PettingZoo.
 """
 
 from __future__ import annotations
@@ -13,25 +13,27 @@ from typing import Literal
 from arena.types import Digest, canonical_digest
 
 SpaceJson = Mapping[str, object]
-"""A space as plain data, as `arena.envs.spaces.observations.describe` writes it."""
+"""Space as plain data, written by `arena.envs.spaces.observations.describe`."""
 
 MaskPlace = Literal["observation", "beside", "info"]
-"""Where an action mask is: ``observation``: in a dictionary with nothing but it and the
-observation; ``beside``: at one key of a dictionary whose other keys are the observation; or in
-``info``."""
+"""Place of an action mask.
+
+``observation``: in a dictionary with nothing but it and the observation; ``beside``: at one key of
+a dictionary whose other keys are the observation; ``info``: in ``info``.
+"""
 
 ContinuousActions = Literal["squashed", "clipped"]
-"""How what a policy draws becomes a number within a Box's bounds."""
+"""Way of bringing a policy's draw within a Box's bounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
-    """What one agent sees and does.
+    """Spaces of one agent.
 
     Attributes:
-        observation: The observation space without its mask.
-        action: The action space.
-        mask: Where the action mask is; None: nowhere.
+        observation: Observation space without its mask.
+        action: Action space.
+        mask: Place of the action mask. None: there is none.
     """
 
     observation: SpaceJson
@@ -41,18 +43,18 @@ class AgentSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentSpec:
-    """The facts about one environment with its keyword arguments.
+    """Facts about one environment with its keyword arguments.
 
     Attributes:
         id: PettingZoo registry id (``classic/connect_four-v3``) or ``package.module:factory``.
-        kwargs: What the factory is called with.
-        api: Whose turn: one agent at a time (``aec``) or all at once (``parallel``).
+        kwargs: Arguments of the factory.
+        api: ``aec``: one agent at a time; ``parallel``: all at once.
         agents: ``possible_agents`` in the environment's order.
-        agent_specs: By agent.
+        agent_specs: Spaces by agent.
         versions: Versions of the packages that define the environment. Recorded, not digested: a
             patch release of a package must not orphan a run.
-        state: The space of ``state()``, where a value network reads it; None: nobody has looked.
-            Not digested: it changes nothing for those who play.
+        state: Space of ``state()``, where a value network reads it. None: not inspected. Not
+            digested: it does not concern play.
     """
 
     id: str
@@ -65,7 +67,7 @@ class EnvironmentSpec:
 
     @property
     def digest(self) -> Digest:
-        """Identifies everything but the package versions and the state."""
+        """Digest of everything but the package versions and the state."""
         facts = asdict(self)
         del facts["versions"], facts["state"]
         return canonical_digest(facts)

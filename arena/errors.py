@@ -1,7 +1,7 @@
 """The exceptions of Arena.
 
 ArenaError
-├── ConfigError            what a user wrote cannot work (exit 2)
+├── ConfigError            the user's input cannot work (exit 2)
 │   ├── ConfigFaults       several of them at once
 │   └── EnvironmentUnavailable   unknown id or missing extra
 ├── EnvironmentFault       an environment broke its contract
@@ -13,9 +13,9 @@ ArenaError
 ├── WireError
 │   ├── DecodeError
 │   ├── VersionMismatch
-│   ├── AddressInUse           nobody else may listen there (exit 4)
+│   ├── AddressInUse           the address is taken (exit 4)
 │   ├── NotAdmitted            the controller knows no such key (a learner's exit 2)
-│   ├── AuthenticatorDead      nobody checks keys any more (exit 3)
+│   ├── AuthenticatorDead      the thread that checks keys has ended (exit 3)
 │   └── PeerLost
 └── ExportError
 """
@@ -26,28 +26,28 @@ from collections.abc import Iterable
 
 
 class ArenaError(Exception):
-    """Root of everything that Arena raises for a caller to handle."""
+    """Root of all exceptions that Arena raises for a caller to handle."""
 
 
 class ConfigError(ArenaError):
-    """What a user wrote cannot work. The text names the key, the rule and the value."""
+    """Error in the user's input. The text names the key, the rule and the value."""
 
 
 class ConfigFaults(ConfigError):
-    """Several faults of what a user wrote, found at once.
+    """Several faults in the user's input, found at once.
 
     Attributes:
-        faults: A sentence for each.
+        faults: One sentence per fault.
     """
 
     def __init__(self, faults: Iterable[str]) -> None:
-        """Take the faults in order, each one once."""
+        """Store the faults in order, each one once."""
         self.faults = tuple(dict.fromkeys(faults))
         super().__init__("; ".join(self.faults))
 
 
 def faults_of(error: ConfigError) -> tuple[str, ...]:
-    """The faults that an error names."""
+    """Return the faults that an error names."""
     return error.faults if isinstance(error, ConfigFaults) else (str(error),)
 
 
@@ -57,11 +57,11 @@ class BrokenRules(ValueError):
     A `ConfigError` would end that check and hide the faults of all other keys.
 
     Attributes:
-        faults: A sentence for each, with its keys, its rule and the values.
+        faults: One sentence per fault, with its keys, its rule and the values.
     """
 
     def __init__(self, *faults: str) -> None:
-        """Take the faults in order."""
+        """Store the faults in order."""
         self.faults = faults
         super().__init__("; ".join(faults))
 
@@ -75,7 +75,7 @@ class EnvironmentUnavailable(ConfigError):
 
 
 class CheckpointError(ArenaError):
-    """Something about a checkpoint."""
+    """Fault of a checkpoint or its store."""
 
 
 class CheckpointMissing(CheckpointError):
@@ -87,7 +87,7 @@ class CheckpointCorrupt(CheckpointError):
 
 
 class DiskRefused(CheckpointError):
-    """The disk is full, read-only, failing or gone: the same may work once it is not."""
+    """The disk is full, read-only, failing or gone; a retry may succeed later."""
 
 
 class NonFiniteError(ArenaError):
@@ -95,7 +95,7 @@ class NonFiniteError(ArenaError):
 
 
 class WireError(ArenaError):
-    """Something about the connection between controller and learners."""
+    """Fault of the connection between controller and learners."""
 
 
 class DecodeError(WireError):
@@ -106,12 +106,12 @@ class VersionMismatch(WireError):
     """The other side speaks another protocol version.
 
     Attributes:
-        theirs: The other side's.
-        ours: This side's.
+        theirs: Version of the other side.
+        ours: Version of this side.
     """
 
     def __init__(self, reason: str, *, theirs: int, ours: int) -> None:
-        """Say it, with both numbers."""
+        """Build the message with both versions."""
         super().__init__(reason)
         self.theirs = theirs
         self.ours = ours
@@ -122,11 +122,11 @@ class AddressInUse(WireError):
 
 
 class NotAdmitted(WireError):
-    """The controller does not let this learner in: its key is wrong, or it has none."""
+    """The controller does not admit this learner: its key is wrong, or it has none."""
 
 
 class AuthenticatorDead(WireError):
-    """The thread that checks learners' keys has ended, so nobody can be let in."""
+    """The thread that checks learners' keys has ended, so no learner can be admitted."""
 
 
 class PeerLost(WireError):

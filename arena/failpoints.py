@@ -1,8 +1,8 @@
-"""Named points at which a test makes things go wrong. Torch-free; off in every real run.
+"""Named points at which a test injects faults. Torch-free; off in every real run.
 
 A point is a call of `failpoint` in the product, between two steps that a crash or a full disk could
-separate. `ARENA_FAILPOINTS` says what happens there, and counts only where ``ARENA_TESTING`` is
-``1``. The idea and the words are those of SQLite's and etcd's tests (gofail).
+separate. `ARENA_FAILPOINTS` says what happens there, and counts only if ``ARENA_TESTING`` is ``1``.
+The idea and the words are those of SQLite's and etcd's tests (gofail).
 
     ARENA_FAILPOINTS="publish.*=kill@3;journal.commit=raise:ENOSPC@2+"
 
@@ -12,8 +12,8 @@ n-th on (``@n+``), or on every one. Actions: ``kill`` and ``stop`` (SIGKILL, SIG
 process), ``exit:CODE``, ``raise:ERRNO`` (an OSError, by its name), ``sleep:MILLISECONDS``,
 ``trace`` (nothing).
 
-``ARENA_FAILPOINTS_ONCE`` may name a file that does not exist: then the first process that acts
-makes it, and no other ever acts, so that what is started again in its place lives.
+``ARENA_FAILPOINTS_ONCE`` may name a file that does not exist. The first process that acts creates
+it, and no other process ever acts, so that a replacement process survives.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _RULE = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What happens at the points whose names match.
+    """Action at the points whose names match.
 
     Attributes:
-        pattern: A glob over names.
+        pattern: Glob over names.
         action: ``kill``, ``stop``, ``trace``, or ``exit``, ``raise``, ``sleep`` with an argument.
-        argument: Of the action; empty without one.
-        first: The hit that it begins to act on, from 1.
-        last: The last hit that it acts on; None: there is none.
+        argument: Argument of the action; empty without one.
+        first: First hit that it acts on, from 1.
+        last: Last hit that it acts on. None: there is none.
     """
 
     pattern: str
@@ -61,10 +61,10 @@ class Rule:
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
-    """Read rules as ``ARENA_FAILPOINTS`` has them.
+    """Parse rules in the syntax of ``ARENA_FAILPOINTS``.
 
     Raises:
-        ValueError: If one is none, or names no error of this system.
+        ValueError: If one is malformed, or names no error of this system.
     """
     return tuple(_parse_rule(part.strip()) for part in text.split(";") if part.strip())
 
@@ -88,10 +88,10 @@ def _parse_rule(text: str) -> Rule:
 
 
 class Plan:
-    """Rules that are in force, and what was hit under them. Safe to use from several threads.
+    """Rules in force, and the points hit under them. Safe to use from several threads.
 
     Attributes:
-        trace: The names of all points that were hit, in order.
+        trace: Names of all points that were hit, in order.
     """
 
     def __init__(self, rules: tuple[Rule, ...], *, once: Path | None = None) -> None:
@@ -105,7 +105,7 @@ class Plan:
         """Count a hit, and act on it.
 
         Raises:
-            OSError: If a rule says so.
+            OSError: If a rule raises it.
         """
         with self._lock:
             self.trace.append(name)
@@ -156,13 +156,13 @@ _plan = _from_environment()
 
 
 def failpoint(name: str) -> None:
-    """Mark a point of the product: one look at a variable, unless a test has armed it.
+    """Mark a point of the product; costs one look at a variable unless a test has armed it.
 
     Args:
-        name: ``part.step``: lower case, for what has just happened or is about to.
+        name: ``part.step``, lower case: a step that has just happened or is about to.
 
     Raises:
-        OSError: If a test says so.
+        OSError: If a test raises it.
     """
     if _plan is not None:
         _plan.hit(name)
@@ -170,7 +170,7 @@ def failpoint(name: str) -> None:
 
 @contextlib.contextmanager
 def armed(rules: str) -> Iterator[Plan]:
-    """Put rules in force in this process for a while; the plan's ``trace`` says what was hit."""
+    """Put rules in force in this process for a while; the plan's ``trace`` lists the hits."""
     global _plan
     before, plan = _plan, Plan(parse_rules(rules))
     _plan = plan

@@ -1,4 +1,4 @@
-"""How much memory the machine has for this process and those beside it. Torch-free."""
+"""Memory of the machine available to this process and its siblings. Torch-free."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def machine_bytes() -> int:
-    """Memory that there is, or that a container may have of it."""
+    """Return the memory of the machine, or a container's limit of it."""
     there: int = psutil.virtual_memory().total
     with contextlib.suppress(OSError, ValueError):
         # A number, or "max".

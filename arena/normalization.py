@@ -12,31 +12,34 @@ import torch
 from torch import nn
 
 RETURN_MEMORY = 20.0
-"""Rollouts that statistics of returns remember: what a policy gets grows as it learns, and changes
-with the weights of its reward, and a value network that is given old units learns slowly or not.
+"""Rollouts after which old returns fade from the statistics.
 
-CartPole, 90,000 steps, three seeds, mean return at the end: with statistics of a policy that
-fell at once, 178 to 360 if they never forget, 493 to 500 with 100 rollouts, 500 with 20; with fresh
-ones 450 to 500, and 500 with 20. Rescaling the value's last layer so that its predictions stay what
-they were (PopArt; van Hasselt et al., "Learning values across many orders of magnitude", 2016) did
-worse with 20 rollouts, 192 to 460 and 210 to 359: where returns grow, predictions that grow with
-them are the better guess."""
+A policy's returns grow as it learns, and change with the weights of its reward. A value network in
+outdated units learns slowly or not at all.
+
+CartPole, 90,000 steps, three seeds, mean return at the end: with statistics of a policy that fell
+at once, 178 to 360 if they never fade, 493 to 500 with 100 rollouts, 500 with 20; with fresh ones
+450 to 500, and 500 with 20. Rescaling the value's last layer to preserve its predictions (PopArt;
+van Hasselt et al., "Learning values across many orders of magnitude", 2016) was worse with 20
+rollouts, 192 to 460 and 210 to 359: where returns grow, predictions that grow with them are the
+better guess.
+"""
 
 EPSILON = 1e-8
 """Added to the variance, so that a constant feature becomes 0 and not NaN."""
 
 MAX_COUNT = float(2**24)
-"""Integers are exact in float32 up to here. Then the count stays and old rows slowly fade."""
+"""Limit of the count: integers are exact in float32 up to here. Then old rows slowly fade."""
 
 CHUNK_ROWS = 512
-"""Rows summed in float32 before they are added up in float64; fits a core's cache."""
+"""Rows summed in float32 before the sums are added up in float64; they fit a core's cache."""
 
 
 class RunningNormalizer(nn.Module):
-    """Statistics of what it was updated with; changes in `update` and nowhere else.
+    """Running statistics of all batches of `update`, which alone changes them.
 
-    Owned by the network it is part of. Frozen by construction: ``normalize`` never updates, so a
-    ghost, a match or an evaluation moves nothing.
+    Owned by the network it is part of. ``normalize`` never updates, so a ghost, a match or an
+    evaluation changes nothing.
     """
 
     mean: torch.Tensor
@@ -48,8 +51,8 @@ class RunningNormalizer(nn.Module):
 
         Args:
             size: F.
-            clip: Normalized values are cut to [-clip, clip]; None: not at all.
-            memory: After so many further batches, one weighs 1/e of what it did at first.
+            clip: Limit of normalized values, which are clipped to [-clip, clip]. None: no limit.
+            memory: Number of further batches after which a batch weighs 1/e of its initial weight.
         """
         super().__init__()
         self._clip = clip
@@ -60,11 +63,11 @@ class RunningNormalizer(nn.Module):
 
     @property
     def deviation(self) -> torch.Tensor:
-        """What normalizing divides by. float32 [F]."""
+        """Divisor of the normalization. float32 [F]."""
         return (self.variance + EPSILON).sqrt()
 
     def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean and deviation of every column of a row, copied. float32 [F] each."""
+        """Return mean and deviation of every column of a row, copied. float32 [F] each."""
         return self.mean.clone(), self.deviation
 
     def normalize(self, values: torch.Tensor) -> torch.Tensor:
@@ -73,7 +76,7 @@ class RunningNormalizer(nn.Module):
         return normalized if self._clip is None else normalized.clamp(-self._clip, self._clip)
 
     def denormalize(self, values: torch.Tensor) -> torch.Tensor:
-        """Undo `normalize` (but its clipping). [N, F] to [N, F]."""
+        """Undo `normalize`, except its clipping. [N, F] to [N, F]."""
         return values * self.deviation + self.mean
 
     @torch.no_grad()
@@ -81,7 +84,7 @@ class RunningNormalizer(nn.Module):
         """Merge a batch.
 
         Args:
-            values: float32 [N, F]. N may be 0 or 1.
+            values: Batch of rows, float32 [N, F]. N may be 0 or 1.
 
         Returns:
             False if the batch was ignored, because it (or its square) is not finite in float32.
@@ -107,9 +110,9 @@ class RunningNormalizer(nn.Module):
 
 
 def _moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and biased variance over rows. float32 [N, F] to float64 [F] and [F].
+    """Return mean and biased variance over rows. float32 [N, F] to float64 [F] and [F].
 
-    The second pass works around the first's mean: the sums stay small and so float32 exact enough.
+    The second pass subtracts the mean of the first, so that the sums stay small enough for float32.
     """
     rough = _mean_over_rows(values, square=False).float()
     shifted = values - rough
@@ -119,7 +122,7 @@ def _moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _mean_over_rows(values: torch.Tensor, *, square: bool) -> torch.Tensor:
-    """Mean of the values or of their squares. float32 [N, F] to float64 [F]."""
+    """Return the mean of the values or of their squares. float32 [N, F] to float64 [F]."""
     chunks = torch.split(values, CHUNK_ROWS)
     sums = [(chunk.square() if square else chunk).sum(dim=0) for chunk in chunks]
     return torch.stack(sums).double().sum(dim=0) / values.shape[0]

@@ -1,4 +1,4 @@
-"""The one resolver of user code: ``package.module:Name``."""
+"""Resolver of user code: ``package.module:Name``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from arena.users_code import raised
 
 
 def resolve(reference: str, *, launch_directory: str | None) -> object:
-    """Import what ``package.module:Name`` names; ``Name`` may be dotted.
+    """Import the object that ``package.module:Name`` names; ``Name`` may be dotted.
 
     References come from the local configuration and command line only, never from the wire or a
     checkpoint.
 
     Args:
-        reference: What to import.
-        launch_directory: Put first on ``sys.path``, once; None where that has been done.
+        reference: Reference to import.
+        launch_directory: Directory to put first on ``sys.path``, once. None: this has been done.
 
     Raises:
         ConfigError: If the module or the name in it is missing, or importing it fails. The text
-            names the reference; the cause is what the import raised.
+            names the reference; the cause is the import's error.
     """
     module_name, colon, name = reference.partition(":")
     parts = [*module_name.split("."), *name.split(".")]
@@ -34,7 +34,7 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
     except ModuleNotFoundError as error:
         raise ConfigError(f"{reference}: there is no module {error.name!r}") from error
     except Exception as error:
-        # A user's module may raise anything, and it is the user who can mend it.
+        # A user's module may raise anything, and only the user can fix it.
         raise ConfigError(raised(f"{reference}: importing {module_name}", error)) from error
     for part in name.split("."):
         try:
@@ -45,7 +45,9 @@ def resolve(reference: str, *, launch_directory: str | None) -> object:
 
 
 def put_first_on_path(launch_directory: str) -> None:
-    """Make modules in a directory win over all others; done twice, it is there once."""
+    """Put a directory first on ``sys.path``, so that its modules win; a repetition
+    changes nothing.
+    """
     if sys.path[:1] == [launch_directory]:
         return
     if launch_directory in sys.path:

@@ -1,4 +1,4 @@
-"""The rules of a model in words: what a value must be, for the person who wrote it. Torch-free."""
+"""Messages about the rules of a model, for the person who wrote a value. Torch-free."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _RULES = (
     ("value_error", "{error}"),
     ("assertion_error", "{error}"),
 )
-"""How a kind of fault begins, and what it says; the first one that fits holds."""
+"""Messages by the beginning of a fault's kind; the first match counts."""
 
 
 def broken_rule(fault: ErrorDetails) -> str:
-    """Say which rule a value breaks.
+    """Return the rule that a value breaks.
 
     Args:
-        fault: One of those that pydantic lists.
+        fault: One of pydantic's errors.
 
     Returns:
         A predicate without its subject: ``must be at least 1``; never a sentence of pydantic's.
@@ -69,11 +69,11 @@ def broken_rule(fault: ErrorDetails) -> str:
 
 
 def broken_rules(error: ValidationError, *, of: str = "") -> tuple[str, ...]:
-    """Say of every fault where it is, which rule it breaks, and the value.
+    """Describe every fault: its place, the broken rule, and the value.
 
     Args:
-        error: What pydantic found.
-        of: The key of the whole, in front of each place.
+        error: Error of pydantic.
+        of: Key of the whole, put in front of each place.
     """
     return tuple(
         told(".".join(map(str, (*([of] if of else []), *fault["loc"]))), fault)
@@ -82,7 +82,7 @@ def broken_rules(error: ValidationError, *, of: str = "") -> tuple[str, ...]:
 
 
 def told(where: str, fault: ErrorDetails) -> str:
-    """A fault in one sentence: its place, the rule and the value."""
+    """Describe a fault in one sentence: its place, the rule and the value."""
     rule = broken_rule(fault)
     if isinstance((fault.get("ctx") or {}).get("error"), BrokenRules):
         return rule
@@ -92,18 +92,18 @@ def told(where: str, fault: ErrorDetails) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: cut off where it is long."""
+    """Return a value for a message, cut off if it is long."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."
 
 
 def _bound(value: object) -> object:
-    """A bound as people write it: 1, not 1.0."""
+    """Return a bound as people write it: 1, not 1.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _suggestion(begin: str, value: object) -> str:
-    """What was probably meant."""
+    """Return a suggestion of the intended value."""
     is_single = isinstance(value, int | float | str) and not isinstance(value, bool)
     if begin in ("list_", "tuple_") and is_single:
         return f", for example [{value}]"

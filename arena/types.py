@@ -15,12 +15,14 @@ PolicyId = NewType("PolicyId", str)
 """``player/p003``: population, slash, ``p`` and at least three digits."""
 
 PlayerId = NewType("PlayerId", str)
-"""A policy (``player/p003``), a ghost (``player/p003@000000120000``), a bot (``bot:random``), or a
-player of another run that this one has imported (``outsider:0:exports/champion``)."""
+"""Player: a policy (``player/p003``), a ghost (``player/p003@000000120000``), a bot
+(``bot:random``), or an imported player of another run (``outsider:0:exports/champion``).
+"""
 
 Entrant = NewType("Entrant", str)
-"""Who a tally names: a weights digest (frozen players), ``bot:...``, or ``player/p003#2`` (a
-trainee: policy and generation)."""
+"""Player in a tally: a weights digest (frozen players), ``bot:...``, or ``player/p003#2`` (a
+trainee: policy and generation).
+"""
 
 Digest = NewType("Digest", str)
 """64 hexadecimal digits of a sha256."""
@@ -36,7 +38,7 @@ RANDOM_BOT = PlayerId("bot:random")
 
 
 def canonical_digest(value: object) -> Digest:
-    """Sha256 over the canonical JSON (sorted keys, no spaces) of plain data."""
+    """Return the sha256 of the canonical JSON (sorted keys, no spaces) of plain data."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return Digest(hashlib.sha256(text.encode()).hexdigest())
 
@@ -49,10 +51,10 @@ class Seat:
     agents: two players are compared by playing the same seeded episodes one after the other.
 
     Attributes:
-        name: The side's name; ``side/population`` where several populations share the side.
-        side: The side whose score the seat shares.
-        population: Whose policies may sit here.
-        agents: The agents the seat's player controls, in the environment's order.
+        name: Side's name; ``side/population`` where several populations share the side.
+        side: Side whose score the seat shares.
+        population: Population whose policies may have the seat.
+        agents: Agents that the seat's player controls, in the environment's order.
     """
 
     name: str
@@ -63,11 +65,11 @@ class Seat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsRef:
-    """Where frozen weights are and what they must hash to.
+    """Reference to frozen weights: their place and their digest.
 
     Attributes:
         digest: Sha256 of ``weights.safetensors``.
-        key: Directory that holds that file, relative to the store's root, ``/``-separated.
+        key: Directory of that file, relative to the store's root, ``/``-separated.
     """
 
     digest: Digest
@@ -76,7 +78,9 @@ class WeightsRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRef:
-    """A published checkpoint: its digest (over all files but the manifest) and its directory."""
+    """Reference to a published checkpoint: its digest (over all files but the manifest) and
+    directory.
+    """
 
     digest: Digest
     key: str
@@ -84,12 +88,12 @@ class CheckpointRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Player:
-    """Who has a seat.
+    """Occupant of a seat.
 
     Attributes:
         player: A policy, ghost or bot id.
-        weights: The frozen weights to play with. None for bots, and for a policy that is a trainee
-            of the same assignment (its live weights play).
+        weights: Frozen weights to play with. None for bots, and for a policy that is a trainee of
+            the same assignment (its live weights play).
     """
 
     player: PlayerId
@@ -113,8 +117,8 @@ class PairScore:
         wins: Matches in which ``first``'s side scored higher.
         draws: Matches with equal scores.
         losses: Matches in which ``second``'s side scored higher.
-        score_sum: Sum of ``first``'s scores, where they say by how much it won or lost; None: one
-            for a win and half for a draw.
+        score_sum: Sum of ``first``'s scores, where scores are margins. None: one for a win and half
+            for a draw.
         square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
     """
 
@@ -129,18 +133,18 @@ class PairScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """How matches travel and are stored: one seating in one assignment.
+    """Results of one seating in one assignment, as sent and stored.
 
     Attributes:
-        entrants: Who played, one per seat.
+        entrants: Players, one per seat.
         matches: Episodes played to their end.
         pairs: Results for each pair of seats on different sides. Empty for cooperation while
-            training (there is nobody to compare with).
-        return_sum: Per seat, the sum over matches of the mean undiscounted return of its agents.
-        return_sum_of_squares: Per seat, the same for squares.
+            training, where there is no opponent.
+        return_sum: Sum over matches of the mean undiscounted return of each seat's agents.
+        return_sum_of_squares: Sum of the squares of these returns, per seat.
         length_sum: Calls of ``step`` in these matches; in cooperation a match of two players has
             two episodes.
-        distinct: Different games among the matches; None: nobody counted.
+        distinct: Different games among the matches. None: not counted.
     """
 
     entrants: tuple[Entrant, ...]
@@ -153,7 +157,7 @@ class Tally:
 
 
 def population_of(player: str) -> str:
-    """The population part of a policy or ghost id (``player/p003@...`` gives ``player``)."""
+    """Return the population in a policy or ghost id (``player/p003@...`` gives ``player``)."""
     return player.split("/", 1)[0]
 
 
@@ -163,10 +167,10 @@ def is_bot(player: str) -> bool:
 
 
 def trainee_entrant(policy: PolicyId, *, generation: int) -> Entrant:
-    """The entrant name of a policy that learns while it plays."""
+    """Return the entrant name of a policy that learns while it plays."""
     return Entrant(f"{policy}#{generation}")
 
 
 def ghost_id(policy: PolicyId, *, agent_steps: int) -> PlayerId:
-    """The player id of the ghost of a policy at a count of agent steps."""
+    """Return the player id of a policy's ghost at a number of agent steps."""
     return PlayerId(f"{policy}@{agent_steps:012d}")

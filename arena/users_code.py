@@ -1,7 +1,7 @@
-"""What is said when users' code raises: one message, with the lines of their own files.
+"""Messages about errors in users' code: one line, with the lines of the user's own files.
 
-Bots, rules, environments and the like are called from deep inside of Arena; a whole traceback is
-mostly Arena's. Whatever a user can mend is in the few lines of the user's files. Torch-free.
+Bots, rules, environments and the like are called from deep inside Arena, so most of a traceback is
+Arena's. The few lines of the user's files are those that the user can fix. Torch-free.
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from arena.errors import ArenaError, ConfigError
 logger = logging.getLogger(__name__)
 
 BEFORE_LINES = "\n  File "
-"""How the lines of a traceback begin in a message; what is before is one line."""
+"""Beginning of the lines of a traceback in a message; the text before is one line."""
 
 OWN_PACKAGES = frozenset({"arena", "populations"})
 MAX_FRAMES = 8
-"""Of a traceback that are shown, the innermost: a recursion has a thousand."""
+"""Most frames of a traceback that are shown, the innermost: a recursion has a thousand."""
 
 MAX_MESSAGE = 1000
-"""Letters of what was raised."""
+"""Length at which the text of an error is cut off."""
 
 
 def raised(what: str, error: BaseException) -> str:
-    """One message: who raised what, then the user's own lines of the traceback.
+    """Return one message: the code and its error, then the user's own lines of the traceback.
 
     Args:
-        what: Whose code it is, and what it was doing.
-        error: What it raised.
+        what: Name of the code, and its task.
+        error: Error that it raised.
     """
     return f"{what} raised {named(error)}{own_lines(error)}"
 
 
 def named(error: BaseException) -> str:
-    """The class of an exception and its text, on one line."""
+    """Return the class of an exception and its text, on one line."""
     text = " ".join(_text(error).split())
     text = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}..."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def own_lines(error: BaseException) -> str:
-    """The frames of an exception that are in a user's files; empty if there are none.
+    """Return the frames of an exception that are in a user's files; empty if there are none.
 
-    Where all of it happened in installed packages, their frames are shown: an environment may be
-    one. Frames of Arena never are.
+    If all of them are in installed packages, those are shown: an environment may be one. Frames of
+    Arena are never shown.
     """
     frames: dict[str, list[traceback.FrameSummary]] = {"user": [], "package": [], "other": []}
     for frame, line in traceback.walk_tb(error.__traceback__):
-        # Source lines are read from the files; marks below them would say less in more lines.
+        # Source lines are read from the files; the marks below them would only add lines.
         summary = traceback.FrameSummary(frame.f_code.co_filename, line, frame.f_code.co_name)
         frames[_owner(frame)].append(summary)
     if isinstance(error, SyntaxError) and error.filename:
@@ -67,7 +67,7 @@ def own_lines(error: BaseException) -> str:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Where in a user's files, or else in an installed package, something is going on."""
+    """Return the place of execution in a user's files, or else in an installed package."""
     frames = list(traceback.walk_stack(frame))
     for owner in ("user", "package"):
         for at, line in frames:
@@ -78,14 +78,14 @@ def place_of(frame: FrameType | None) -> str:
 
 @contextlib.contextmanager
 def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator[None]:
-    """Turn whatever a user's code raises into one message of Arena's; the rest is for the log.
+    """Turn any error of a user's code into one message of Arena's; the rest goes to the log.
 
     Args:
-        what: Whose code it is, and what it is doing.
-        raises: What is raised in its place.
+        what: Name of the code, and its task.
+        raises: Class of the error that replaces the user's.
 
     Raises:
-        ArenaError: An error of Arena's own passes as it is; all else becomes ``raises``.
+        ArenaError: An error of Arena's own passes unchanged; all others become ``raises``.
     """
     try:
         yield
@@ -97,7 +97,7 @@ def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator
 
 
 def split_lines(message: str) -> tuple[str, str]:
-    """What is one line of a message, and the lines of a traceback after it, if there are any."""
+    """Split a message into its first line and the lines of a traceback after it, if any."""
     first, marker, lines = message.partition(BEFORE_LINES)
     return first, f"{marker}{lines}"
 
@@ -106,12 +106,12 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)
     except Exception:
-        # A user's exception, too, is a user's code.
+        # A user's exception is a user's code, too.
         return "(its text cannot be read)"
 
 
 def _owner(frame: FrameType) -> str:
-    """Whose a frame is: a ``user``'s, an installed ``package``'s, or an ``other`` one."""
+    """Return the owner of a frame: ``user``, an installed ``package``, or ``other``."""
     module = str(frame.f_globals.get("__name__", ""))
     path = frame.f_code.co_filename
     if module.partition(".")[0] in OWN_PACKAGES or path.startswith("<"):
@@ -123,6 +123,6 @@ def _owner(frame: FrameType) -> str:
 
 
 def _is_below(path: str, *kinds: str) -> bool:
-    """Whether a file is where Python keeps what is of these kinds."""
+    """Return whether a file is in Python's directories of these kinds."""
     places = sysconfig.get_paths()
     return path.startswith(tuple(os.path.join(places[kind], "") for kind in kinds))

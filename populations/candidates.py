@@ -25,14 +25,14 @@ FIRST_CAPACITY = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A frozen player that may be an opponent.
+    """Frozen player that may be an opponent.
 
     Attributes:
         player: A ghost, a policy (its latest checkpoint), a bot or an imported champion.
-        policy: Whose weights they are; of bots and imported champions the player itself.
-        role: The policy's.
-        entrant: Weights digest, or a bot's id: how payoffs know it.
-        agent_steps: The policy's count when they were frozen.
+        policy: Policy that the weights belong to; of bots and imported champions the player itself.
+        role: Role of the policy.
+        entrant: Weights digest, or a bot's id: the name in payoffs.
+        agent_steps: Policy's agent steps when they were frozen.
         quality: Log-weight with which matchmaking of kind ``quality`` draws it.
     """
 
@@ -46,12 +46,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Codes:
-    """Consecutive numbers from 0, by order of first appearance. Grow; one for each set of columns.
+    """Consecutive numbers from 0 for texts, by order of first appearance; one object per set of
+    columns.
 
     Attributes:
-        policies: Of policies.
-        roles: Of roles.
-        entrants: Of entrants.
+        policies: Numbers of policies.
+        roles: Numbers of roles.
+        entrants: Numbers of entrants.
     """
 
     policies: dict[str, int] = field(default_factory=dict)
@@ -61,9 +62,9 @@ class Codes:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Candidates:
-    """Many candidates as columns of equal length N, in the order in which they came to be.
+    """Candidates as columns of equal length N, in order of creation.
 
-    Columns, because a league has tens of thousands of ghosts and a decision takes less than a
+    Columns, because a league has tens of thousands of ghosts and a decision must take less than a
     millisecond. Read-only views: use them while deciding, keep none.
 
     Attributes:
@@ -71,9 +72,9 @@ class Candidates:
         policies: `PolicyId`. object [N].
         roles: Text. object [N].
         entrants: `Entrant`. object [N].
-        agent_steps: int64 [N].
-        qualities: float64 [N].
-        codes: The number of each text, so that equal ones are found without comparing texts.
+        agent_steps: Agent steps of the policies. int64 [N].
+        qualities: Log-weights. float64 [N].
+        codes: Numbers of the texts, to compare numbers instead of texts.
         policy_codes: ``policies`` as numbers. int64 [N].
         role_codes: ``roles`` as numbers. int64 [N].
         entrant_codes: ``entrants`` as numbers; candidates with equal weights share one. int64 [N].
@@ -91,11 +92,11 @@ class Candidates:
     entrant_codes: IntArray
 
     def __len__(self) -> int:
-        """N."""
+        """Return N."""
         return len(self.players)
 
     def __getitem__(self, index: int) -> Candidate:
-        """One of them, from 0."""
+        """Return a candidate by index, from 0."""
         return Candidate(
             player=self.players[index],
             policy=self.policies[index],
@@ -106,7 +107,7 @@ class Candidates:
         )
 
     def take(self, indices: IntArray) -> Candidates:
-        """Those at some positions, in that order."""
+        """Return the candidates at some positions, in that order."""
         return Candidates(
             players=self.players[indices],
             policies=self.policies[indices],
@@ -121,18 +122,18 @@ class Candidates:
         )
 
     def of_policy(self, policy: PolicyId) -> BoolArray:
-        """Which are of a policy. bool [N]."""
+        """Return which candidates belong to a policy. bool [N]."""
         return np.equal(self.policy_codes, self.codes.policies.get(policy, -1))
 
     def of_role(self, role: str) -> BoolArray:
-        """Which are of policies with a role. bool [N]."""
+        """Return which candidates belong to policies with a role. bool [N]."""
         return np.equal(self.role_codes, self.codes.roles.get(role, -1))
 
 
 class CandidateColumns:
-    """Grows `Candidates` row by row. Owned by one thread.
+    """Growing `Candidates`. Owned by one thread.
 
-    Adding is amortized constant time, reading takes no copy.
+    Adding is amortized constant time, and reading makes no copy.
     """
 
     def __init__(self) -> None:
@@ -144,18 +145,18 @@ class CandidateColumns:
         self._entrants: ObjectArray = np.empty(FIRST_CAPACITY, dtype=np.object_)
         self._agent_steps: IntArray = np.zeros(FIRST_CAPACITY, dtype=np.int64)
         self._qualities: FloatArray = np.zeros(FIRST_CAPACITY, dtype=np.float64)
-        # Of policies, roles and entrants.
+        # Numbers of policies, roles and entrants.
         self._coded: IntArray = np.zeros((3, FIRST_CAPACITY), dtype=np.int64)
 
     def append(self, candidate: Candidate) -> None:
-        """Add one at the end."""
+        """Add a candidate at the end."""
         if self._num == len(self._players):
             self._double()
         self._num += 1
         self.put(self._num - 1, candidate)
 
     def put(self, index: int, candidate: Candidate) -> None:
-        """Change the one at a position."""
+        """Replace the candidate at a position."""
         self._players[index] = candidate.player
         self._policies[index] = candidate.policy
         self._roles[index] = candidate.role
@@ -178,7 +179,7 @@ class CandidateColumns:
 
     @property
     def candidates(self) -> Candidates:
-        """What was added so far."""
+        """Return all candidates so far, as views."""
         policy_codes, role_codes, entrant_codes = (_view(row, self._num) for row in self._coded)
         return Candidates(
             players=_view(self._players, self._num),
@@ -195,7 +196,7 @@ class CandidateColumns:
 
 
 def make_candidates(rows: Iterable[Candidate]) -> Candidates:
-    """Columns of some candidates, in the order in which they came to be."""
+    """Make columns of some candidates, in their order."""
     columns = CandidateColumns()
     for row in rows:
         columns.append(row)
@@ -207,7 +208,7 @@ def _code(codes: dict[str, int], text: str) -> int:
 
 
 def _doubled(column: npt.NDArray[ScalarT]) -> npt.NDArray[ScalarT]:
-    """The same with as much room again along the last axis."""
+    """Return a copy with twice the room along the last axis."""
     return np.concatenate([column, np.zeros_like(column)], axis=-1)
 
 

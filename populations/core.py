@@ -1,15 +1,15 @@
 """START HERE: the nouns of the controller's half, as Protocols, and what they exchange.
 
-    Matchmaker    against whom a policy trains              populations.matchmaking
-    Exploit       who copies whom                           populations.pbt.exploit
-    Explore       what changes about the hyperparameters    populations.pbt.explore
-    RatingModel   how strong everyone is                    populations.ratings
+    Matchmaker    decides against whom a policy trains      populations.matchmaking
+    Exploit       decides which policy copies which one     populations.pbt.exploit
+    Explore       changes hyperparameters                   populations.pbt.explore
+    RatingModel   rates players by results                  populations.ratings
     Launcher      starts and ends learner processes         populations.launchers
 
 All but the Launcher are pure: no file, socket, clock or global random; a `numpy.random.Generator`
-comes in as an argument, and the same arguments give the same answer. The controller draws opponents
-for each training assignment, fits ratings after each evaluation, and asks Exploit and Explore when
-a policy's clock (`populations.pbt.scheduler`) says that it is ready.
+is an argument, and equal arguments give equal answers. The controller draws opponents for each
+training assignment, fits ratings after each evaluation, and calls Exploit and Explore when a
+policy's clock (`populations.pbt.scheduler`) is due.
 """
 
 from __future__ import annotations
@@ -32,42 +32,45 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 
 RatingDifference = Callable[[PolicyId, PolicyId], tuple[float, float] | None]
-"""By how much the first is better: mean and standard deviation in Elo; None if unrated."""
+"""Function from two policies to mean and standard deviation of how much better the first is, in
+Elo; None if unrated.
+"""
 
 PRIOR_MATCHES = 8.0
-"""Matches that the prediction of a score by ratings is worth, beside results."""
+"""Weight, in matches, of the score that ratings predict, against that of results."""
 
 SearchSpace = Mapping[str, Mapping[str, object]]
-"""By hyperparameter, ``{low, high, log, step, complement}`` or ``{choices}``, as in YAML."""
+"""Search space by hyperparameter: ``{low, high, log, step, complement}`` or ``{choices}``, as in
+YAML.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpponentRequest:
-    """What a matchmaker knows when it draws the opponents of one population for an assignment.
+    """Input of a matchmaker that draws the opponents of one population for an assignment.
 
     Attributes:
-        trainee: Who trains.
-        role: Its role.
-        entrant: The trainee in payoffs: policy and generation.
-        agent_steps: Its count.
+        trainee: Policy that trains.
+        role: Role of the trainee.
+        entrant: Trainee's name in payoffs: policy and generation.
+        agent_steps: Trainee's agent steps.
         num_opponents: Opponents to draw: one for each block of environments.
         is_own_population: Whether the opponents are of the trainee's own population, so that it can
             play itself.
         ghosts: All ghosts of the opponents' population, the trainee's own included.
         latest: Latest checkpoints of the active policies of the opponents' population, the trainee
             itself left out.
-        record: Matches of the trainee against each candidate since its weights were last
-            replaced, draws half on each side, older ones decayed: wins and losses, float64 [N]
-            each, zeros if they never met. Of ``latest``: against any recent checkpoint of the
-            policy.
-        predicted: Score that ratings promise the trainee against each candidate, in [0, 1]; an
-            unrated ghost counts as its nearest rated ancestor, 1/2 where nothing is known.
-            float64 [N].
-        ratings: Elo of each candidate, NaN if unrated; of ``latest``, of the policy's newest
-            weights that are rated. float64 [N].
-        trainee_rating: Elo of the trainee's newest weights that are rated; NaN if none are.
-        scores: What each candidate (row) is expected to score against each other one (column),
-            draws half. float64 [N, N], 1/2 on the diagonal.
+        record: Wins and losses of the trainee against each candidate since its weights were last
+            replaced, draws half on each side, older ones decayed: float64 [N] each, zeros without
+            matches. For ``latest``: against any recent checkpoint of the policy.
+        predicted: Score that ratings predict for the trainee against each candidate, in [0, 1]; an
+            unrated ghost counts as its nearest rated ancestor, 1/2 where nothing is known. float64
+            [N].
+        ratings: Elo of each candidate, NaN if unrated; for ``latest``, that of the policy's newest
+            rated weights. float64 [N].
+        trainee_rating: Elo of the trainee's newest rated weights; NaN if there are none.
+        scores: Expected score of each candidate (row) against each other one (column), draws half.
+            float64 [N, N], 1/2 on the diagonal.
     """
 
     trainee: PolicyId
@@ -85,23 +88,24 @@ class OpponentRequest:
     scores: Callable[[Candidates], FloatArray]
 
     def posterior(self, candidates: Candidates) -> tuple[FloatArray, FloatArray]:
-        """Return a and b of Beta(a, b), the posterior of how often the trainee beats each.
+        """Return a and b of Beta(a, b), the posterior of the trainee's score against each
+        candidate.
 
-        a = wins + k p and b = losses + k (1 - p), draws half: results, and what ratings predict
-        (p) with the weight of k = ``PRIOR_MATCHES`` matches. float64 [N] each.
+        a = wins + k p and b = losses + k (1 - p), draws half: results, and the prediction p of the
+        ratings with the weight of k = ``PRIOR_MATCHES`` matches. float64 [N] each.
         """
         wins, losses = self.record(candidates)
         points = PRIOR_MATCHES * self.predicted(candidates)
         return wins + points, losses + (PRIOR_MATCHES - points)
 
     def win_rates(self, candidates: Candidates) -> FloatArray:
-        """Return how often the trainee beats each, draws half: the mean of `posterior`.
+        """Return the expected score of the trainee against each candidate: the mean of `posterior`.
 
-        It is what ratings predict where they never met, and the results where they met often.
-        float64 [N], in [0, 1].
+        It is the prediction of the ratings without matches, and the results after many. float64
+        [N], in [0, 1].
         """
         wins, losses = self.record(candidates)
-        # As few passes over tens of thousands of candidates as may be.
+        # As few passes over tens of thousands of candidates as possible.
         points = PRIOR_MATCHES * self.predicted(candidates)
         points += wins
         matches = wins + losses
@@ -112,12 +116,12 @@ class OpponentRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opponents:
-    """Against whom the blocks of an assignment are played; together ``num_opponents`` of them.
+    """Opponents of the ``num_opponents`` blocks of an assignment.
 
     Attributes:
         num_mirrors: Blocks in which the trainee plays itself; 0 where the opponents are of another
             population.
-        players: Drawn with replacement, so one may be there twice.
+        players: Opponents, drawn with replacement, so one may occur twice.
     """
 
     num_mirrors: int
@@ -125,34 +129,34 @@ class Opponents:
 
 
 class Matchmaker(Protocol):
-    """Decides against whom a policy trains. Keeps no state."""
+    """Rule that draws a policy's opponents. Keeps no state."""
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
         """Draw the opponents of one assignment.
 
         Raises:
-            ValueError: If nobody is there to be drawn, or ``num_opponents`` is below 1.
+            ValueError: If there is no opponent to draw, or ``num_opponents`` is below 1.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """An active policy as selection sees it.
+    """Active policy as PBT's selection sees it.
 
     Attributes:
-        policy: Its id.
-        index: Its number: breaks ties, lower first.
+        policy: Policy's id.
+        index: Policy's number: breaks ties, lower first.
         rating: Elo of its standing weights; None if unrated.
         num_matches: Evaluation matches since its generation began.
-        is_reference: Never mutated.
-        deviation: Standard deviation of the rating, Elo; 0: exact. Without what is uncertain about
-            all policies alike (how far away the anchor is).
-        num_returns: Evaluation matches of its standing weights that the next two are about
+        is_reference: Whether it is the reference member, which is never mutated.
+        deviation: Standard deviation of the rating in Elo, without the uncertainty common to all
+            policies (their distance from the anchor); 0: exact.
+        num_returns: Evaluation matches of its standing weights behind the next two
             (``Record.matches``).
-        return_mean: Their mean return (``return_sum / matches``); 0 without any.
-        return_variance: Their sample variance,
-            ``(return_square_sum - return_sum**2 / matches) / (matches - 1)``; 0 below two.
+        return_mean: Their mean return (``return_sum / matches``); 0 without matches.
+        return_variance: Their sample variance, ``(return_square_sum - return_sum**2 / matches) /
+            (matches - 1)``; 0 below two matches.
     """
 
     policy: PolicyId
@@ -172,7 +176,7 @@ class Score:
 
     Attributes:
         points: wins + draws / 2, from 0 to ``matches``.
-        matches: How many; a float where opponents were weighted.
+        matches: Number of matches; a float where opponents were weighted.
     """
 
     points: float
@@ -180,13 +184,15 @@ class Score:
 
 
 CommonScores = Callable[[PolicyId, PolicyId], tuple[Score, Score] | None]
-"""What two policies scored in evaluation against the opponents that both have met, the same mix of
-opponents for both (`populations.pbt.statistics.on_common_opponents` makes it so); None if there is
-no such opponent. Their matches against each other do not count."""
+"""Function from two policies to their scores in evaluation against common opponents.
+
+Both scores have the same mix of opponents (`populations.pbt.statistics.on_common_opponents`); None
+if there is no common opponent. Matches against each other do not count.
+"""
 
 
 class Exploit(Protocol):
-    """Decides who copies whom. Keeps no state."""
+    """Rule that decides which policy copies which one. Keeps no state."""
 
     def decide(
         self,
@@ -201,25 +207,25 @@ class Exploit(Protocol):
 
         Args:
             policy: One of ``members``.
-            members: The active policies of its population, in any order.
-            difference: From the last fit of ratings.
-            common: Scores against common opponents; None in cooperation, where nobody has
+            members: Active policies of its population, in any order.
+            difference: Rating differences of the last fit.
+            common: Scores against common opponents. None in cooperation, where there are no
                 opponents and returns are compared instead.
-            rng: Chooses the rival, or among equally good donors.
+            rng: Generator that chooses the rival, or among equally good donors.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
-    """A step in the space of hyperparameters.
+    """Step in the space of hyperparameters.
 
     Attributes:
         old: Every hyperparameter before.
-        new: Every hyperparameter after; those outside of the search space are as before.
-        moves: What was done to each one in the search space: ``resampled``, ``x0.8``, ``x1.2``,
+        new: Every hyperparameter after; those outside the search space are unchanged.
+        moves: Change of each hyperparameter in the search space: ``resampled``, ``x0.8``, ``x1.2``,
             ``next``, ``previous``, ``reset`` or ``kept``, or the rule that chose it (``tpe``);
-            after a semicolon, why another rule was used.
+            after a semicolon, the reason for using another rule.
     """
 
     old: Mapping[str, float]
@@ -228,7 +234,7 @@ class Exploration:
 
 
 class Explore(Protocol):
-    """Decides what changes about hyperparameters. Keeps no state."""
+    """Rule that changes hyperparameters. Keeps no state."""
 
     def explore(
         self,
@@ -242,47 +248,49 @@ class Explore(Protocol):
         """Change the hyperparameters that are in the search space, within its bounds.
 
         Args:
-            hyperparameters: From which to go on: the policy's own, or its donor's.
-            search_space: What may change.
+            hyperparameters: Hyperparameters to start from: the policy's own, or its donor's.
+            search_space: Hyperparameters that may change, and their bounds.
             history: All generations of the population, in order of beginning. The one that ends
-                with this decision should be ended in it already (``agent_steps_end``,
-                ``rating_end``): what has no end counts as still running.
-            agent_steps: The policy's count now.
-            rng: All randomness.
+                with this decision should have its end already (``agent_steps_end``,
+                ``rating_end``): one without an end counts as running.
+            agent_steps: Policy's agent steps now.
+            rng: The only source of randomness.
         """
         ...
 
 
 class Launcher(Protocol):
-    """Starts, watches and ends learner processes, one per slot. Use it from one thread."""
+    """Manager of learner processes, one per slot. Use it from one thread."""
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
-        """Start a learner in a slot; what ran there before is killed.
+        """Start a learner in a slot, after killing its predecessor there.
 
         Args:
-            slot: Its number, from 0.
-            populations: Which it trains; empty: any.
+            slot: Slot's number, from 0.
+            populations: Populations that it trains; empty: any.
         """
         ...
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
-        """End a slot's learner at once; nothing happens if there is none.
+        """End a slot's learner at once; does nothing if there is none.
 
         Args:
-            slot: Which.
-            dump_stacks: Whether it first writes where it is; it has a moment for that, in which
-                nobody waits for it.
+            slot: Slot's number.
+            dump_stacks: Whether it first writes its stacks, for which it has a moment. The call
+                does not wait for it.
         """
         ...
 
     def running(self) -> Mapping[int, int]:
-        """Process ids by slot."""
+        """Return process ids by slot."""
         ...
 
     def exited(self) -> list[tuple[int, int]]:
-        """Slots whose learner has ended since the last call, with exit codes (-n: by signal n)."""
+        """Return slots whose learner has ended since the last call, with exit codes (-n: by signal
+        n).
+        """
         ...
 
     def close(self) -> None:
-        """End what is left."""
+        """End all remaining learners."""
         ...

@@ -1,4 +1,4 @@
-"""What PBT decides about a policy that is ready, with the numbers behind it for the event log."""
+"""Decisions of PBT about a policy that is ready, with the evidence for the event log."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from arena.types import PolicyId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """The numbers of comparing a policy with one other.
+    """Comparison of a policy with one other.
 
     Attributes:
         rival: The other policy.
         measure: ``rating`` (Elo), ``return`` (mean per match) or ``score`` (points per match).
-        difference: By how much the rival is better, in that measure.
+        difference: Lead of the rival, in that measure.
         deviation: Standard deviation of the difference.
-        probability_better: Of the rival, from ratings; None for tests on matches.
-        win_rate: Predicted, of the policy against the rival; None if it was not asked for.
-        statistic: Of the test: t, or z; None without a test.
-        degrees_of_freedom: Of t (Welch-Satterthwaite); None without.
-        p_value: Two-sided; None without a test.
+        probability_better: Probability that the rival is better, from ratings; None for tests on
+            matches.
+        win_rate: Predicted win rate of the policy against the rival; None if it was not needed.
+        statistic: Test statistic, t or z; None without a test.
+        degrees_of_freedom: Degrees of freedom of t (Welch-Satterthwaite); None without t.
+        p_value: Two-sided p-value; None without a test.
     """
 
     rival: PolicyId
@@ -37,19 +38,19 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """The numbers behind a decision, for the event log.
+    """Numbers behind a decision, for the event log.
 
     Attributes:
-        rank: By rating, 1 is best; None if the policy is not ranked.
+        rank: Rank by rating, 1 is best; None if the policy is not ranked.
         num_ranked: Policies with a rating and enough matches.
-        num_selected: So many are bottom, and so many top; 0 where a rule compares with one rival.
-        rating: Elo; None if unrated.
+        num_selected: Size of the bottom and of the top; 0 where a rule compares with one rival.
+        rating: Rating in Elo; None if unrated.
         num_matches: Evaluation matches since the policy's generation began.
         deviation: Standard deviation of the rating, Elo.
-        skill_deviation: Standard deviation of skill among the ranked, Elo: what their ratings show
-            beyond noise. None if nothing was compared.
-        comparison: With the donor, or with the rival that was no donor; None if it was compared
-            with nobody, or nobody in particular.
+        skill_deviation: Standard deviation of skill among the ranked beyond noise, Elo. None if
+            nothing was compared.
+        comparison: Comparison with the donor, or with a rival that was no donor; None without a
+            particular rival.
     """
 
     rank: int | None
@@ -64,7 +65,9 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotReady:
-    """Too little is known: ask again after the next evaluation. Changes nothing."""
+    """Decision to wait: too little is known, ask again after the next evaluation. Changes
+    nothing.
+    """
 
     reason: str
     evidence: Evidence
@@ -72,7 +75,7 @@ class NotReady:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
-    """The policy stays as it is until its next ready mark."""
+    """Decision that the policy stays unchanged until its next ready mark."""
 
     reason: str
     evidence: Evidence
@@ -80,7 +83,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploreOwn:
-    """The policy keeps its weights; its hyperparameters are explored."""
+    """Decision that the policy keeps its weights and explores its hyperparameters."""
 
     reason: str
     evidence: Evidence
@@ -88,18 +91,19 @@ class ExploreOwn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExploitDonor:
-    """The policy takes over the donor's weights, optimizer, normalizers and hyperparameters.
+    """Decision that the policy takes the donor's weights, optimizer, normalizers and
+    hyperparameters.
 
     Attributes:
-        donor: Never the policy itself.
+        donor: Donor; never the policy itself.
         explore: Whether the hyperparameters are explored afterwards (not for the reference).
-        donor_rank: Its rank.
-        donor_rating: Elo.
+        donor_rank: Rank of the donor.
+        donor_rating: Rating of the donor in Elo.
         gap: Elo by which the donor is better.
         gap_deviation: Standard deviation of that difference.
-        probability_better: Of the donor, from these two.
-        num_donors: Policies that passed the same test; the donor was drawn from them.
-        evidence: About the policy.
+        probability_better: Probability that the donor is better, from these two.
+        num_donors: Number of policies that passed the same test; the donor was drawn from them.
+        evidence: Evidence about the policy.
     """
 
     donor: PolicyId

@@ -5,7 +5,7 @@ ArenaError
     ├── RunInUse          another controller has the run directory (exit 4)
     ├── RunFailed         no active policy is left, or learners cannot be started (exit 3)
     ├── StorageError      full, read-only or unreadable (exit 5)
-    │   ├── StorageUnavailable   full or read-only for now; the same may work later
+    │   ├── StorageUnavailable   full or read-only for now; a retry may succeed later
     │   └── JournalCorrupt
     │       └── JournalForeign   not damaged, but not this release's
     └── ResumeRefused     the configuration differs from the run's (exit 2)
@@ -17,7 +17,7 @@ from arena.errors import ArenaError
 
 
 class PopulationError(ArenaError):
-    """Root of what the controller's half raises."""
+    """Root of the exceptions of the controller's half."""
 
 
 class RunInUse(PopulationError):
@@ -38,7 +38,7 @@ class StorageError(PopulationError):
 
 
 class StorageUnavailable(StorageError):
-    """Full or read-only for now: nothing was written, and trying the very same again is safe."""
+    """Full or read-only for now: nothing was written, and a retry is safe."""
 
 
 class JournalCorrupt(StorageError):
@@ -50,4 +50,4 @@ class JournalForeign(JournalCorrupt):
 
 
 class ResumeRefused(PopulationError):
-    """A resumed run's configuration holds; something else was asked for."""
+    """A resumed run keeps its configuration, but another one was requested."""

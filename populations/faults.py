@@ -1,4 +1,4 @@
-"""Faults of a configuration, gathered so that all of them are named at once."""
+"""Collected faults of a configuration, to report all of them at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from arena.errors import ConfigError, ConfigFaults, faults_of
 
 
 class Faults:
-    """Faults that were found so far; checks go on behind each."""
+    """Faults found so far; checks continue after each."""
 
     def __init__(self) -> None:
         self._errors: list[ConfigError] = []
@@ -21,14 +21,14 @@ class Faults:
 
     @contextmanager
     def gathered(self) -> Iterator[None]:
-        """Take the fault that is raised inside, if one is."""
+        """Collect the fault that is raised inside, if any."""
         try:
             yield
         except ConfigError as error:
             self._errors.append(error)
 
     def raise_any(self) -> None:
-        """Raise what was found: one fault as it was, several as one error.
+        """Raise the collected faults: one as it was, several as one error.
 
         Raises:
             ConfigError: If there is a fault.
@@ -41,7 +41,7 @@ class Faults:
 
 @contextmanager
 def named(key: str) -> Iterator[None]:
-    """Begin the faults that are raised inside with the key that they are below."""
+    """Prefix the faults that are raised inside with the key that contains them."""
     try:
         yield
     except ConfigError as error:

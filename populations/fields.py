@@ -1,4 +1,4 @@
-"""Types of keys that several sections of the configuration have."""
+"""Types of keys that occur in several sections of the configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Seconds = Annotated[float, Field(gt=0.0, le=1e9)]
 
 
 def canonical(bot: str) -> str:
-    """Return a bot's one spelling: the same bot has one name in tallies and ratings."""
+    """Return a bot's canonical spelling: the same bot has one name in tallies and ratings."""
     try:
         return canonical_bot(bot)
     except ConfigError as error:

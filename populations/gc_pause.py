@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, where it has nothing to find."""
+"""Pauses of Python's cyclic garbage collector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Let many objects be made that all stay: looking for garbage among them takes longer."""
+    """Pause the collector while many objects are made that all stay alive.
+
+    Its search for garbage among them would take longer than making them.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The configurations that come with Arena, and the texts of a user's own."""
+"""Texts of Arena's presets and of users' configuration files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ PRESETS = "populations.presets"
 
 
 def preset_names() -> list[str]:
-    """Names that ``arena launch`` takes."""
+    """Return the names of the presets."""
     entries = resources.files(PRESETS).iterdir()
     return sorted(Path(entry.name).stem for entry in entries if entry.name.endswith(".yaml"))
 
 
 def preset_text(name: str) -> bytes:
-    """The YAML of a preset.
+    """Return the YAML of a preset.
 
     Raises:
         ConfigError: If there is none of that name.
@@ -36,7 +36,7 @@ def preset_text(name: str) -> bytes:
 
 
 def config_text(source: str | Path) -> bytes:
-    """The YAML of a preset or a file, as it is written.
+    """Return the YAML of a preset or a file, unchanged.
 
     Raises:
         ConfigError: If there is none.

@@ -1,14 +1,14 @@
-"""Roles: when a policy leaves a ghost, and when it starts again from elsewhere.
+"""Roles: when a policy leaves a ghost, and when it starts again from other weights.
 
-A main agent trains for ever. A main exploiter looks for what beats the main agents of today, a
-league exploiter for what beats everybody; both are reset after they have left a ghost, so that they
-go on looking for something new.
+A main agent trains for ever. A main exploiter searches for weaknesses of the current main agents, a
+league exploiter for weaknesses of all players. Exploiters are reset after they have left a ghost,
+so that they keep finding new weaknesses.
 
 Sources: Vinyals et al., "Grandmaster level in StarCraft II using multi-agent reinforcement
 learning" (Nature, 2019), section "Multi-agent learning" and the pseudocode in its supplementary
-data, which disagree about main agents (the text: a ghost each phase; the pseudocode: one as soon as
-everybody is beaten, at the latest after two phases). Resets to the exploiter nearest to even:
-TLeague's AdaEvoExploiter (Sun et al., 2020).
+data, which disagree about main agents (the text: a ghost each phase; the pseudocode: as soon as all
+required opponents are beaten, at the latest after two phases). Resets to the exploiter nearest to
+even: TLeague's AdaEvoExploiter (Sun et al., 2020).
 """
 
 from __future__ import annotations
@@ -33,22 +33,23 @@ MAIN_EXPLOITER: Role = "main_exploiter"
 LEAGUE_EXPLOITER: Role = "league_exploiter"
 
 LEAGUE_RESET_PROBABILITY = 0.25
-"""Of a league exploiter, after a ghost."""
+"""Probability that a league exploiter is reset after it has left a ghost."""
 
 EVEN = 0.5
 EVEN_FROM, EVEN_TO = 0.2, 0.5
-"""Win rates between which an exploiter's ghost is worth going on from."""
+"""Range of win rates of an exploiter's ghost that is worth continuing from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRule:
-    """When a policy leaves a ghost.
+    """Rule for leaving ghosts.
 
     Attributes:
-        phase_agent_steps: At least so many steps after the last one.
-        timeout_phases: At the latest after so many phases.
-        win_rate: Before the timeout, only if everybody is beaten more often than this.
-        constants: ``paper``: main agents leave one each phase, whom they beat or not.
+        phase_agent_steps: Least number of agent steps between two ghosts.
+        timeout_phases: Phases after which a ghost is left in any case.
+        win_rate: Win rate against every required opponent above which a policy leaves a ghost
+            before the timeout.
+        constants: ``paper``: main agents leave a ghost each phase, whatever their win rates.
     """
 
     phase_agent_steps: int
@@ -57,18 +58,20 @@ class SnapshotRule:
     constants: Constants = "pseudocode"
 
     def why(self, role: str, *, agent_steps: int, win_rates: FloatArray) -> str | None:
-        """Why it is time for a ghost, in words; None if it is not.
+        """Return the reason for leaving a ghost now, in words; None if there is none.
 
         Args:
-            role: The policy's.
-            agent_steps: Since its last ghost.
-            win_rates: Against those it has to beat, of those that it has met: the latest main
+            role: Role of the policy.
+            agent_steps: Agent steps since its last ghost.
+            win_rates: Win rates against the required opponents that it has met: the latest main
                 agents for a main exploiter, all ghosts for the others. float64 [N], N may be 0.
         """
+        # The phase is a lower limit for every role.
         if agent_steps < self.phase_agent_steps:
             return None
         if role == MAIN and self.constants == "paper":
             return f"{agent_steps} agent steps since the last one"
+        # The weakest result decides; without any result there is no claim to have beaten all.
         if win_rates.size and float(win_rates.min()) > self.win_rate:
             return f"it beats all {win_rates.size} that it has met more often than {self.win_rate}"
         if agent_steps >= self.timeout_phases * self.phase_agent_steps:
@@ -76,21 +79,22 @@ class SnapshotRule:
         return None
 
     def next_mark(self, agent_steps: int) -> int:
-        """Agent steps until the next moment at which a ghost may be due, from 1.
+        """Return the agent steps until the next moment at which a ghost may be due, at least 1.
 
         Args:
-            agent_steps: Since the last one.
+            agent_steps: Agent steps since the last ghost.
         """
         phase = self.phase_agent_steps
+        # After the first phase a ghost may be due at each further multiple.
         return phase - agent_steps if agent_steps < phase else phase - agent_steps % phase
 
 
 def reset_probability(role: str, *, league_exploiter: float = LEAGUE_RESET_PROBABILITY) -> float:
-    """How often a policy starts again after it has left a ghost.
+    """Return the probability that a policy is reset after it has left a ghost.
 
     Args:
-        role: The policy's. Main agents never do, main exploiters always.
-        league_exploiter: How often league exploiters do.
+        role: Role of the policy. Main agents are never reset, main exploiters always.
+        league_exploiter: Probability for league exploiters.
     """
     if role == LEAGUE_EXPLOITER:
         return league_exploiter
@@ -98,36 +102,43 @@ def reset_probability(role: str, *, league_exploiter: float = LEAGUE_RESET_PROBA
 
 
 def is_reset(probability: float, *, rng: np.random.Generator) -> bool:
-    """Whether a policy starts again. One draw, whatever the probability."""
+    """Draw whether a policy is reset. Makes one draw, whatever the probability."""
+    # Always one draw, so that the sequence of random numbers does not depend on the rule.
     return bool(rng.random() < probability)
 
 
 def has_exploiters(counts: Mapping[str, int]) -> bool:
-    """Whether a population with so many of each role has policies that are not main agents."""
+    """Return whether a population with these counts of roles has policies other than main
+    agents.
+    """
     return any(count > 0 for role, count in counts.items() if role != MAIN)
 
 
 def nearest_even(win_rates: Mapping[PlayerId, float]) -> PlayerId | None:
-    """The former exploiter to go on from: the one closest to winning half of its matches.
+    """Return the former exploiter to continue from: the one closest to winning half of its matches.
 
     Args:
-        win_rates: Of ghosts of the same role against the main agents.
+        win_rates: Win rates of ghosts of the same role against the main agents.
 
     Returns:
-        None if none is between ``EVEN_FROM`` and ``EVEN_TO``: all are too weak, or done.
+        The ghost; None if none is between ``EVEN_FROM`` and ``EVEN_TO``: all are too weak, or have
+            done their work.
     """
     worth = {
-        player: win_rate for player, win_rate in win_rates.items() if EVEN_FROM < win_rate < EVEN_TO
+        # Both ends are excluded: at 1/2 an exploiter has done its work.
+        player: win_rate
+        for player, win_rate in win_rates.items()
+        if EVEN_FROM < win_rate < EVEN_TO
     }
     return min(worth, key=lambda player: (EVEN - worth[player], player), default=None)
 
 
 def deal_roles(counts: Mapping[str, int], *, size: int) -> list[str]:
-    """The role of each member: main agents first, then exploiters.
+    """Return the role of each member: main agents first, then exploiters.
 
     Args:
-        counts: How many of a role; main agents are the rest, unless they are counted, too.
-        size: Of the population.
+        counts: Number of members by role; the rest are main agents, unless these are counted, too.
+        size: Size of the population.
 
     Raises:
         ValueError: If a role is unknown, the counts do not add up, or there is no main agent.

@@ -1,7 +1,7 @@
 """YAML documents: a strict reader and an atomic writer.
 
-The reader takes a safe subset: no anchors, aliases or tags, no duplicate keys, scalars as in
-YAML 1.2 (``1e-4`` is a number, ``no`` and ``010`` are not what YAML 1.1 makes of them).
+The reader accepts a safe subset: no anchors, aliases or tags, no duplicate keys, scalars as in YAML
+1.2 (``1e-4`` is a number; ``no`` and ``010`` are not what YAML 1.1 makes of them).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"
 
 
 class _Reader(yaml.SafeLoader):
-    """A `yaml.SafeLoader` that refuses what a configuration does not need."""
+    """`yaml.SafeLoader` without the features that a configuration does not need."""
 
     yaml_implicit_resolvers = {}  # noqa: RUF012  (a class attribute of the library's)
 
@@ -86,12 +86,12 @@ class _Reader(yaml.SafeLoader):
         value = float(text)
         if not math.isfinite(value):
             raise ValueError(f"{text} is not finite")
-        # 5e6 is how people write counts; 5.0e6 stays a float.
+        # 5e6 is the usual way to write counts; 5.0e6 stays a float.
         return int(value) if node.tag.endswith("int") else value
 
 
 def _with_whole_characters(node: yaml.ScalarNode) -> str:
-    r"""Join halves of characters, as JSON escapes them (``\ud83d\udca5``)."""
+    r"""Join surrogate halves of characters, which JSON escapes (``\ud83d\udca5``)."""
     try:
         text: str = node.value.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError:
@@ -102,7 +102,7 @@ def _with_whole_characters(node: yaml.ScalarNode) -> str:
 
 
 class _Writer(yaml.SafeDumper):
-    """Quotes text that either version of YAML would read as something else."""
+    """Writer that quotes text which either version of YAML would read as something else."""
 
 
 for _tag, (_pattern, _first) in _SCALARS.items():
@@ -116,11 +116,11 @@ def read_document(data: bytes | str, *, name: str) -> object:
     """Read one YAML document.
 
     Args:
-        data: The text, UTF-8.
-        name: Where it is from, for messages.
+        data: Text of the document, UTF-8.
+        name: Name of its source, for messages.
 
     Raises:
-        ConfigError: If it is too large, no YAML, or uses what is not allowed.
+        ConfigError: If it is too large, no YAML, or uses an excluded feature.
     """
     if len(data) > MAX_BYTES:
         raise ConfigError(f"{name}: must have at most {MAX_BYTES} bytes, got {len(data)}")
@@ -140,7 +140,7 @@ def read_document(data: bytes | str, *, name: str) -> object:
 
 
 def write_document(value: object, path: Path) -> None:
-    """Write plain data as YAML so that a reader finds the old file or the new one, whole.
+    """Write plain data as YAML; a reader finds the old file or the new one, whole.
 
     Raises:
         OSError: If the disk is full or read-only.
@@ -163,6 +163,6 @@ def write_document(value: object, path: Path) -> None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` for the known name that resembles ``name`` most, or nothing."""
+    """Return ``; did you mean 'x'?`` for the known name most similar to ``name``, or nothing."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
     return f"; did you mean {matches[0]!r}?" if matches else ""

@@ -163,7 +163,7 @@ def _rate(
     from populations.ratings.table import MatchTable, rate_table
     from populations.yaml_documents import nearest
 
-    table = MatchTable.of(scores)
+    table = MatchTable.from_matches(scores)
     anchor = settings.anchor
     if anchor is not None and anchor not in table.players:
         raise ConfigError(

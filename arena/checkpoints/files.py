@@ -1,13 +1,13 @@
 """Checkpoints as directories of files: names, digests, verification. Torch-free.
 
-Obligations of whoever reads a checkpoint:
+Duties of every reader of a checkpoint:
 
-- A key comes from the wire or the journal and is not trusted: only `resolve_key` makes it a path.
-- Bytes are used only after they were compared with their record, and they are the very bytes that
-  were compared (`read_verified`): no format we use notices a flipped bit by itself.
-- What has no valid manifest does not exist. A damaged checkpoint is `CheckpointCorrupt`, an absent
-  one `CheckpointMissing`. Plain `CheckpointError` is the machine's fault (no file descriptors, no
-  permission): it says nothing about the checkpoint, which must not be thrown away for it.
+- A key comes from the wire or the journal and is untrusted: only `resolve_key` makes it a path.
+- Bytes are used only after comparison with their record, and the very bytes that were compared are
+used (`read_verified`): none of the formats detects a flipped bit by itself.
+- A directory without a valid manifest does not exist. A damaged checkpoint is `CheckpointCorrupt`,
+an absent one `CheckpointMissing`. A plain `CheckpointError` is a fault of the machine (no file
+descriptors, no permission); it says nothing about the checkpoint, which must be kept.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MAX_FILE_BYTES = 1 << 36
 PIECE_BYTES = 1 << 20
 CORRUPT_PREFIX = "corrupt-"
 STORE_ID = "store.id"
-"""File in a store's root with 32 random hexadecimal digits: no other store has the same."""
+"""File in a store's root with 32 random hexadecimal digits that identify the store."""
 
 TEMPORARY = re.compile(r"\.tmp-[0-9a-f]{32}")
 DIRECTORY_NAME = re.compile(r"[0-9]{12,}-[0-9a-f]{8}")
@@ -52,15 +52,17 @@ _SEGMENT = re.compile(r"[A-Za-z0-9@_-][A-Za-z0-9@._-]{0,127}")
 _POPULATION = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _POLICY = re.compile(r"p[0-9]{3,}")
 
-# Errors of the file system that mean that the bytes are not what was published.
+# File system errors that mean that the bytes are not those that were published. Others, such as
+# running out of descriptors, must not make a controller discard a good checkpoint.
 _DAMAGE = frozenset({errno.EIO, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENOENT})
 
-# A manifest begins with the sha256 of the rest of itself. JSON readers see one more key.
+# A manifest begins with the sha256 of its own rest: the checkpoint's digest covers all files but
+# the manifest, so a flipped bit in a counter would go unnoticed. JSON readers see one more key.
 _SEAL = re.compile(rb'\{\n  "sha256": "([0-9a-f]{64})",')
 
 
 class _Version(BaseModel):
-    """What is read of a manifest first: a newer one may have any other keys."""
+    """Part of a manifest that is read first: a newer one may have any other keys."""
 
     format_version: int = FORMAT_VERSION
 
@@ -90,12 +92,12 @@ def resolve_key(root: Path, key: str) -> Path:
 
 
 def sha256_bytes(data: bytes) -> Digest:
-    """Sha256 of bytes."""
+    """Return the sha256 of bytes."""
     return Digest(hashlib.sha256(data).hexdigest())
 
 
 def sha256_file(path: Path) -> Digest:
-    """Sha256 of a file."""
+    """Return the sha256 of a file."""
     with path.open("rb") as file:
         return Digest(hashlib.file_digest(file, "sha256").hexdigest())
 
@@ -113,7 +115,7 @@ def make_store_id(root: Path) -> None:
 
 
 def store_digest(root: Path) -> Digest | None:
-    """Return the sha256 of a store's id; None where there is none, so no store."""
+    """Return the sha256 of a store's id; None without an id, where there is no store."""
     try:
         return sha256_bytes(_read_regular(root / STORE_ID, MAX_STORE_ID_BYTES))
     except CheckpointError:
@@ -121,7 +123,7 @@ def store_digest(root: Path) -> Digest | None:
 
 
 def file_records(files: Mapping[str, bytes]) -> dict[str, FileRecord]:
-    """What a manifest says about its files."""
+    """Return a manifest's records of these files."""
     return {
         name: FileRecord(sha256=sha256_bytes(data), size_bytes=len(data))
         for name, data in sorted(files.items())
@@ -129,21 +131,21 @@ def file_records(files: Mapping[str, bytes]) -> dict[str, FileRecord]:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The bytes of ``manifest.json``: JSON for people, sealed by a sha256 over itself."""
+    """Return the bytes of ``manifest.json``: JSON for people, sealed by a sha256 of itself."""
     body = manifest.model_dump_json(indent=2).encode().removeprefix(b"{") + b"\n"
     return b'{\n  "sha256": "%s",' % sha256_bytes(body).encode() + body
 
 
 def decode_manifest(data: bytes, *, source: Path) -> Manifest:
-    """Read the bytes of ``manifest.json``.
+    """Decode the bytes of ``manifest.json``.
 
     Args:
-        data: The bytes.
-        source: Where they are from; named in errors.
+        data: Bytes of the file.
+        source: Path of the file, for errors.
 
     Raises:
         CheckpointCorrupt: If any byte differs from what was written.
-        CheckpointError: If the format is a newer one: it is as it should be, for another release.
+        CheckpointError: If the format is newer than this release: the file is intact.
     """
     seal = _SEAL.match(data)
     if seal is None:
@@ -171,7 +173,7 @@ def decode_manifest(data: bytes, *, source: Path) -> Manifest:
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read the manifest of a checkpoint or ghost; its other files are not looked at.
+    """Read the manifest of a checkpoint or ghost, without looking at its other files.
 
     Raises:
         CheckpointMissing: If there is no such directory.
@@ -184,7 +186,9 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def read_verified(directory: Path, name: str, record: FileRecord) -> bytes:
-    """Read a file once and return its bytes if they are the recorded ones.
+    """Read a file once and return its bytes if they match the record.
+
+    Checking a file and opening it again would leave a gap.
 
     Raises:
         CheckpointCorrupt: If the file is missing or its size or sha256 differs.
@@ -202,7 +206,7 @@ def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) 
     """Check every byte of a checkpoint or ghost.
 
     Args:
-        directory: Of the checkpoint or ghost.
+        directory: Directory of the checkpoint or ghost.
         without: Files that may be absent (a ghost has no optimizer).
 
     Raises:
@@ -222,7 +226,7 @@ def verify_directory(directory: Path, *, without: frozenset[str] = frozenset()) 
 
 
 def _check_bytes(path: Path, record: FileRecord) -> None:
-    """Compare a file with its record, piece by piece: whatever its size, little is in memory."""
+    """Compare a file with its record, piece by piece, so that any size fits in memory."""
     digest, left = hashlib.sha256(), record.size_bytes
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -239,7 +243,8 @@ def _check_bytes(path: Path, record: FileRecord) -> None:
 
 
 def list_directories(root: Path, kind: Literal["checkpoints", "ghosts"]) -> Iterator[str]:
-    """Keys of all that lies in the ``checkpoints`` (or ``ghosts``) directories of all policies.
+    """Yield the keys of everything in the ``checkpoints`` (or ``ghosts``) directories of all
+    policies.
 
     Includes temporary and foreign names; links and plain files are left out. Lazily, sorted.
     """

@@ -1,8 +1,8 @@
 """The manifest of a checkpoint, and its digest. Torch-free.
 
 A checkpoint is a directory with ``weights.safetensors`` (network and normalizers),
-``optimizer.safetensors`` and ``manifest.json``. What has no valid manifest does not exist.
-A ghost is a directory with the same weights and manifest, without the optimizer.
+``optimizer.safetensors`` and ``manifest.json``. A directory without a valid manifest does not
+exist. A ghost is a directory with the same weights and manifest, without the optimizer.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ class FileRecord(Model):
 
 
 class Manifest(Model):
-    """What a checkpoint says about itself.
+    """Manifest of a checkpoint.
 
     Attributes:
-        format_version: Of this file; a newer one is refused.
-        policy: Whose checkpoint it is.
-        generation: The policy's generation when it was made.
-        agent_steps: The policy's count; never falls.
+        format_version: Version of the format; a newer one is refused.
+        policy: Policy that the checkpoint belongs to.
+        generation: Policy's generation at the time.
+        agent_steps: Policy's agent steps so far; never falls.
         learner_updates: Optimizer steps so far; never falls.
-        hyperparameters: In use when it was made.
+        hyperparameters: Hyperparameters in use at the time. Integers become floats here;
+            assignments carry the values that are used.
         parent: Digest of the checkpoint it was trained from; None at step 0.
-        donor: The policy that checkpoint belonged to, if it was another one's (an exploit).
-        environment_digest: Of the EnvironmentSpec.
-        population_agents: The agents that the policy can play.
-        network: The architecture.
-        files: By name, every file but the manifest.
-        arena_version: That wrote it.
-        created: UTC, ISO 8601.
+        donor: Policy that the parent checkpoint belonged to, if it was another one (an exploit).
+        environment_digest: Digest of the EnvironmentSpec.
+        population_agents: Agents that the policy can play.
+        network: Architecture of the network.
+        files: Record of every file but the manifest, by name.
+        arena_version: Release that wrote it.
+        created: Time of writing, UTC, ISO 8601.
     """
 
     format_version: int = Field(FORMAT_VERSION, ge=1)
@@ -62,22 +63,22 @@ class Manifest(Model):
 
     @property
     def digest(self) -> Digest:
-        """Checkpoint digest: sha256 over the sorted (name, sha256) of the files."""
+        """Digest of the checkpoint: sha256 over the sorted (name, sha256) of the files."""
         return canonical_digest(
             sorted((name, record.sha256) for name, record in self.files.items())
         )
 
     @property
     def weights_digest(self) -> Digest:
-        """Sha256 of the weights file: identifies what is rated and what a ghost is."""
+        """Sha256 of the weights file, which identifies a rated player and a ghost."""
         return self.files[WEIGHTS].sha256
 
 
 def checkpoint_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
-    """Directory of a checkpoint relative to the store's root."""
+    """Return the directory of a checkpoint relative to the store's root."""
     return f"populations/{policy}/checkpoints/{agent_steps:012d}-{digest[:8]}"
 
 
 def ghost_key(policy: str, *, agent_steps: int, digest: Digest) -> str:
-    """Directory of a ghost relative to the store's root; ``digest`` is that of its checkpoint."""
+    """Return the directory of a ghost relative to the store's root, by its checkpoint's digest."""
     return f"populations/{policy}/ghosts/{agent_steps:012d}-{digest[:8]}"

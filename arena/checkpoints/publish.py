@@ -1,16 +1,18 @@
-"""Checkpoints and ghosts appear and vanish as a whole. Torch-free.
+"""Publishing and removing checkpoints and ghosts as a whole. Torch-free.
 
-Obligations of every function here:
+Duties of every function here:
 
-- Complete or absent: a directory gets its name by one rename, after all its bytes are on disk; the
-  rename itself is on disk when the function returns. SIGKILL or power loss at any point leaves the
-  old state or the new one, and at most a temporary directory (``.tmp-<uuid>``).
-- Idempotent: doing it again after a crash succeeds and changes nothing that was right.
-- Errors of the disk (full, read-only, failed fsync) leave nothing behind and are `DiskRefused` with
-  path and reason. A failed fsync is never tried again on the same file.
+- Complete or absent: a directory gets its name by one rename, after all its bytes are on disk, and
+the rename itself is on disk when the function returns. SIGKILL or power loss at any point leaves
+the old state or the new one, and at most a temporary directory (``.tmp-<uuid>``).
+- Idempotent: a repetition after a crash succeeds and changes nothing that was right.
+- Disk errors (full, read-only, failed fsync) leave nothing behind and are `DiskRefused` with path
+and reason. A failed fsync is never retried on the same file, as the kernel may have dropped the
+pages that it could not write.
 - A store's root is never created: a run directory that was moved away does not come back empty.
 
-Safe to call from several processes; `sweep_temporary` only while nobody publishes.
+Safe to call from several processes, except `sweep_temporary`, which must run while nothing is
+published.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from arena.errors import CheckpointCorrupt, CheckpointError, CheckpointMissing, 
 from arena.failpoints import failpoint
 from arena.types import CheckpointRef
 
-# The file system cannot link (or not to this file any more): a copy does as well.
+# Errors of a file system that cannot link (or not to this file any more); a copy will do.
 _CANNOT_LINK = frozenset({errno.EPERM, errno.EXDEV, errno.EMLINK, errno.ENOTSUP, errno.EACCES})
 _OCCUPIED = frozenset({errno.ENOTEMPTY, errno.EEXIST})
 
@@ -54,9 +56,9 @@ def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> Ch
     """Publish a checkpoint, or find that the same one is there already.
 
     Args:
-        root: The store's root; must exist.
-        manifest: Describes exactly ``files``.
-        files: By name: weights and optimizer.
+        root: Store's root; must exist.
+        manifest: Description of exactly ``files``.
+        files: Weights and optimizer by name.
 
     Raises:
         DiskRefused: If the disk refuses.
@@ -82,11 +84,12 @@ def publish(root: Path, *, manifest: Manifest, files: Mapping[str, bytes]) -> Ch
 def link_ghost(root: Path, *, checkpoint_key: str, ghost_key: str) -> None:
     """Give a checkpoint's weights and manifest a second name that outlives it.
 
-    Hard links where the file system has them, else copies. An existing ghost is verified; a damaged
-    one is moved aside and made again.
+    Hard links where the file system has them, else copies. Linked files share their bytes, so
+    ghosts are verified like checkpoints. An existing ghost is verified; a damaged one is set aside
+    and made again.
 
     Raises:
-        CheckpointMissing: If neither ghost nor checkpoint is there.
+        CheckpointMissing: If neither ghost nor checkpoint exists.
         CheckpointCorrupt: If the checkpoint is damaged.
         DiskRefused: If the disk refuses.
     """
@@ -96,7 +99,8 @@ def link_ghost(root: Path, *, checkpoint_key: str, ghost_key: str) -> None:
             manifest = read_manifest(source)
             weights = read_verified(source, WEIGHTS, manifest.files[WEIGHTS])
         except CheckpointError:
-            # Made before, and the checkpoint has gone since. The name carries the digest.
+            # The ghost was made before its checkpoint was removed. The name carries the digest to
+            # verify by.
             if _has_valid_name(target):
                 _sync_directory(target.parent)
                 return
@@ -111,7 +115,7 @@ def link_ghost(root: Path, *, checkpoint_key: str, ghost_key: str) -> None:
 
 
 def remove_directory(root: Path, key: str) -> None:
-    """Remove a checkpoint or ghost; nobody ever sees half of one. Nothing to do if it is absent.
+    """Remove a checkpoint or ghost at once, never in parts. Does nothing if it is absent.
 
     Raises:
         DiskRefused: If the disk refuses.
@@ -131,10 +135,10 @@ def remove_directory(root: Path, key: str) -> None:
 
 
 def set_aside(root: Path, key: str) -> Path | None:
-    """Rename a damaged checkpoint or ghost to ``corrupt-...``, for people to look at.
+    """Rename a damaged checkpoint or ghost to ``corrupt-...``, for people to inspect.
 
     Returns:
-        Where it is now; None if there was nothing.
+        The new path; None if there was nothing.
 
     Raises:
         DiskRefused: If the disk refuses.
@@ -168,7 +172,7 @@ def _temporary_name() -> str:
 
 
 def _is_published(target: Path, manifest: Manifest, *, without: frozenset[str]) -> bool:
-    """Whether ``target`` holds what ``manifest`` describes; what is damaged is moved aside."""
+    """Return whether ``target`` holds what ``manifest`` describes; set damaged content aside."""
     try:
         existing = verify_directory(target, without=without)
     except CheckpointMissing:
@@ -182,7 +186,7 @@ def _is_published(target: Path, manifest: Manifest, *, without: frozenset[str]) 
 
 
 def _has_valid_name(target: Path) -> bool:
-    """Whether a ghost verifies and is the one its name says."""
+    """Return whether a ghost verifies and matches its name."""
     try:
         manifest = verify_directory(target, without=frozenset({OPTIMIZER}))
     except (CheckpointMissing, CheckpointCorrupt):
@@ -210,7 +214,7 @@ def _appear(
     fill: Callable[[Path], None],
     without: frozenset[str],
 ) -> None:
-    """Give a directory that ``fill`` writes the name ``target``, unless it is there already."""
+    """Give a directory that ``fill`` writes the name ``target``, unless it exists."""
     if not _is_published(target, manifest, without=without):
         with _temporary_beside(root, target) as temporary:
             fill(temporary)
@@ -224,12 +228,12 @@ def _appear(
                     shutil.rmtree(target, ignore_errors=True)
                     raise
                 return
-    # Whoever renamed it may have died before this.
+    # The process that renamed it may have died before this.
     _sync_directory(target.parent)
 
 
 def _rename(temporary: Path, target: Path, manifest: Manifest, *, without: frozenset[str]) -> bool:
-    """Whether the name was free; False if another process published the same in between."""
+    """Rename, and return True; False if another process published the same meanwhile."""
     try:
         os.rename(temporary, target)
     except OSError as error:
@@ -241,7 +245,7 @@ def _rename(temporary: Path, target: Path, manifest: Manifest, *, without: froze
 
 @contextlib.contextmanager
 def _temporary_beside(root: Path, target: Path) -> Iterator[Path]:
-    """A new directory next to ``target``; gone at the end unless it was renamed."""
+    """Yield a new directory next to ``target``, removed at the end unless it was renamed."""
     failpoint("publish.begin")
     _make_directories(root, target.parent)
     temporary = target.parent / _temporary_name()

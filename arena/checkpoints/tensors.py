@@ -1,8 +1,8 @@
 """Named tensors to bytes and back, and whole policies to checkpoints and back.
 
-The one module of this package that needs torch. float32 CPU tensors only, sorted by name, without
-metadata, so that equal tensors have equal bytes and equal digests. Non-finite numbers pass in
-neither direction.
+The only module of this package that needs torch. Tensors are float32 on the CPU, sorted by name and
+without metadata, so that equal tensors have equal bytes and equal digests. Non-finite numbers pass
+in neither direction.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def serialize(tensors: Mapping[str, torch.Tensor]) -> bytes:
             raise ValueError(f"tensor {name!r} must be float32, got {tensor.dtype}")
         if not bool(torch.isfinite(tensor).all()):
             raise NonFiniteError(f"tensor {name!r} has a NaN or an infinity")
-        # A copy of its own: tensors that share memory are refused by the format.
+        # A separate copy: the format refuses tensors that share memory.
         plain[name] = tensor.to("cpu", copy=True).contiguous()
     return bytes(safetensors.torch.save(plain))
 
 
 def deserialize(data: bytes) -> Tensors:
-    """Read what `serialize` wrote.
+    """Read the output of `serialize`.
 
     Raises:
         CheckpointCorrupt: If these are other bytes, or hold anything but finite float32 tensors.
@@ -66,7 +66,7 @@ def load_weights(root: Path, ref: WeightsRef) -> tuple[Manifest, Tensors]:
 
     Raises:
         CheckpointMissing: If there is nothing at the key.
-        CheckpointCorrupt: If it is damaged or other weights than asked for.
+        CheckpointCorrupt: If it is damaged or holds other weights than the reference names.
     """
     directory = resolve_key(root, ref.key)
     manifest = read_manifest(directory)
@@ -148,5 +148,5 @@ def _load(directory: Path, manifest: Manifest, name: str) -> Tensors:
 def _arena_version() -> str:
     try:
         return importlib.metadata.version("arena-league")
-    except importlib.metadata.PackageNotFoundError:  # a checkout that is not installed
+    except importlib.metadata.PackageNotFoundError:  # a checkout without installation
         return "unknown"

@@ -1,4 +1,4 @@
-"""Which agents an environment may ever have. Torch-free."""
+"""The agents that may appear in an environment. Torch-free."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 from arena.errors import ConfigError
 
 MAX_AGENTS = 4096
-"""Each has a column in every table."""
+"""Most agents of an environment: each has a column in every table."""
 
 RANGE = re.compile(r"(?P<before>[^{}]*)\{(?P<first>\d+)\.\.(?P<last>\d+)\}(?P<after>.*)")
-"""Such as ``walker_{0..9}``."""
+"""Range of agents, such as ``walker_{0..9}``."""
 
 
 def agents_of(
@@ -23,15 +23,15 @@ def agents_of(
     environment_id: str,
     declared: Sequence[str] | None = None,
 ) -> tuple[str, ...]:
-    """All agents that may appear.
+    """Return all agents that may appear.
 
     Args:
         env: A PettingZoo environment.
-        environment_id: For messages.
-        declared: By the user, where the environment does not say.
+        environment_id: Environment's id, for messages.
+        declared: Agents that the user declares, where the environment does not.
 
     Raises:
-        ConfigError: If they are not known beforehand, are known twice, or not named by strings.
+        ConfigError: If they are unknown, declared by both, or not named by strings.
     """
     agents = getattr(env, "possible_agents", None)
     if agents and declared is not None:
@@ -56,13 +56,13 @@ def agents_of(
 
 
 def named_agents(patterns: Sequence[str]) -> tuple[str, ...]:
-    """Write out ranges: ``walker_{0..2}`` is walker_0, walker_1 and walker_2.
+    """Expand ranges: ``walker_{0..2}`` is walker_0, walker_1 and walker_2.
 
     Raises:
-        ConfigError: If there is no agent, one is there twice, or there are more than `MAX_AGENTS`.
+        ConfigError: If there is no agent, one occurs twice, or there are more than `MAX_AGENTS`.
     """
     written = (agent for pattern in patterns for agent in _written_out(pattern))
-    # More than the limit is refused, however much more.
+    # One more than the limit is enough to refuse a huge range without expanding it.
     agents = tuple(islice(written, MAX_AGENTS + 1))
     if len(agents) > MAX_AGENTS:
         raise ConfigError(

@@ -18,14 +18,14 @@ from arena.envs.episode_metrics import Report
 
 @dataclass(slots=True)
 class Group:
-    """The decisions that one population is asked for.
+    """Pending decisions of one population.
 
     Attributes:
-        agent_index: Which agent decides, -1 for no decision here. int64 [B, S].
-        observation: Flattened. float32 [B, S, F] (uint8 where all that is seen are bytes);
-            undefined where there is no decision.
+        agent_index: Index of the deciding agent, -1 for no decision. int64 [B, S].
+        observation: Flattened observations. float32 [B, S, F] (uint8 where everything observed is
+            bytes); undefined where there is no decision.
         action_mask: True for legal choices. bool [B, S, n], or None without masks.
-        action_shape: Of one action: () for an integer, (K,) for a row of float32.
+        action_shape: Shape of one action: () for an integer, (K,) for a row of float32.
     """
 
     agent_index: torch.Tensor
@@ -34,7 +34,7 @@ class Group:
     action_shape: tuple[int, ...] = ()
 
     def new_actions(self) -> torch.Tensor:
-        """Zeros to write answers into. int64 [B, S] or float32 [B, S, K]."""
+        """Return zeros to write actions into. int64 [B, S] or float32 [B, S, K]."""
         if not self.action_shape:
             return torch.zeros_like(self.agent_index)
         shape = (*self.agent_index.shape, *self.action_shape)
@@ -43,31 +43,32 @@ class Group:
 
 @dataclass(slots=True)
 class Turn:
-    """What B environments say after a reset or a step. The tensors are the caller's to keep until
-    the next call of ``step`` or ``reset``; who stores them copies.
+    """State of B environments after a reset or a step.
+
+    The tensors stay valid until the next call of ``step`` or ``reset``; copy them to keep them.
 
     Attributes:
-        groups: The next decisions, by population.
-        reward: What each agent received since the last call, on turn or not. float32 [B, A].
+        groups: Pending decisions, by population.
+        reward: Reward of each agent since the last call, on turn or not. float32 [B, A].
         terminated: Agents whose episode ended for good in this call. bool [B, A].
         truncated: Agents whose episode was cut off in this call. bool [B, A].
-        final_observation: By population, the last observation of its truncated agents.
-            [B, P, F], of the dtype of observations; undefined for the others.
-        episode_over: These environments have been reset already; ``groups`` shows the first
-            decision of the new episode, ``reward``, ``terminated`` and ``truncated`` still the
-            old one. bool [B].
-        score: Points of each side in the episode that just ended: it scores 1/2 + (its points -
-            the other's) / 2, within [0, 1], against another side. In cooperation the objective
-            that plays are compared by, NaN if that is the return. NaN where ``episode_over`` is
+        final_observation: Last observation of truncated agents, by population. [B, P, F], of the
+            dtype of observations; undefined for other agents.
+        episode_over: Environments that have been reset already: ``groups`` shows the first decision
+            of the new episode; ``reward``, ``terminated`` and ``truncated`` still concern the old
+            one. bool [B].
+        score: Points of each side in the episode that just ended. Against another side it scores
+            1/2 + (its points - the other's) / 2, within [0, 1]. In cooperation the objective by
+            which plays are compared, NaN if that is the return. NaN where ``episode_over`` is
             False. float32 [B, sides].
-        components: The parts of what each agent received since the last call, in the order of
+        components: Components of each agent's reward since the last call, in the order of
             ``environment.reward_weights``; None where that is empty. float32 [B, A, R].
-        figures: What agents whose episode ended in this call reported about it, if anything.
-        void: Where an episode is over because its environment broke: it counts for nothing, no
-            score, no match, nothing to learn from. None: nowhere. bool [B].
-        state: The environment's ``state()`` after this call, flattened; None where no value network
+        figures: Reports of agents whose episode ended in this call, if any.
+        void: Environments whose episode ended because they broke: no score, no match, nothing to
+            learn from. None: no environment. bool [B].
+        state: The environment's ``state()`` after this call, flattened; None unless a value network
             reads it. float32 or uint8 [B, G].
-        final_state: The same before any reset; undefined where no agent was truncated. [B, G].
+        final_state: State before any reset; undefined where no agent was truncated. [B, G].
     """
 
     groups: Mapping[str, Group]
@@ -106,7 +107,7 @@ class BatchedEnv(Protocol):
         ...
 
     def reset(self, seeds: Sequence[int]) -> Turn:
-        """Start afresh: episode k of environment b is seeded by (seeds[b], k) and nothing else.
+        """Start all environments: (seeds[b], k) alone seeds episode k of environment b.
 
         Args:
             seeds: One seed per environment, each in [0, 2**63). Length B.
@@ -114,36 +115,36 @@ class BatchedEnv(Protocol):
         ...
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        """Carry out the decisions that the last turn asked for.
+        """Carry out the pending decisions.
 
         Args:
-            actions: By population, int64 [B, S] or float32 [B, S, K] (rows, see
+            actions: Actions by population, int64 [B, S] or float32 [B, S, K] (rows, see
                 `arena.envs.spaces.actions`); ignored where ``agent_index`` is -1.
 
         Raises:
-            EnvironmentFault: If an environment returns a non-finite number, a wrong shape or
-                dtype, or an empty mask, or raises.
+            EnvironmentFault: If an environment returns a non-finite number, a wrong shape or dtype,
+                or an empty mask, or raises.
         """
         ...
 
     def halt(self, environments: torch.Tensor) -> None:
-        """Stop stepping some environments until they are resumed; they ask for no decisions.
+        """Halt environments until they are resumed; they have no pending decisions meanwhile.
 
         Args:
-            environments: bool [B].
+            environments: Environments to halt. bool [B].
         """
         ...
 
     def resume(self, environments: torch.Tensor) -> None:
         """Let halted environments begin their episode in the next call of ``step``.
 
-        An episode that was begun before the halt begins again, with the same seed.
+        An episode that began before the halt begins again, with the same seed.
 
         Args:
-            environments: Halted ones. bool [B].
+            environments: Environments to resume. bool [B].
         """
         ...
 
     def close(self) -> None:
-        """Release what the environments hold."""
+        """Release everything that the environments hold."""
         ...

@@ -1,10 +1,11 @@
-"""Chance as a function: of an environment's seed, the episode and how often was drawn before.
+"""Random numbers as a function of an environment's seed, the episode and the number of draws
+before.
 
-A hash takes the place of a generator's state, so that B environments draw at once and each still
-depends on its own seed alone. SplitMix64's finalizer: Steele, Lea and Flood, "Fast Splittable
-Pseudorandom Number Generators" (OOPSLA 2014). Every function is here twice: for whole tensors, and
-in plain integers for environments that step one by one; both give the same numbers. Importing this
-module imports no torch.
+A hash replaces a generator's state, so that B environments draw at once and each still depends on
+its own seed alone. SplitMix64's finalizer: Steele, Lea and Flood, "Fast Splittable Pseudorandom
+Number Generators" (OOPSLA 2014). Every function exists twice: for whole tensors, and in plain
+integers for environments that step one by one; both give the same numbers. Importing this module
+does not import torch.
 """
 
 from __future__ import annotations
@@ -17,45 +18,49 @@ if TYPE_CHECKING:
 MASK = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 FIRST = 0xBF58476D1CE4E5B9
+# Constants of SplitMix64: the increment is 2^64 over the golden ratio, the others its finalizer's.
 SECOND = 0x94D049BB133111EB
 
 UNIT = 2.0**-53
-"""Turns 53 random bits into a number in [0, 1)."""
+"""Factor from 53 random bits to a number in [0, 1)."""
 
 
 def episode_seed(seed: int, *, episode: int) -> int:
-    """The seed of an environment's k-th episode, in [0, 2**31): what every environment takes.
+    """Return the seed of an environment's k-th episode, in [0, 2**31), valid for any environment.
 
     Args:
-        seed: In [0, 2**63).
+        seed: Environment's seed, in [0, 2**63).
         episode: k, from 0.
     """
+    # The seed is mixed first: consecutive seeds must not give overlapping streams. Only the top 31
+    # bits remain, since many environments take no larger seed.
     return _mix(_mix(seed) + episode * GOLDEN) >> 33
 
 
 def uniform(key: int, *, draw: int) -> float:
-    """The draw-th number of an episode, uniform in [0, 1).
+    """Return the draw-th number of an episode, uniform in [0, 1).
 
     Args:
-        key: The episode's seed.
-        draw: From 0.
+        key: Episode's seed.
+        draw: Number of the draw, from 0.
     """
+    # 53 bits are all that a float64 in [0, 1) can hold.
     return float((_mix(_mix(key) + (draw + 1) * GOLDEN) >> 11) * UNIT)
 
 
 def episode_seeds(seeds: torch.Tensor, *, episodes: torch.Tensor) -> torch.Tensor:
-    """`episode_seed` of many environments. int64 [B] and int64 [B] to int64 [B]."""
+    """Return `episode_seed` of many environments. int64 [B] and int64 [B] to int64 [B]."""
     return _shifted(_mixed(_mixed(seeds) + episodes * _signed(GOLDEN)), 33)
 
 
 def uniforms(keys: torch.Tensor, *, draw: int) -> torch.Tensor:
-    """`uniform` of many episodes. int64 [B] to float64 [B]."""
+    """Return `uniform` of many episodes. int64 [B] to float64 [B]."""
     bits = _shifted(_mixed(_mixed(keys) + _signed((draw + 1) * GOLDEN)), 11)
     return bits.double() * UNIT
 
 
 def first_uniforms(keys: torch.Tensor, *, num_draws: int) -> torch.Tensor:
-    """`uniforms` of draws 0, 1, ... in one go. int64 [B] to float64 [B, num_draws]."""
+    """Return `uniforms` of draws 0, 1, ... at once. int64 [B] to float64 [B, num_draws]."""
     import torch
 
     draws = torch.arange(1, num_draws + 1, dtype=torch.int64, device=keys.device)
@@ -71,7 +76,7 @@ def _mix(value: int) -> int:
 
 
 def _mixed(values: torch.Tensor) -> torch.Tensor:
-    """`_mix` in int64, whose products wrap around as unsigned ones do."""
+    """Compute `_mix` in int64, whose products wrap around as unsigned ones do."""
     values = (values ^ _shifted(values, 30)) * _signed(FIRST)
     values = (values ^ _shifted(values, 27)) * _signed(SECOND)
     return values ^ _shifted(values, 31)
@@ -79,10 +84,11 @@ def _mixed(values: torch.Tensor) -> torch.Tensor:
 
 def _shifted(values: torch.Tensor, bits: int) -> torch.Tensor:
     """Shift right and fill with zeros, where torch fills with the sign."""
+    # torch's >> copies the sign, so the upper bits are masked off.
     return (values >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def _signed(value: int) -> int:
-    """The int64 with the same 64 bits."""
+    """Return the int64 with the same 64 bits."""
     value &= MASK
     return value - 2**64 if value >= 2**63 else value

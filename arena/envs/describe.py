@@ -1,4 +1,4 @@
-"""Looks at one environment and writes down what everything else is checked against.
+"""Inspection of one environment: the facts that everything else is checked against.
 
 Runs in the short-lived child of `arena.envs.inspect`, and in `arena.envs.checks.check`. Torch-free.
 """
@@ -26,7 +26,7 @@ from arena.errors import ConfigError, EnvironmentFault
 from arena.users_code import own_lines, raised
 
 MASK_SEED = 0
-"""Any seed does: it is only looked at where the masks are."""
+"""Seed of the resets that look for masks; any one will do."""
 
 
 def environment_facts(
@@ -43,17 +43,17 @@ def environment_facts(
 
     Args:
         environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name``.
-        kwargs: For its factory.
-        launch_directory: First on ``sys.path``.
-        backend: ``environment.backend``, which must be there.
+        kwargs: Arguments of its factory.
+        launch_directory: Directory put first on ``sys.path``.
+        backend: ``environment.backend``, which must exist.
         possible_agents: ``environment.possible_agents``.
         reads_state: Whether a value network reads ``state()``, so that its space is a fact, too.
-        lenient: Whether reset of a ParallelEnv may return something else than it must.
+        lenient: Whether a ParallelEnv's reset may break its form.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
-        ConfigError: If it cannot be made, has agents or spaces that Arena cannot train, or does not
-            have this backend or the state.
+        ConfigError: If it cannot be made, has agents or spaces that Arena cannot train, or lacks
+            the backend or the state.
         EnvironmentFault: If its reset fails.
     """
     if is_openspiel(environment_id):
@@ -63,7 +63,7 @@ def environment_facts(
         check_backend(backend, environment_id, has_game=has_twin)
         return openspiel_facts(environment_id, kwargs=kwargs)
     if names_code(environment_id):
-        # Before PettingZoo is asked: a batched game is a class that it could not make.
+        # Before PettingZoo is asked, which could not make a batched game's class.
         game_class = find_game(environment_id, launch_directory=launch_directory)
         check_backend(backend, environment_id, has_game=game_class is not None)
         if game_class is not None:
@@ -110,7 +110,7 @@ def _must_not_be_listed(environment_id: str, possible_agents: Sequence[str] | No
 
 
 def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
-    """What one agent sees and does; masks in info show only after a reset.
+    """Return one agent's spaces; masks in info show only after a reset.
 
     Raises:
         ConfigError: If a space is not supported; names the agent.
@@ -136,7 +136,7 @@ def _space(env: Any, agent: str, *, name: Literal["observation", "action"]) -> S
     try:
         space = env.observation_space(agent) if name == "observation" else env.action_space(agent)
     except Exception as error:
-        # The environment is a user's code and may raise anything.
+        # A user's environment may raise anything.
         raise ConfigError(
             raised(
                 f"agent {agent!r} must have an {name} space after every reset, asking for it", error
@@ -152,7 +152,7 @@ def _same_after_another_reset(
     env: Any,  # noqa: ANN401
     specs: Mapping[str, AgentSpec],
 ) -> None:
-    """Refuse an environment that draws the sizes of its spaces anew in each episode.
+    """Refuse an environment whose spaces have other sizes in each episode.
 
     Raises:
         ConfigError: If a space has changed.
@@ -182,7 +182,7 @@ def _first_infos(
         result = env.reset(seed=seed)
         infos = {} if api == "parallel" else env.infos
     except Exception as error:
-        # The environment is a user's code and may raise anything.
+        # A user's environment may raise anything.
         raise EnvironmentFault(
             f"environment {environment_id} raised {type(error).__name__} in reset: {error}"
             f"{own_lines(error)}"
@@ -198,10 +198,10 @@ def _first_infos(
 
 
 def _agent_specs(env: Any, agents: Sequence[str]) -> dict[str, AgentSpec]:  # noqa: ANN401
-    """What all agents see and do.
+    """Return the spaces of all agents.
 
     Raises:
-        ConfigError: If spaces are not supported: all that are wrong in one message.
+        ConfigError: If spaces are not supported: all of them in one message.
     """
     specs: dict[str, AgentSpec] = {}
     wrong: dict[str, list[str]] = {}
@@ -209,7 +209,7 @@ def _agent_specs(env: Any, agents: Sequence[str]) -> dict[str, AgentSpec]:  # no
         try:
             specs[agent] = agent_spec(env, agent)
         except ConfigError as error:
-            # The same with another name in front is the same mistake.
+            # The same mistake of several agents is reported once.
             why = str(error).removeprefix(f"agent {agent!r}")
             wrong.setdefault(why, []).append(agent)
     if wrong:
@@ -223,8 +223,8 @@ def _with_info_masks(
 ) -> dict[str, AgentSpec]:
     """Enter the masks that are in info.
 
-    Turn by turn only the agent on turn may have one, and others appear late: agents with spaces
-    equal to those of one that has a mask have masks too.
+    In turns only the agent on turn may have a mask, and other agents appear late: agents with the
+    same spaces as one with a mask have masks, too.
     """
     masked = [
         (specs[agent].observation, specs[agent].action)
@@ -250,11 +250,11 @@ def _versions(module: str) -> dict[str, str]:
 
 
 def _distributions(package: str) -> list[str]:
-    """What is installed that has a package in it; nothing for a module of the user's own."""
+    """Return the installed distributions of a package; none for a module of the user's own."""
     try:
         return [metadata.distribution(package).name]
     except metadata.PackageNotFoundError:
-        # Its distribution has another name. Finding that reads all that is installed.
+        # The distribution may have another name, and finding it reads everything installed.
         found = importlib.util.find_spec(package)
         if found is None or "site-packages" not in (found.origin or ""):
             return []

@@ -1,9 +1,9 @@
-"""Figures that an environment reports about an episode: how far, how many, whether it succeeded.
+"""Figures that an environment reports about an episode, such as distances, counts or success.
 
 An environment may put a mapping from names to numbers into ``infos[agent]["metrics"]``. It is read
-once for each agent, where the agent's episode ends: the last word about the whole of it. Nothing
-depends on such figures, so one that is no finite number is left out with a note in the log; the
-episode counts all the same.
+once for each agent, at the end of the agent's episode, as a summary of the whole episode. Nothing
+depends on these figures: a value that is no finite number is left out with a note in the log, and
+the episode still counts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 logger = logging.getLogger(__name__)
 
 KEY = "metrics"
-"""In an agent's info."""
+"""Key in an agent's info."""
 
 MAX_NAMES = 32
-"""Of one batch of environments: each is four curves of every policy."""
+"""Most names in one batch of environments: each name is four curves of every policy."""
 
 LARGEST = float(np.finfo(np.float32).max)
 
@@ -30,13 +30,13 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 class Report(NamedTuple):
-    """What one agent reported at the end of an episode.
+    """Figures of one agent at the end of an episode.
 
     Attributes:
-        environment: Its place in the batch.
-        agent: Its column in ``Turn.reward``.
+        environment: Index in the batch.
+        agent: Agent's column in ``Turn.reward``.
         figures: Finite numbers by name.
-        num_ignored: Figures that were left out.
+        num_ignored: Number of figures that were left out.
     """
 
     environment: int
@@ -46,11 +46,11 @@ class Report(NamedTuple):
 
 
 @dataclass(slots=True)
-class OwnFigures:
-    """Takes the figures of a batch of environments.
+class EpisodeFigures:
+    """Collector of the figures of a batch of environments.
 
     Attributes:
-        reports: Since the last call of ``clear``; always the same list.
+        reports: Reports since the last call of ``clear``; always the same list.
     """
 
     reports: list[Report] = field(default_factory=list)
@@ -58,7 +58,7 @@ class OwnFigures:
     _noted: set[str] = field(default_factory=set)
 
     def take(self, environment: int, agent: int, reported: object) -> None:
-        """Keep what can be used of what an agent reported."""
+        """Add the usable figures of an agent's report."""
         if not isinstance(reported, Mapping):
             self._note("", f"must be a mapping from names to numbers, got {reported!r:.80}")
             self.reports.append(Report(environment, agent, {}, 1))
@@ -77,11 +77,11 @@ class OwnFigures:
         self.reports.append(Report(environment, agent, figures, len(reported) - len(figures)))
 
     def void(self, environment: int) -> None:
-        """Forget what an environment said whose episode counts for nothing."""
+        """Discard the reports of an environment whose episode is void."""
         self.reports[:] = [one for one in self.reports if one.environment != environment]
 
     def clear(self) -> None:
-        """Forget the last call."""
+        """Discard the reports of the last call."""
         self.reports.clear()
 
     def _knows(self, name: str) -> bool:
@@ -90,14 +90,14 @@ class OwnFigures:
         return name in self._names
 
     def _note(self, about: str, text: str) -> None:
-        """Say it once; the figures of a broken environment come by the thousand."""
+        """Log a fault once; the figures of a broken environment come by the thousand."""
         if about not in self._noted and len(self._noted) < MAX_NAMES:
             self._noted.add(about)
             logger.warning("a figure is left out: infos[agent][%r] %s", KEY, text)
 
 
 def _number(value: object) -> float | None:
-    """A finite number that float32 can hold; True is 1."""
+    """Return a finite number that float32 can hold, or None; True is 1."""
     if not isinstance(value, bool | int | float | np.number | np.bool_):
         return None
     try:

@@ -1,4 +1,4 @@
-"""What a check found wrong, and how it is mended: the first help of who brings an environment."""
+"""Findings of a check, and ways to fix them: the first help for users with a new environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEE_README = (
 )
 
 NUM_SHOWN = 3
-"""Further agents that are named."""
+"""Most further agents that are named."""
 
 MENDS: tuple[tuple[str, str], ...] = (
     (
@@ -110,7 +110,7 @@ MENDS: tuple[tuple[str, str], ...] = (
         "observations must be members of the declared space: check its n and start, or its bounds",
     ),
 )
-"""By what the message of an `EnvironmentFault` has in it, the first that fits."""
+"""Ways to fix a fault, by a part of an `EnvironmentFault`'s message; the first match counts."""
 
 MEND_STEP = (
     "step must take every action of action_space(agent) that the mask allows; declare a smaller "
@@ -129,11 +129,11 @@ MEND_CONTRACT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What must be mended before an environment is worth training in.
+    """Problem that must be fixed before an environment is worth training in.
 
     Attributes:
-        problem: What is wrong, and where: agent, call, rule and value.
-        mend: What to do about it.
+        problem: Description with agent, call, rule and value.
+        mend: Way to fix it.
     """
 
     problem: str
@@ -141,9 +141,9 @@ class Finding:
 
 
 def finding_of(fault: Exception, *, where: str = "") -> Finding:
-    """A fault, and what to do about it; where it was found, if the fault does not say."""
+    """Make a finding of a fault; ``where`` is its place, if the fault does not tell."""
     text = f"{where}: {fault}" if where else str(fault)
-    # Lines of a traceback say anything.
+    # Only the message is classified: lines of a traceback may contain anything.
     told = split_lines(text)[0]
     for fragment, mend in MENDS:
         if fragment in told:
@@ -153,25 +153,25 @@ def finding_of(fault: Exception, *, where: str = "") -> Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """What was found, each broken rule once: the first time, with whose else it is."""
+    """Findings, each broken rule once: the first occurrence, with the other agents concerned."""
 
     _first: dict[Hashable, Finding] = field(default_factory=dict)
     _agents: dict[Hashable, dict[str, None]] = field(default_factory=dict)
 
     def add(self, rule: Hashable, finding: Finding, *, agent: str | None = None) -> None:
-        """Note that a rule was broken.
+        """Record a broken rule.
 
         Args:
-            rule: Which one.
-            finding: How it is told if it is the first time.
-            agent: Whose.
+            rule: Broken rule.
+            finding: Finding, used for the first occurrence.
+            agent: Agent concerned.
         """
         self._first.setdefault(rule, finding)
         if agent is not None:
             self._agents.setdefault(rule, {})[agent] = None
 
     def listed(self) -> list[Finding]:
-        """Every rule that was broken, in the order in which they were."""
+        """Return every broken rule, in order of occurrence."""
         return [
             replace(finding, problem=with_others(finding.problem, list(self._agents.get(rule, ()))))
             for rule, finding in self._first.items()
@@ -179,7 +179,7 @@ class Findings:
 
 
 def with_others(problem: str, agents: Sequence[str]) -> str:
-    """What is wrong with the first of some agents, and whose else it is."""
+    """Append the other agents concerned to a problem of the first one."""
     if len(agents) < 2:
         return problem
     told, lines = split_lines(problem)

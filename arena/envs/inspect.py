@@ -1,9 +1,9 @@
-"""Finds the facts about an environment without importing it here, and its pace where that is asked.
+"""Inspection of an environment in a child process, and a measure of its pace on request.
 
 A short-lived child makes the environment (``python -m arena.envs.inspect``: a request as JSON on
-standard input, the answers as JSON on standard output, a line for the facts and one for the pace),
-so that the controller stays free of PettingZoo and survives whatever an environment does. The facts
-come first: they stand even where play at random ends the child. This module imports nothing heavy.
+standard input, the answers as JSON on standard output, a line for the facts and one for the pace).
+The controller thus stays free of PettingZoo and survives whatever an environment does. The facts
+come first: they stand even where random play ends the child. This module imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -26,25 +26,28 @@ ERRORS: Mapping[str, type[ArenaError]] = {
     error.__name__: error for error in (ConfigError, EnvironmentFault, EnvironmentUnavailable)
 }
 NUM_LAST_LINES = 20
-"""Of the child's standard error that are shown if it dies."""
+"""Lines of the child's standard error that are shown if it dies."""
 
 Play = Literal["timed", "counted"]
-"""How an environment is played: for a few seconds, or, so that an episode's length comes out the
-same on every machine, for a number of steps."""
+"""Amount of play: a few seconds, or a number of steps, so that an episode's length is measured
+equally on every machine.
+"""
 
 MAKING_S = 60.0
+"""Time limit for making an environment."""
+
 COUNTED_PLAY_S = 300.0
-"""For making an environment; for playing it where steps are counted, not seconds."""
+"""Time limit for playing it where steps are counted, not seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """What a child has found.
+    """Findings of a child.
 
     Attributes:
-        spec: The facts.
-        pace: What random play showed; None: it was not asked for, or ended too early.
-        why: Why there is no pace, if it was asked for.
+        spec: Environment's spec.
+        pace: Pace of random play. None: not requested, or ended too early.
+        why: Reason for the lack of a requested pace.
     """
 
     spec: EnvironmentSpec
@@ -63,23 +66,23 @@ def inspect_environment(
     lenient: bool = False,
     timeout_s: float = MAKING_S,
 ) -> EnvironmentSpec:
-    """Find the facts about an environment.
+    """Inspect an environment.
 
     Args:
         environment_id: A PettingZoo registry id, or ``package.module:factory``.
-        kwargs: For its factory; plain data.
-        launch_directory: First on the child's ``sys.path``.
-        backend: ``environment.backend``, which must be there.
+        kwargs: Arguments of its factory; plain data.
+        launch_directory: Directory put first on the child's ``sys.path``.
+        backend: ``environment.backend``, which must exist.
         possible_agents: ``environment.possible_agents``.
         reads_state: Whether a value network reads ``state()``.
-        lenient: Whether an environment may break its contract in ways that its facts can be found
-            in spite of; what looks at it next tells of them.
-        timeout_s: For all of it.
+        lenient: Whether to accept breaches of the contract that do not hide the facts; a later
+            check reports them.
+        timeout_s: Time limit.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
-        ConfigError: If it cannot be made, or has agents or spaces that Arena cannot train, or no
-            state where one is read.
+        ConfigError: If it cannot be made, or has agents or spaces that Arena cannot train, or lacks
+            a state that is read.
         EnvironmentFault: If its reset fails, or the child dies or takes too long.
     """
     return inspect_and_play(
@@ -107,23 +110,23 @@ def inspect_and_play(
     play: Play | None = "timed",
     timeout_s: float | None = None,
 ) -> Inspected:
-    """Find the facts about an environment and, by a few seconds of random play, its pace.
+    """Inspect an environment and measure its pace by a few seconds of random play.
 
     Args:
-        environment_id: As of `inspect_environment`, like all but the following.
-        kwargs: For its factory.
-        launch_directory: First on the child's ``sys.path``.
+        environment_id: As for `inspect_environment`, like all but the last two.
+        kwargs: Arguments of its factory.
+        launch_directory: Directory put first on the child's ``sys.path``.
         backend: ``environment.backend``.
         possible_agents: ``environment.possible_agents``.
         reads_state: Whether a value network reads ``state()``.
-        lenient: As of `inspect_environment`.
-        play: How much it is played; None: not at all.
-        timeout_s: For all of it; None: a minute, and five more where steps are counted.
+        lenient: As for `inspect_environment`.
+        play: Amount of play. None: none.
+        timeout_s: Time limit. None: a minute, and five more where steps are counted.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
-        ConfigError: As of `inspect_environment`.
-        EnvironmentFault: As of `inspect_environment`. A fault in play only ends the play.
+        ConfigError: As for `inspect_environment`.
+        EnvironmentFault: As for `inspect_environment`. A fault in play only ends the play.
     """
     facts = {
         "environment_id": environment_id,
@@ -173,7 +176,7 @@ def _answer_in(line: str) -> dict[str, Any] | None:
 
 
 def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
-    """What the child has answered until it ended, and how it did; None: it took too long."""
+    """Return the child's output and how it ended; None: it took too long."""
     child = subprocess.Popen(
         [sys.executable, "-m", "arena.envs.inspect"],
         stdin=subprocess.PIPE,
@@ -182,14 +185,15 @@ def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
         text=True,
         encoding="utf8",
         errors="replace",
-        # A group of its own: what the environment starts goes when the child goes.
+        # A process group of its own: processes that the environment starts are killed with the
+        # child.
         start_new_session=True,
     )
     try:
         output, errors = child.communicate(request, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         _kill_group(child)
-        # The facts may be there already.
+        # The facts may already be in the output.
         return child.communicate()[0], None
     finally:
         _kill_group(child)
@@ -233,7 +237,7 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
 
 
 def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
-    """The facts, or the error that there is instead."""
+    """Return the facts, or the error in their place."""
     from arena.envs.describe import environment_facts
     from arena.users_code import own_lines, raised
 
@@ -242,7 +246,7 @@ def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
     except tuple(ERRORS.values()) as error:
         return {"error": type(error).__name__, "message": str(error)}
     except Exception as error:
-        # The child's boundary: a user's environment may raise anything from anywhere.
+        # The boundary of the child: a user's environment may raise anything anywhere.
         message = raised(f"inspecting environment {request['environment_id']}", error)
         if not own_lines(error):
             message += f"\n{''.join(traceback.format_exception(error))}"
@@ -250,7 +254,7 @@ def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
 
 
 def _pace(spec: EnvironmentSpec, facts: Mapping[str, Any], *, play: Play) -> dict[str, object]:
-    """The pace, or a message that says why there is none."""
+    """Return the pace, or a message about why there is none."""
     from arena.envs.probe.play import find_pace
 
     try:
@@ -262,13 +266,13 @@ def _pace(spec: EnvironmentSpec, facts: Mapping[str, Any], *, play: Play) -> dic
             deterministic=play == "counted",
         )
     except Exception as error:
-        # The same boundary. What random play meets is no reason to refuse a launch.
+        # The same boundary. A fault in random play is no reason to refuse a launch.
         return {"message": f"{type(error).__name__}: {error}"}
     return {"pace": asdict(pace)}
 
 
 def _serve() -> None:
-    """Be the child. Whatever the environment prints goes to standard error."""
+    """Run as the child. Output of the environment goes to standard error."""
     with os.fdopen(os.dup(1), "w", encoding="utf8") as output:
         os.dup2(2, 1)
         request = json.load(sys.stdin)

@@ -1,4 +1,4 @@
-"""Makes the batched view that a configuration asks for."""
+"""Construction of the batched view that a configuration asks for."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from arena.envs.pettingzoo.buffers import Buffers, check_partition
 from arena.envs.pettingzoo.cycle_to_parallel import Cycle
 from arena.envs.pettingzoo.episode import EpisodeRow
 from arena.envs.pettingzoo.global_state import no_state
-from arena.envs.pettingzoo.global_state_wrapper import States, WithStates
+from arena.envs.pettingzoo.global_state_wrapper import GlobalStateWrapper, States
 from arena.envs.pettingzoo.parallel import ParallelStepper
 from arena.envs.pettingzoo.reward_components import ComponentRow, ReportingAtOnce, ReportingTurns
-from arena.envs.pettingzoo.strip_wrappers import holder_of_state, without_checks
+from arena.envs.pettingzoo.strip_wrappers import holder_of_state, strip_checking_wrappers
 from arena.envs.registry import make_environment
-from arena.envs.spaces.agent_id_wrapper import AgentIds
+from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, EnvironmentFault
 
@@ -56,22 +56,24 @@ def make_batched_env(
     """Make B environments that step as one: a batched game where there is one.
 
     Args:
-        environment: Its ``outcome`` says how a match is scored, its ``backend`` how it is stepped.
-        spec: What the environment is known to be; id and kwargs are taken from here.
+        environment: Configuration: ``outcome`` is the rule that scores a match, ``backend`` the way
+            of stepping.
+        spec: Inspected environment; id and kwargs are taken from here.
         sides: Agents by side, in the order of the score's columns.
         populations: Agents by population; every agent is in one.
         num_envs: B.
-        launch_directory: First on ``sys.path``.
-        device: Where turns go.
-        agent_ids: Populations whose observations say which of their agents decides.
-        reads_state: Whether turns have the environment's state.
-        on_fault: Told of each environment that broke and was made anew, its episode void, where
-            environments are stepped one by one. None, or in a batched game: a fault is raised.
-        on_step: Called before each environment's step, where they are stepped one by one.
+        launch_directory: Directory put first on ``sys.path``.
+        device: Device of the turns.
+        agent_ids: Populations whose observations end with a one-hot agent id.
+        reads_state: Whether turns contain the environment's state.
+        on_fault: Callback for each environment that broke and was made anew, its episode void,
+            where environments are stepped one by one. None, or in a batched game: a fault is
+            raised.
+        on_step: Callback before each environment's step, where they are stepped one by one.
 
     Raises:
-        ConfigError: If the environment cannot be made or is not what the spec says, or the outcome
-            or a population names what there is not.
+        ConfigError: If the environment cannot be made or differs from the spec, or the outcome or a
+            population names an unknown agent.
     """
     check_partition(spec.agents, populations=populations)
     env = _make_untold(
@@ -87,7 +89,7 @@ def make_batched_env(
         on_step=on_step,
     )
     told = {name: agents for name, agents in populations.items() if name in agent_ids}
-    return AgentIds(env, populations=told, device=device) if told else env
+    return AgentIdWrapper(env, populations=told, device=device) if told else env
 
 
 def _make_untold(
@@ -186,7 +188,7 @@ def _make_one_by_one(
         on_fault=on_fault,
         on_step=on_step,
     )
-    return batch if states is None else WithStates(batch, states=states, device=device)
+    return batch if states is None else GlobalStateWrapper(batch, states=states, device=device)
 
 
 def _states(spec: EnvironmentSpec, buffers: Buffers) -> States:
@@ -218,9 +220,9 @@ def _pettingzoo_stepper(
     possible_agents: Sequence[str] | None,
     states: States | None,
 ) -> Callable[[EpisodeRow], Stepper]:
-    """Makes the environment of a row and what steps it; the first one is checked against the spec.
+    """Return the factory of a row's stepper, which checks its first environment against the spec.
 
-    The function raises ConfigError if the environment cannot be made or differs.
+    The factory raises ConfigError if the environment cannot be made or differs.
     """
     has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
     stepper = _stepper(spec, populations=populations)
@@ -233,7 +235,7 @@ def _pettingzoo_stepper(
         if row.b == 0:
             _check_spec(env, spec=spec, possible_agents=possible_agents)
         if row.components is None:
-            env = without_checks(env, has_masks=has_masks)
+            env = strip_checking_wrappers(env, has_masks=has_masks)
         else:
             env = _reporting(env, api=spec.api, has_masks=has_masks, components=row.components)
         made = stepper(env, row)
@@ -249,12 +251,14 @@ def _reporting(
     has_masks: bool,
     components: ComponentRow,
 ) -> Any:  # noqa: ANN401
-    """Without checks, and with steps that credit the components of rewards."""
+    """Strip PettingZoo's checking wrappers, and credit the components of rewards in steps."""
     if api == "parallel" and type(env) is not aec_to_parallel_wrapper:
-        return ReportingAtOnce(without_checks(env, has_masks=has_masks), components=components)
-    # In a cycle of turns each turn brings components of its own, of which the last infos know less.
+        return ReportingAtOnce(
+            strip_checking_wrappers(env, has_masks=has_masks), components=components
+        )
+    # In a cycle each turn has its own components; the infos of the last turn do not contain all.
     is_cycle = api == "parallel"
-    turns = without_checks(env.aec_env if is_cycle else env, has_masks=has_masks)
+    turns = strip_checking_wrappers(env.aec_env if is_cycle else env, has_masks=has_masks)
     state = holder_of_state(turns)
     reporting = ReportingTurns(turns, state=state, components=components)
     return Cycle(reporting, state=state) if is_cycle else reporting
@@ -263,7 +267,7 @@ def _reporting(
 def _stepper(
     spec: EnvironmentSpec, *, populations: Mapping[str, tuple[str, ...]]
 ) -> Callable[[Any, EpisodeRow], Stepper]:
-    """Makes a stepper of an environment and its row."""
+    """Return the factory of a stepper from an environment and its row."""
     if spec.api == "parallel":
         at_once = {
             agent: (name, position, len(agents))
@@ -283,7 +287,7 @@ def _check_spec(
 ) -> None:
     agents = agents_of(env, environment_id=spec.id, declared=possible_agents)
     if possible_agents is not None:
-        # Who makes agents as it goes knows their spaces only in an episode.
+        # An environment that creates agents as it goes knows their spaces only in an episode.
         env.reset(seed=MASK_SEED)
     if agents != spec.agents:
         raise ConfigError(

@@ -1,10 +1,10 @@
-"""How a match is scored: from what the agents received and were told to the points of each side.
+"""Scores of matches: from the agents' rewards and infos to the points of each side.
 
-The score of one side against another is 1/2 + (its points - the other's) / 2, within [0, 1]. So
-where only the order counts, points are the number of sides that a side has beaten, equal ones half;
-of two sides these are the scores themselves. Where the margin counts, points are
-1/2 + (u - m) / (2 SCALE), with u a side's return and m the mean of the returns of all sides: of two
-sides with returns u and -u the first one scores 1/2 + u / (2 SCALE).
+The score of one side against another is 1/2 + (its points - the other's) / 2, within [0, 1]. Where
+only the order counts, points are the number of sides that a side has beaten, equal ones half; with
+two sides these are the scores themselves. Where the margin counts, points are 1/2 + (u - m) / (2
+SCALE), with u a side's return and m the mean return of all sides: of two sides with returns u and
+-u the first one scores 1/2 + u / (2 SCALE).
 
 Torch-free. A side's return is the mean of its agents' undiscounted returns.
 """
@@ -25,38 +25,41 @@ Returns = Mapping[str, float]
 Infos = Mapping[str, Mapping[str, object]]
 Sides = Mapping[str, tuple[str, ...]]
 Score = Callable[[Returns, Infos], tuple[float, ...]]
-"""From returns and last infos by agent to the points of each side, in the order of the sides; in
-cooperation to the number by which plays are compared, NaN where that is the return."""
+"""Function from returns and last infos by agent to the points of each side, in the order of the
+sides; in cooperation to the number by which plays are compared, NaN where that is the return.
+"""
 
 TOLERANCE = 1e-6
-"""What is closer than this, relative to the larger of both and of 1, is equal: returns are sums of
-float32 rewards, and rounding decides no match."""
+"""Tolerance of equality, relative to the larger of two returns and 1.
+
+Returns are sums of float32 rewards, and rounding must decide no match.
+"""
 
 
 def make_outcome(
     outcome: Outcome, *, sides: Sides, agents: tuple[str, ...], launch_directory: str
 ) -> Score:
-    """Make the function that scores an episode when it has ended.
+    """Make the function that scores a finished episode.
 
-    More than two sides are scored pairwise. In cooperation, with one side, there is nobody to win
-    against: an info or a function gives the objective by which plays are compared, any finite
-    number, apart from the reward.
+    More than two sides are scored pairwise. In cooperation, with one side, there is no opponent: an
+    info or a function gives the objective by which plays are compared, any finite number, apart
+    from the reward.
 
     Args:
-        outcome: What the configuration says.
+        outcome: Configured outcome.
         sides: Agents by side.
         agents: All agents.
-        launch_directory: First on ``sys.path`` where the outcome names a function.
+        launch_directory: Directory put first on ``sys.path`` where the outcome names a function.
 
     Raises:
-        ConfigError: If the outcome or a side names what there is not.
+        ConfigError: If the outcome or a side names an unknown agent or side.
     """
     _check_agents(sides, agents=agents)
     return _make_score(outcome, sides=sides, launch_directory=launch_directory)
 
 
 def needs_infos(outcome: Outcome) -> bool:
-    """Whether an outcome looks at infos."""
+    """Return whether an outcome reads infos."""
     return outcome != "return" and not isinstance(outcome, ThresholdOutcome | MarginOutcome)
 
 
@@ -72,7 +75,7 @@ def margin_scale(outcome: MarginOutcome) -> float:
     """Return the margin that is worth a whole match.
 
     Raises:
-        ConfigError: If nobody has measured it yet.
+        ConfigError: If it has not been measured yet.
     """
     if outcome.margin == "auto":
         raise ConfigError(
@@ -82,7 +85,7 @@ def margin_scale(outcome: MarginOutcome) -> float:
 
 
 def side_return(returns: Returns, agents: tuple[str, ...]) -> float:
-    """Mean return of a side's agents."""
+    """Return the mean return of a side's agents."""
     return sum(returns[agent] for agent in agents) / len(agents)
 
 
@@ -166,7 +169,7 @@ def _info(key: str, *, sides: Sides) -> Score:
     if not key:
         raise ConfigError("environment.outcome.info must name a key, got ''")
     side_of = {agent: side for side, members in sides.items() for agent in members}
-    # A side's own name counts before an agent's.
+    # A side's own name takes precedence over an agent's.
     side_of.update((side, side) for side in sides)
 
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
@@ -188,12 +191,12 @@ def _info(key: str, *, sides: Sides) -> Score:
 
 
 def _is_number(value: object, names: Mapping[str, str]) -> bool:
-    """Whether an info tells how well an agent has done, not who has won."""
+    """Return whether an info is a measure of performance, not the name of the winner."""
     return isinstance(value, Real) and not isinstance(value, bool) and str(value) not in names
 
 
 def _side_number(told: Mapping[str, object], members: tuple[str, ...], *, key: str) -> float:
-    """The mean of what a side's agents tell; those that are silent do not count."""
+    """Return the mean of the numbers of a side's agents; agents without one do not count."""
     values = [told[agent] for agent in members if agent in told]
     numbers = [float(value) for value in values if isinstance(value, Real)]
     if not numbers or len(numbers) < len(values) or not all(map(math.isfinite, numbers)):
@@ -206,7 +209,7 @@ def _side_number(told: Mapping[str, object], members: tuple[str, ...], *, key: s
 
 def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Score:
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
-        # A user's function may raise anything, and it is not the environment's fault.
+        # A user's function may raise anything, and the environment is not to blame.
         with users_code(f"environment.outcome {name}"):
             answer = function(dict(returns), dict(infos))
         if not isinstance(answer, Mapping) or set(answer) != set(sides):
@@ -234,7 +237,7 @@ def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Sc
 
 
 def _unscored(returns: Returns, infos: Infos) -> tuple[float, ...]:
-    """Cooperation by returns: who plays alone is compared later, with another play."""
+    """Leave cooperation by returns unscored: a play is compared later, with another play."""
     return (math.nan,)
 
 

@@ -14,11 +14,11 @@ from arena.errors import EnvironmentFault
 
 
 class RandomActing:
-    """Draws actions for agents of one environment, each legal choice equally often.
+    """Source of actions for agents of one environment, each legal choice equally likely.
 
     Args:
-        spec: The environment's facts.
-        seed: Decides all that is drawn.
+        spec: Environment's spec.
+        seed: Seed of all draws.
     """
 
     def __init__(self, spec: EnvironmentSpec, *, seed: int) -> None:
@@ -38,8 +38,8 @@ class RandomActing:
         """Draw one action.
 
         Raises:
-            EnvironmentFault: If its mask allows none.
-            ValueError: If its mask is none.
+            EnvironmentFault: If the mask allows none.
+            ValueError: If the mask is invalid.
         """
         layout = self._layouts[agent]
         mask = _mask(self._specs[agent], observation, info)
@@ -49,7 +49,7 @@ class RandomActing:
         return self.draw(agent, legal)
 
     def draw(self, agent: str, legal: npt.NDArray[np.bool_] | None) -> Any:  # noqa: ANN401
-        """Draw one of the actions that are legal (bool [n]; None: all are)."""
+        """Draw a legal action (bool [n]; None: all are legal)."""
         layout = self._layouts[agent]
         choices = self._choices(layout, legal)
         if layout.is_discrete:
@@ -68,7 +68,9 @@ class RandomActing:
         return chosen
 
     def _numbers(self, layout: ActionLayout) -> npt.NDArray[np.float64]:
-        """Numbers uniform within two bounds, normal beside one, standard normal without any."""
+        """Draw numbers: uniform within two bounds, normal beside one, standard normal
+        without any.
+        """
         low, high = np.array(layout.low), np.array(layout.high)
         share, normal = self._rng.random(len(low)), self._rng.standard_normal(len(low))
         bounded_low, bounded_high = np.isfinite(low), np.isfinite(high)
@@ -76,7 +78,7 @@ class RandomActing:
         only_high = bounded_high & ~bounded_low
         numbers[only_high] = high[only_high] - np.abs(normal[only_high])
         both = bounded_low & bounded_high
-        # Not by the difference: the bounds may be more than a float apart.
+        # Interpolated, because the difference of the bounds may exceed a float.
         numbers[both] = (1.0 - share[both]) * low[both] + share[both] * high[both]
         return numbers
 

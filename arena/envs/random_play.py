@@ -1,4 +1,4 @@
-"""Random legal play of a batch: what checks and comparisons of environments do, and bot:random."""
+"""Random legal play of a batch, for checks and comparisons of environments and for bot:random."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arena.envs.spaces.actions import MAX_TANH, ActionLayout
 
 
 def populations_of(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
-    """Agents with equal specs, each group named by its first agent."""
+    """Group agents with equal specs; each group is named by its first agent."""
     populations: dict[str, list[str]] = {}
     for agent in spec.agents:
         populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
@@ -25,7 +25,7 @@ def action_layouts(
     populations: Mapping[str, tuple[str, ...]],
     continuous: ContinuousActions = "squashed",
 ) -> dict[str, ActionLayout]:
-    """How each population's actions are laid out."""
+    """Return the action layout of each population."""
     return {
         name: ActionLayout.from_json(spec.agent_specs[agents[0]].action, continuous=continuous)
         for name, agents in populations.items()
@@ -35,15 +35,15 @@ def action_layouts(
 def random_legal_actions(
     turn: Turn, *, actions: Mapping[str, ActionLayout], generator: torch.Generator
 ) -> dict[str, torch.Tensor]:
-    """One action for each decision, each legal one equally likely.
+    """Draw one action for each pending decision, each legal one equally likely.
 
     Args:
-        turn: That asks. Wherever it is.
-        actions: Their layouts, by population.
+        turn: Turn with the decisions, on any device.
+        actions: Action layouts by population.
         generator: The only source of randomness. On the CPU.
 
     Returns:
-        By population, on the CPU. int64 [B, S] or float32 [B, S, K].
+        Actions by population, on the CPU. int64 [B, S] or float32 [B, S, K].
     """
     return {
         name: random_answers(group, layout=actions[name], generator=generator)
@@ -54,7 +54,7 @@ def random_legal_actions(
 def random_answers(
     group: Group, *, layout: ActionLayout, generator: torch.Generator
 ) -> torch.Tensor:
-    """One action for each slot of a group, where the generator is. [B, S] or [B, S, K]."""
+    """Draw one action for each slot of a group, on the generator's device. [B, S] or [B, S, K]."""
     mask, shape = group.action_mask, group.agent_index.shape
     flat_mask = None if mask is None else mask.to(generator.device).flatten(0, 1)
     rows = uniform_actions(
@@ -72,17 +72,17 @@ def uniform_actions(
 ) -> torch.Tensor:
     """Draw actions: legal choices equally often, and numbers uniformly within their bounds.
 
-    A number with one bound is as far from it as a standard normal number from 0; one without
-    bounds is standard normal.
+    The distance of a number from its only bound is that of a standard normal one from 0; a number
+    without bounds is standard normal.
 
     Args:
-        layout: Of the actions.
+        layout: Layout of the actions.
         num_rows: N.
         action_mask: True for legal choices. bool [N, n].
-        generator: The only source of randomness; where it is, the actions are.
+        generator: The only source of randomness; its device is that of the actions.
 
     Returns:
-        int64 [N] or float32 [N, K].
+        Actions int64 [N] or float32 [N, K].
     """
     columns = []
     first = 0
@@ -104,12 +104,12 @@ def _choices(
     if legal is None:
         return torch.randint(number, (num_rows,), generator=generator, device=device)
     draws = torch.rand(legal.shape, generator=generator, device=device)
-    # Independent uniform draws: each legal choice is the largest equally often.
+    # The largest of independent uniform draws is a uniform choice among the legal ones.
     return draws.masked_fill_(~legal, -1.0).argmax(dim=1)
 
 
 def _numbers(layout: ActionLayout, *, num_rows: int, generator: torch.Generator) -> torch.Tensor:
-    """What is drawn for numbers, before it is brought within bounds. float32 [N, C]."""
+    """Draw numbers before they are brought within bounds. float32 [N, C]."""
     shape, device = (num_rows, layout.num_continuous), generator.device
     if not layout.num_continuous:
         return torch.zeros(shape, device=device)

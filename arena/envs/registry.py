@@ -1,4 +1,4 @@
-"""From an environment's id to an environment.
+"""Look-up of environments by id.
 
 An id is one of PettingZoo's registry (``classic/connect_four-v3``), one of mpe2 or magent2
 (``mpe2/simple_spread_v3``, also written ``mpe/...`` and ``-v3``), or ``package.module:factory``.
@@ -49,13 +49,12 @@ MAGENT_NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """A package that enters none of its environments into PettingZoo's registry.
+    """Package that enters none of its environments into PettingZoo's registry.
 
     Attributes:
-        package: Its name, and the first part of its ids.
-        modules: The package that has one module for each environment.
-        names: Of the environments. Suggestions only: an id that is not listed is looked up all the
-            same.
+        package: Package's name, and the first part of its ids.
+        modules: Package with one module for each environment.
+        names: Names of environments, for suggestions only: other ids are looked up all the same.
     """
 
     package: str
@@ -67,19 +66,19 @@ FAMILIES = {
     "mpe": Family(package="mpe2", modules="mpe2", names=MPE_NAMES),
     "magent": Family(package="magent2", modules="magent2.environments", names=MAGENT_NAMES),
 }
-"""By what an id begins with, without the 2. Their environments come in both forms."""
+"""Families by the beginning of an id, without the 2. Their environments have both forms."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownEnvironment:
-    """A line of ``arena envs list``.
+    """Line of ``arena envs list``.
 
     Attributes:
-        id: As `make_environment` takes it.
-        package: That defines it.
-        apis: In which forms it comes; the first is the one that is used.
+        id: Id for `make_environment`.
+        package: Package that defines it.
+        apis: Available forms; the first one is used.
         installed: Whether it can be imported here.
-        install: The line that installs what it needs.
+        install: Command that installs its requirements.
     """
 
     id: str
@@ -95,10 +94,10 @@ def make_environment(
     """Make one environment.
 
     Args:
-        environment_id: See the module's text.
-        kwargs: For its factory.
-        api: The form that is wanted.
-        launch_directory: First on ``sys.path``.
+        environment_id: See the module.
+        kwargs: Arguments of its factory.
+        api: Form to make.
+        launch_directory: Directory put first on ``sys.path``.
 
     Returns:
         A ``pettingzoo.AECEnv`` or ``pettingzoo.ParallelEnv``.
@@ -115,9 +114,9 @@ def make_environment(
 
 
 def native_api(environment_id: str, *, kwargs: Mapping[str, object], launch_directory: str) -> Api:
-    """In which form an environment is used: parallel if it offers that, else turn by turn.
+    """Return the form in which an environment is used: parallel if available, else turn by turn.
 
-    What ``package.module:factory`` offers is known only when it has made one.
+    The form of ``package.module:factory`` is known only after one call.
 
     Raises:
         EnvironmentUnavailable: If there is no such id, or a package is missing.
@@ -132,7 +131,7 @@ def native_api(environment_id: str, *, kwargs: Mapping[str, object], launch_dire
 
 
 def canonical_id(environment_id: str) -> str:
-    """One way to write an id: with its version, ``mpe2/`` before mpe2's.
+    """Return the canonical form of an id: with its version, ``mpe2/`` before mpe2's.
 
     Raises:
         EnvironmentUnavailable: If there is no such id.
@@ -147,7 +146,7 @@ def canonical_id(environment_id: str) -> str:
 
 
 def known_environments() -> list[KnownEnvironment]:
-    """All environments with an id of their own. Imports each, to see whether that works."""
+    """Return all environments with an id of their own. Imports each, to see whether that works."""
     pettingzoo = _pettingzoo()
     known = [
         KnownEnvironment(
@@ -174,7 +173,7 @@ def known_environments() -> list[KnownEnvironment]:
 
 
 def home_module(environment_id: str) -> str:
-    """The module that defines an environment."""
+    """Return the module that defines an environment."""
     if ":" in environment_id:
         return environment_id.partition(":")[0]
     name = canonical_id(environment_id)
@@ -185,7 +184,7 @@ def home_module(environment_id: str) -> str:
 
 
 def _pettingzoo() -> Any:  # noqa: ANN401  (a module without types)
-    # Before pygame can open a window; the user's own choice of a driver holds.
+    # Set before pygame can open a window; a driver that the user chose stays.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     return importlib.import_module("pettingzoo")
 
@@ -197,17 +196,18 @@ def _call_factory(
     put_first_on_path(launch_directory)
     factory = _factory(environment_id, api=api, launch_directory=launch_directory)
     try:
-        # Where it says it wants something else than it makes, the caller finds out and says more.
+        # The caller checks the made environment, with a better message than the factory's warnings.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*was expected to be an instance of.*")
-            # As an error this one would end the process: Box2D is SWIG's.
+            # Raised as an error, this warning would end the process: it comes from Box2D's SWIG
+            # wrapper.
             warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
             env = factory(**kwargs)
     except Exception as error:
         missing = _missing_module(error)
         if missing is not None:
             raise _needs(environment_id, missing) from error
-        # Whatever a factory raises, what it was called with is the user's.
+        # A factory may raise anything, and its arguments are the user's.
         raise ConfigError(
             f"environment.id {environment_id} with kwargs {dict(kwargs)} cannot be made: "
             f"{named(error)}{own_lines(error)}"
@@ -217,7 +217,7 @@ def _call_factory(
 
 
 def _drop_picture(env: Any, *, kwargs: Mapping[str, object]) -> None:  # noqa: ANN401
-    """Free the 2 MB that each environment of mpe2 holds to draw on, if it will not draw."""
+    """Free the 2 MB canvas of each mpe2 environment that will not render."""
     innermost: Any = getattr(env, "unwrapped", None)
     if type(innermost).__module__.startswith("mpe2.") and kwargs.get("render_mode") is None:
         innermost.screen = None
@@ -261,7 +261,7 @@ def _module(canonical: str, family: Family) -> str:
 def _family_factory(canonical: str, family: Family, *, api: Api) -> Callable[..., Any]:
     name = _module(canonical, family)
     try:
-        # magent2 imports a renderer that an import of PettingZoo's own warns of.
+        # magent2 imports a renderer in a way that PettingZoo itself warns of.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module(family.package)
@@ -284,7 +284,7 @@ def _registered(environment_id: str) -> tuple[Any, Api]:
 
 
 def _registrations(environment_id: str) -> list[tuple[Any, Api]]:
-    """PettingZoo's specs of an id, the parallel form first."""
+    """Return PettingZoo's specs of an id, the parallel form first."""
     pettingzoo = _pettingzoo()
     exceptions = importlib.import_module("pettingzoo.env_registry.exceptions")
     found: list[tuple[Any, Api]] = []
@@ -315,7 +315,7 @@ def _unknown(environment_id: str) -> EnvironmentUnavailable:
 
 
 def _missing_module(error: BaseException | None) -> str | None:
-    """The module that an import did not find, somewhere up the chain of causes."""
+    """Return the module that an import did not find, somewhere up the chain of causes."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and error.name:
             return error.name
@@ -344,7 +344,7 @@ def _install_line(environment_id: str, missing: str) -> str:
 
 
 def _install_extra(namespace: str) -> str:
-    # PettingZoo's own extras, not Arena's: these work from a clone and from a wheel alike.
+    # PettingZoo's extras, not Arena's: they work from a clone and from a wheel alike.
     return f"pip install 'pettingzoo[{namespace}]'"
 
 

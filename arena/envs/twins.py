@@ -1,6 +1,6 @@
-"""Which environments have a native twin: the same game as a `BatchedGame`, by the original's id.
+"""Environments with a native twin: the same game as a `BatchedGame`, by the original's id.
 
-Torch-free, so that a list of environments can say it.
+Torch-free, so that a list of environments can use it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ TWINS: Mapping[str, str] = {
     "openspiel:kuhn_poker": "arena.envs.batched.kuhn_poker:KuhnPoker",
     "openspiel:leduc_poker": "arena.envs.batched.leduc_poker:LeducPoker",
 }
-"""From an original's canonical id to ``package.module:Class``."""
+"""Twin of an original's canonical id, as ``package.module:Class``."""
 
 
 def openspiel_agent_spec(observation_shape: tuple[int, ...], num_actions: int) -> AgentSpec:
-    """What an agent of an OpenSpiel game sees and does.
+    """Return the spec of an agent of an OpenSpiel game.
 
     Args:
-        observation_shape: Of what it sees; information states are flat, (F,).
+        observation_shape: Shape of its observations; information states are flat, (F,).
         num_actions: n.
     """
     return AgentSpec(

@@ -1,7 +1,7 @@
-"""What an environment may give, one value at a time: each rule that it breaks is told, none is
-raised, and what can be made of the value is returned, so that play goes on.
+"""Rules for single values from an environment.
 
-The rules are those of the batch, in its words. Shapes: n numbers of an action mask.
+Broken rules are returned, not raised, together with the usable part of the value, so that play can
+go on. The rules and their words are those of the batch. Shapes: n numbers of an action mask.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from arena.errors import EnvironmentFault
 from arena.users_code import named
 
 STEP = ("observations", "rewards", "terminations", "truncations", "infos")
-"""What a step of a ParallelEnv returns."""
+"""Return values of a ParallelEnv's step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A rule that a value breaks.
+    """Rule that a value breaks.
 
     Attributes:
-        rule: Which one; two values that break the same one have the same mistake.
-        text: What is said.
-        agent: Whose value it is.
-        in_doubt: Whether what follows in the episode may be its consequence.
+        rule: Name of the rule; two values that break the same rule have the same mistake.
+        text: Message.
+        agent: Agent of the value.
+        in_doubt: Whether later faults in the episode may be consequences.
     """
 
     rule: str
@@ -43,17 +43,17 @@ class Broken:
 
 
 def seen_part(observation: object, *, place: MaskPlace | None) -> object:
-    """An observation without its mask.
+    """Return an observation without its mask.
 
     Raises:
-        EnvironmentFault: If it is not there.
+        EnvironmentFault: If it is missing.
     """
     if place != "observation":
         return observation
     try:
         part: object = observation["observation"]  # type: ignore[index]
     except Exception as error:
-        # A user's object: it may be no dictionary.
+        # A user's object may be no dictionary.
         raise EnvironmentFault(
             "an observation['observation'] must be there, it is not, in "
             f"{type(observation).__name__}"
@@ -64,13 +64,13 @@ def seen_part(observation: object, *, place: MaskPlace | None) -> object:
 def observation_faults(
     agent: str, observation: object, *, layout: ObservationLayout, place: MaskPlace | None
 ) -> Iterator[Broken]:
-    """The rules that an observation breaks, for each part of it.
+    """Yield the rules that an observation breaks, for each part of it.
 
     Args:
-        agent: Whose.
-        observation: As the environment gives it.
-        layout: Of what is seen, without the mask.
-        place: Where the mask is.
+        agent: Agent of the observation.
+        observation: Observation from the environment.
+        layout: Layout of the observation, without the mask.
+        place: Place of the mask.
     """
     try:
         seen = seen_part(observation, place=place)
@@ -90,10 +90,10 @@ def observation_faults(
 def read_mask(
     agent: str, mask: object, *, layout: ActionLayout
 ) -> tuple[npt.NDArray[np.bool_] | None, Broken | None]:
-    """What a mask allows, and the rule that it breaks.
+    """Return a mask's legal choices, and the rule that it breaks.
 
     Returns:
-        bool [n], or None where nobody knows what is legal.
+        Legal choices bool [n], or None where they are unknown.
     """
     legal, text = _legal(mask, layout=layout)
     if legal is not None and not layout.allows(legal[None]).all():
@@ -129,7 +129,7 @@ def _legal(mask: object, *, layout: ActionLayout) -> tuple[npt.NDArray[np.bool_]
 
 
 def reward_faults(rewards: Mapping[Any, object], *, known: Collection[str]) -> Iterator[Broken]:
-    """The rules that rewards break."""
+    """Yield the rules that rewards break."""
     for agent, reward in rewards.items():
         if agent not in known:
             yield _stranger(agent, "a reward")
@@ -139,7 +139,7 @@ def reward_faults(rewards: Mapping[Any, object], *, known: Collection[str]) -> I
 
 
 def flag_faults(name: str, flags: Mapping[Any, object]) -> Iterator[Broken]:
-    """The rules that terminations or truncations break."""
+    """Yield the rules that terminations or truncations break."""
     for agent, flag in flags.items():
         if not isinstance(flag, Real | np.bool_):
             yield _broken(str(agent), name, f"{name} must be True or False, got {flag!r}")
@@ -148,12 +148,12 @@ def flag_faults(name: str, flags: Mapping[Any, object]) -> Iterator[Broken]:
 def stranger_faults(
     agents: Collection[Any], *, has: str, known: Collection[str]
 ) -> Iterator[Broken]:
-    """Agents that there should not be."""
+    """Yield a broken rule for each unknown agent."""
     return (_stranger(agent, has) for agent in agents if agent not in known)
 
 
 def reset_told(result: object) -> tuple[Mapping[str, Any], Mapping[str, Any], list[Broken]]:
-    """Observations and infos of what reset of a ParallelEnv returned, and the rules it breaks.
+    """Return observations and infos from a ParallelEnv's reset, and the rules that it breaks.
 
     Raises:
         EnvironmentFault: If there are no observations in it.
@@ -172,14 +172,14 @@ def reset_told(result: object) -> tuple[Mapping[str, Any], Mapping[str, Any], li
 def step_told(
     result: object, *, acted: Collection[str]
 ) -> tuple[tuple[Mapping[str, Any], ...], list[Broken]]:
-    """The five dictionaries of what step of a ParallelEnv returned, and the rules it breaks.
+    """Return the five dictionaries from a ParallelEnv's step, and the rules that it breaks.
 
     Args:
-        result: What was returned.
-        acted: The agents that must hear what came of it.
+        result: Return value of step.
+        acted: Agents that must have results.
 
     Raises:
-        EnvironmentFault: If they are not in it.
+        EnvironmentFault: If they are missing.
     """
     broken = []
     parts = list(result) if isinstance(result, tuple) else []
@@ -187,7 +187,7 @@ def step_told(
         text = f"step must return ({', '.join(STEP)}), got {described(result)}"
         if len(parts) != len(STEP) - 1:
             raise EnvironmentFault(text)
-        # As it was before truncations were told apart.
+        # The form of releases before truncations were separate.
         parts.insert(STEP.index("truncations"), dict.fromkeys(acted, False))
         broken.append(Broken(rule="step", text=text))
     for at, (name, part) in enumerate(zip(STEP, parts, strict=True)):
@@ -212,7 +212,7 @@ def step_told(
 
 
 def described(value: object) -> str:
-    """What something is, in a few words."""
+    """Describe a value in a few words."""
     if isinstance(value, tuple):
         return f"a tuple of {len(value)}: {', '.join(type(part).__name__ for part in value)}"
     return "nothing" if value is None else f"one {type(value).__name__}"
@@ -229,5 +229,5 @@ def _stranger(agent: object, has: str) -> Broken:
 
 
 def _kind(text: str) -> str:
-    """Which mistake a message is about: by how it is mended."""
+    """Return the kind of mistake of a message: the way to fix it."""
     return next((fragment for fragment, _ in MENDS if fragment in text), text)

@@ -1,7 +1,7 @@
-"""Plays from an export directory: an opponent in tournaments, a start for other runs.
+"""Players from an export directory: opponents in tournaments, starting points of other runs.
 
 Shapes: N rows, F numbers of a flattened observation, n logits, K numbers of an action's row, H
-numbers of a state.
+numbers of a recurrent state.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from arena.networks.distributions import make_distribution
 
 
 class ExportedActor:
-    """An `arena.core.Actor` that runs ``policy.onnx``; an `arena.core.RememberingActor` if the
-    policy has a memory. Not thread-safe.
+    """An `arena.core.Actor` that runs ``policy.onnx``; if recurrent, an
+    `arena.core.RememberingActor`.
+
+    Not thread-safe.
 
     Args:
-        directory: That ``arena export`` wrote.
+        directory: Directory that ``arena export`` wrote.
         greedy: Play the likeliest action instead of sampling.
 
     Raises:
@@ -57,7 +59,7 @@ class ExportedActor:
         agent: str,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        """Choose one action per row, as in `arena.core.Actor`; who decides makes no difference."""
+        """Choose one action per row, as in `arena.core.Actor`; ``agent`` is unused."""
         if self.state_size:
             raise ValueError("a policy with a memory needs the state: call act_from")
         feeds = self._feeds(observation, action_mask)
@@ -66,7 +68,7 @@ class ExportedActor:
 
     @property
     def state_size(self) -> int:
-        """H; 0: it has no memory."""
+        """H; 0: the policy is not recurrent."""
         shapes = {node.name: node.shape for node in self._session.get_inputs()}
         return int(shapes[STATE_IN][1]) if STATE_IN in shapes else 0
 
@@ -101,7 +103,7 @@ class ExportedActor:
         generator: torch.Generator,
     ) -> torch.Tensor:
         parameters = torch.cat([torch.from_numpy(part) for part in values], dim=1)
-        # Illegal choices are at the minimum in the graph already.
+        # The graph has put illegal choices at the minimum already.
         distribution = self._make_distribution(parameters.to(device), None)
         return distribution.greedy() if self._greedy else distribution.sample(generator)
 

@@ -1,7 +1,7 @@
-"""The card of an export: what the policy is, where it comes from, how strong it is.
+"""The card of an export: what the policy is, its origin and its strength.
 
-``card.json`` is for programs (and `champion.py`); `arena.export.card_text` says the same to people.
-An export may come from elsewhere: everything is validated when it is read.
+``card.json`` is for programs (and `champion.py`); `arena.export.card_text` writes the same for
+people. An export may come from anywhere, so everything is validated when it is read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WEIGHTS = "policy.safetensors"
 PLAYER = "champion.py"
 
 MAX_ROUNDING = 1e-6
-"""Probabilities may sum to so much more or less than 1."""
+"""Tolerance for the sum of probabilities, which must be 1."""
 
 _MAX_CARD_BYTES = 16 << 20
 
@@ -45,27 +45,27 @@ CardT = TypeVar("CardT", bound=BaseModel)
 
 
 class _Part(Model):
-    """Keys may be added by later releases: unknown ones are ignored, not refused."""
+    """Model that ignores unknown keys, so that later releases may add some."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
 
 class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __init__(**kwargs)
-    """The environment, whole enough to play in it without the run.
+    """Environment, complete enough to play in it without the run.
 
     Attributes:
         id: A PettingZoo registry id, or ``package.module:factory``.
-        kwargs: Of its factory.
+        kwargs: Arguments of its factory.
         api: ``aec`` or ``parallel``.
-        agents: All, in the environment's order.
-        agent_specs: What each sees and does.
-        versions: Of the packages that define it.
+        agents: All agents, in the environment's order.
+        agent_specs: Observation and action space of each agent.
+        versions: Versions of the packages that define it.
         sides: Agents that share one score.
         seats: All seats in order.
-        outcome: How a match is scored.
+        outcome: Rule that scores a match.
         populations: Agents by population.
-        continuous_actions: How what is drawn becomes a number between the bounds of a Box.
-        possible_agents: All that may appear, where the environment does not say itself.
+        continuous_actions: Way in which a drawn number is brought within the bounds of a Box.
+        possible_agents: All agents that may appear, where the environment does not declare them.
     """
 
     id: str
@@ -83,7 +83,7 @@ class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """The facts as the rest of Arena knows them."""
+        """Spec of the environment, in the form that the rest of Arena uses."""
         return EnvironmentSpec(
             id=self.id,
             kwargs=self.kwargs,
@@ -95,33 +95,33 @@ class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __
 
 
 class CardSeat(_Part):
-    """A seat that the policy can have."""
+    """Seat that the policy can have."""
 
     name: str
     agents: tuple[str, ...]
 
 
 class CardObservation(_Part):
-    """The observation space, and the shape of one observation: None for a Dict or Tuple."""
+    """Observation space, and the shape of one observation: None for a Dict or Tuple."""
 
     space: dict[str, object]
     shape: tuple[int, ...] | None
 
     @classmethod
-    def of(cls, space: SpaceJson) -> CardObservation:
-        """What the card says of a space."""
+    def from_space(cls, space: SpaceJson) -> CardObservation:
+        """Make the entry of a space."""
         layout = ObservationLayout.from_json(space)
         shape = layout.leaves[0].shape if layout.nest == 0 else None
         return cls(space=dict(space), shape=shape)
 
 
 class CardAction(_Part):
-    """The action space.
+    """Action space.
 
     Attributes:
-        space: As it is described.
-        num_actions: How many choices there are, of all categories together.
-        start: What the environment calls the first of a Discrete; 0 for other spaces.
+        space: Description of the space.
+        num_actions: Number of choices of all categories together.
+        start: First choice of a Discrete in the environment; 0 for other spaces.
     """
 
     space: dict[str, object]
@@ -129,24 +129,24 @@ class CardAction(_Part):
     start: int
 
     @classmethod
-    def of(cls, space: SpaceJson) -> CardAction:
-        """What the card says of a space."""
+    def from_space(cls, space: SpaceJson) -> CardAction:
+        """Make the entry of a space."""
         layout = ActionLayout.from_json(space, continuous="squashed")
         start = layout.leaves[0].starts[0] if layout.is_discrete else 0
         return cls(space=dict(space), num_actions=layout.num_logits, start=start)
 
 
 class CardRating(_Part):
-    """On the Elo scale, ``bot:random`` at 0; the interval is the 95% one. None: unrated.
+    """Rating in Elo, ``bot:random`` at 0, with its 95% interval. None: unrated.
 
     Attributes:
-        rating: Elo.
-        rating_low: Lower end.
-        rating_high: Upper end.
-        pair_deviation: Elo by which pairs of the league are off their ratings; None: unknown.
-        anchor_matches: Evaluation matches against ``bot:random``; None: none.
+        rating: Rating in Elo.
+        rating_low: Lower end of the interval.
+        rating_high: Upper end of the interval.
+        pair_deviation: Elo by which pairs of the league deviate from their ratings. None: unknown.
+        anchor_matches: Evaluation matches against ``bot:random``. None: none.
         anchor_score: Mean score in them, a draw half.
-        anchor_predicted: Score that the rating promises in them.
+        anchor_predicted: Score that the rating predicts in them.
     """
 
     rating: float | None = None
@@ -162,16 +162,16 @@ class RecordLine(_Part):
     """Results against one opponent from one seat.
 
     Attributes:
-        opponent: A player; it always samples.
+        opponent: Opponent; it always samples, as two deterministic players would repeat one game.
         mode: Whether the policy samples or plays its likeliest action.
-        seat: Where the policy sits.
-        matches: Played to their ends.
-        wins: That it won.
-        draws: That were equal.
-        losses: That it lost.
-        mean_return: The policy's.
-        score: Its mean score, in [0, 1]; None: nobody said.
-        distinct: Different games among the matches; None: nobody counted.
+        seat: Seat of the policy.
+        matches: Matches played to their ends.
+        wins: Matches that the policy won.
+        draws: Drawn matches.
+        losses: Matches that the policy lost.
+        mean_return: Mean return of the policy.
+        score: Mean score of the policy, in [0, 1]. None: unknown.
+        distinct: Different games among the matches. None: not counted.
     """
 
     opponent: str
@@ -187,12 +187,12 @@ class RecordLine(_Part):
 
 
 class Ancestor(_Part):
-    """A stretch of training that the weights come from: one generation of one policy.
+    """Stretch of training that the weights come from: one generation of one policy.
 
     Attributes:
-        policy: Whose it was.
-        generation: The policy's.
-        agent_steps: The policy's count at the end of the stretch.
+        policy: Policy that trained.
+        generation: Generation of the policy.
+        agent_steps: Policy's agent steps at the end of the stretch.
         weights: Digest of the weights at its end.
     """
 
@@ -203,25 +203,24 @@ class Ancestor(_Part):
 
 
 class AnyCard(_Part):
-    """What the card of every export says.
+    """Content of the card of every export.
 
     Attributes:
-        schema_version: ``schema`` in the file; another one is refused.
-        created: UTC, ISO 8601.
-        run: The run's id.
-        population: The player's.
-        player: Its id in that run.
-        agents: That it can play.
-        seats: That it can have.
-        environment: What it was trained in.
-        observation: What it sees.
-        action: What it does.
-        mask: Where the environment has its action mask.
+        schema_version: ``schema`` in the file; any other one is refused.
+        created: Time of writing, UTC, ISO 8601.
+        run: Run's id.
+        population: Population of the player.
+        player: Player's id in that run.
+        agents: Agents that it can play.
+        seats: Seats that it can have.
+        environment: Environment that it was trained in.
+        observation: Observation space.
+        action: Action space.
+        mask: Place of the environment's action mask.
         exploitability: How much more than the game's value a best response wins against it,
-            averaged over both seats; None: not known, as of all but small two-player zero-sum
-            games.
+            averaged over both seats. None: unknown, as for all but small two-player zero-sum games.
         record: Matches played for this card.
-        versions: Of the programs that wrote it, and of the ONNX operators (``opset``).
+        versions: Versions of the programs that wrote it, and of the ONNX operators (``opset``).
         files: Size and sha256 of every file but this one.
     """
 
@@ -243,7 +242,7 @@ class AnyCard(_Part):
 
     @property
     def environment_config(self) -> EnvironmentConfig:
-        """How the environment is configured, with defaults for what is only about training."""
+        """Configuration of the environment, with defaults for keys that concern training only."""
         environment = self.environment
         return EnvironmentConfig.model_validate(
             {
@@ -258,29 +257,29 @@ class AnyCard(_Part):
 
     @property
     def action_layout(self) -> ActionLayout:
-        """How actions are laid out in rows."""
+        """Layout of actions in rows."""
         continuous = self.environment.continuous_actions
         return ActionLayout.from_json(self.action.space, continuous=continuous)
 
     def to_json(self) -> bytes:
-        """The bytes of ``card.json``."""
+        """Return the bytes of ``card.json``."""
         document = self.model_dump(mode="json", by_alias=True)
         return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()
 
 
 class Card(AnyCard):
-    """Everything that the export of a policy says about itself.
+    """Card of the export of a policy.
 
     Attributes:
         kind: Not a mixture.
-        network: The architecture.
-        agent_steps: Of the player.
-        learner_updates: Optimizer steps.
-        generation: Of the player.
-        weights_digest: Identifies the weights in the run's league.
-        rating: When it was exported.
-        hyperparameters: That it was last trained with.
-        lineage: Nearest ancestor first.
+        network: Architecture of the network.
+        agent_steps: Player's agent steps.
+        learner_updates: Player's optimizer steps.
+        generation: Player's generation.
+        weights_digest: Digest of the weights, which identifies them in the run's league.
+        rating: Rating at the time of the export.
+        hyperparameters: Hyperparameters of the last training.
+        lineage: Ancestors, the nearest first.
     """
 
     kind: Literal["policy"] = "policy"
@@ -295,23 +294,23 @@ class Card(AnyCard):
 
     @property
     def observation_layout(self) -> ObservationLayout:
-        """How what the network sees is laid out in rows."""
+        """Layout of the network's observations in rows."""
         return observation_layout(
             self.environment.agent_specs[self.agents[0]], agents=self.agents, network=self.network
         )
 
 
 class CardMember(_Part):
-    """One policy of a mixture.
+    """Policy of a mixture.
 
     Attributes:
-        directory: Of its own export, inside of the mixture's.
-        player: Its id in the run.
-        probability: Of being drawn for an episode.
-        agent_steps: Of the player.
-        generation: Of the player.
-        weights_digest: Identifies the weights in the run's league.
-        rating: When it was exported.
+        directory: Directory of its own export, inside the mixture's.
+        player: Player's id in the run.
+        probability: Probability of being drawn for an episode.
+        agent_steps: Player's agent steps.
+        generation: Player's generation.
+        weights_digest: Digest of the weights, which identifies them in the run's league.
+        rating: Rating at the time of the export.
     """
 
     directory: str = Field(pattern=r"^members/[0-9]{2}$")
@@ -324,14 +323,14 @@ class CardMember(_Part):
 
 
 class MixtureCard(AnyCard):
-    """Everything that the export of a mixture says about itself.
+    """Card of the export of a mixture.
 
     Attributes:
-        kind: A mixture: its members' policies are in directories of their own.
-        members: Most probable first; one is drawn anew for each episode.
+        kind: A mixture: its members' policies have directories of their own.
+        members: Members, the most probable first; one is drawn for each episode.
         num_players: Frozen players of the league that were weighed.
-        worst_score: Expected score against whichever opponent of those does best, in [0, 1].
-        cyclicity: Share of the league's results that no rating can express; None: unknown.
+        worst_score: Expected score against the strongest of those opponents, in [0, 1].
+        cyclicity: Share of the league's results that no rating can express. None: unknown.
     """
 
     kind: Literal["mixture"] = "mixture"
@@ -373,7 +372,7 @@ def read_any_card(directory: Path) -> Card | MixtureCard:
 
 
 class _Kind(_Part):
-    """Enough of a card to know what it is."""
+    """Part of a card that tells its kind."""
 
     kind: str = "policy"
 

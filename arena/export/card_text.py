@@ -1,4 +1,4 @@
-"""``card.md``: what ``card.json`` says, for people."""
+"""Text of ``card.md``: the content of ``card.json`` for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arena.export.card import AnyCard, Card, CardRating, MixtureCard
 
 
 def card_for_people(card: Card) -> str:
-    """The text of ``card.md``."""
+    """Return the text of ``card.md``."""
     sections = [
         f"# {card.player}",
         _summary(card),
@@ -36,7 +36,7 @@ def card_for_people(card: Card) -> str:
 
 
 def mixture_card_for_people(card: MixtureCard) -> str:
-    """The text of ``card.md`` of a mixture."""
+    """Return the text of ``card.md`` of a mixture."""
     sections = [
         f"# {card.player}",
         f"A mixture of {len(card.members)} policies: at the beginning of each episode one of them "
@@ -177,7 +177,7 @@ def _origin(card: AnyCard) -> list[tuple[str, object]]:
 
 
 def _calibration(rating: CardRating) -> list[tuple[str, object]]:
-    """Whether the rating holds what it promises, where that is known."""
+    """Return how well the rating predicts evaluation results, where that is known."""
     lines: list[tuple[str, object]] = []
     if rating.anchor_matches and rating.anchor_predicted is not None:
         seen = f"{rating.anchor_score:.3f} in {rating.anchor_matches:.0f} matches"

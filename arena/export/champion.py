@@ -1,20 +1,20 @@
-"""A trained policy, or a mixture of some. Needs numpy and onnxruntime, nothing else.
+"""A trained policy, or a mixture of policies. Needs numpy and onnxruntime, nothing else.
 
     champion = Champion("path/to/this/directory")
     champion.reset()
     action = champion.act(observation, action_mask)
 
-``reset`` begins an episode: a policy with a memory forgets the one before, and of a mixture it
-draws the member that plays it.
+``reset`` begins an episode: it clears the state of a recurrent policy, and draws the member of a
+mixture that plays the episode.
 
-``observation`` is what the PettingZoo environment gives, its dictionary with an ``action_mask``
-included, and ``action`` is what it takes. Run as a script, it plays PettingZoo's own environment
-against uniformly random moves::
+``observation`` is the PettingZoo environment's observation, its dictionary with an ``action_mask``
+included, and ``action`` is the environment's action. Run as a script, it plays PettingZoo's own
+environment against uniformly random moves::
 
     python champion.py --games 100
 
-The file is copied as it is into every export and imports nothing of Arena. Shapes: n choices of all
-categories of an action, C continuous numbers.
+The file is copied unchanged into every export and imports nothing of Arena. Shapes: n choices of
+all categories of an action, C continuous numbers.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ import numpy.typing as npt
 import onnxruntime
 
 _SCHEMA = 1
-_EQUAL = 1e-6  # relative; returns are sums of rewards: rounding decides no game
+_EQUAL = 1e-6  # relative; returns are sums of rewards, so rounding must not decide a game
 _PARAMETERS = ("logits", "mean", "log_std")
 
 
 class Champion:
-    """Plays what ``arena export`` wrote: a policy, or a mixture of some. Not thread-safe.
+    """Player of an export: a policy, or a mixture of policies. Not thread-safe.
 
     Args:
-        directory: With ``card.json`` and the files that it names.
-        seed: Of all random draws; None: others each time.
+        directory: Directory with ``card.json`` and the files that it names.
+        seed: Seed of all random draws. None: different draws each time.
 
     Attributes:
-        card: What the export says about itself.
-        member: Which of the mixture's members plays this episode, from 0; 0 without a mixture.
+        card: Content of ``card.json``.
+        member: Member of the mixture that plays this episode, from 0; 0 without a mixture.
 
     Raises:
         ValueError: If the card is of another schema, or a ``policy.onnx`` is not the file it names.
@@ -88,21 +88,21 @@ class Champion:
         """Choose an action.
 
         Args:
-            observation: As the environment gives it: an array, a number (Discrete), dictionaries
-                and tuples of these, or a dictionary with ``observation`` and ``action_mask``.
+            observation: Observation from the environment: an array, a number (Discrete),
+                dictionaries and tuples of these, or a dictionary with ``observation`` and
+                ``action_mask``.
             action_mask: Non-zero for legal choices, one per choice, of several categories side by
-                side or nested as the environment has them; needed where the environment has masks
-                and ``observation`` does not bring it.
-            agent: Whose decision it is; checked against the agents that the policy can play, and
-                needed by a policy that is told who decides (``network.agent_id`` on the card). A
-                policy with a memory (``network.core``) remembers each agent's decisions by
-                themselves, so who plays several of them in one game must name them.
-            sample: Draw from the policy instead of its likeliest action.
-            seed: Starts the stream of random numbers anew, for this and later calls; who plays
-                this episode of a mixture stays.
+                side or nested as in the environment. Needed where the environment has masks and
+                ``observation`` does not contain it.
+            agent: Agent that decides; it must be one that the policy can play. Needed by a policy
+                with an agent id (``network.agent_id`` on the card), and where a recurrent policy
+                (``network.core``) plays several agents in one game: it keeps a state for each.
+            sample: Sample an action instead of taking the likeliest one.
+            seed: Seed that restarts the random numbers, for this and later calls. The member of a
+                mixture stays.
 
         Returns:
-            The action as the environment takes it.
+            The action in the environment's form.
 
         Raises:
             ValueError: If an argument does not fit the card.
@@ -130,12 +130,12 @@ class Champion:
         return self._actions.chosen(parameters, rng=self._rng if sample else None)
 
     def reset(self, *, seed: int | None = None) -> None:
-        """Begin a new episode: forget the one before, and draw who of a mixture plays it.
+        """Begin a new episode: clear recurrent states, and draw the member of a mixture that plays.
 
-        Without a mixture and without a memory it makes no difference.
+        Neither a mixture nor recurrent: no effect.
 
         Args:
-            seed: Starts the stream of random numbers anew, before the draw.
+            seed: Seed that restarts the random numbers, before the draw.
         """
         if seed is not None:
             self._rng = np.random.default_rng(seed)
@@ -153,7 +153,7 @@ class Champion:
     def _place(self, agent: str | None) -> int:
         agents: list[str] = self.card["agents"]
         if agent is None and len(agents) > 1:
-            raise ValueError(f"agent is needed: the policy is told which of {agents} decides")
+            raise ValueError(f"agent is needed: the policy must know which of {agents} decides")
         return 0 if agent is None else agents.index(agent)
 
     def _checked_mask(self, action_mask: object) -> npt.NDArray[np.bool_] | None:
@@ -168,14 +168,14 @@ class Champion:
 
 @dataclass(frozen=True)
 class Leaf:
-    """A space that is no Dict or Tuple, as the card describes it.
+    """Space that is no Dict or Tuple, as the card describes it.
 
     Attributes:
-        keys: What to index the whole value with, to come to this one.
+        keys: Keys that lead from the whole value to this part.
         kind: ``Box``, ``Discrete``, ``MultiDiscrete`` or ``MultiBinary``.
-        shape: Of a value.
-        dtype: Of a value.
-        low: Lowest number of each element, or what its first choice is called. [size].
+        shape: Shape of a value.
+        dtype: Dtype of a value.
+        low: Lowest number of each element, or the number of its first choice. [size].
         high: Highest number of each element of a Box. [size].
         choices: Number of choices of each element; none for Box.
     """
@@ -190,12 +190,12 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """For messages and for the graph's inputs."""
+        """Name in messages and in the graph's inputs."""
         return "".join(f".{key}" for key in self.keys)
 
 
 def leaves_of(space: Mapping[str, Any], keys: tuple[str | int, ...] = ()) -> Iterator[Leaf]:
-    """The parts of a space, those of a Dict by name."""
+    """Yield the parts of a space, those of a Dict by name."""
     kind = space["kind"]
     if kind in ("Dict", "Tuple"):
         for key, member in _members(space):
@@ -204,7 +204,7 @@ def leaves_of(space: Mapping[str, Any], keys: tuple[str | int, ...] = ()) -> Ite
     shape, dtype = tuple(space.get("shape", ())), space.get("dtype", "int64")
     choices: Any = ()
     if kind == "Box":
-        # Text such as "inf" becomes a number, too.
+        # The card writes infinities as text, which astype converts.
         low, high = (np.asarray(space[name]).astype(np.float64) for name in ("low", "high"))
     else:
         choices = space["n"] if kind == "Discrete" else space.get("nvec", np.full(shape, 2))
@@ -228,7 +228,7 @@ def _members(space: Mapping[str, Any]) -> list[tuple[str | int, Any]]:
 
 
 def nested(space: Mapping[str, Any], values: Iterator[Any]) -> Any:  # noqa: ANN401
-    """The values of the leaves, nested as their space is."""
+    """Return the values of the leaves, nested as their space is."""
     if space["kind"] not in ("Dict", "Tuple"):
         return next(values)
     parts = {key: nested(member, values) for key, member in _members(space)}
@@ -236,17 +236,17 @@ def nested(space: Mapping[str, Any], values: Iterator[Any]) -> Any:  # noqa: ANN
 
 
 def continuous_of(card: Mapping[str, Any]) -> str:
-    """How numbers are brought within their bounds: ``squashed`` or ``clipped``."""
+    """Return how numbers are brought within their bounds: ``squashed`` or ``clipped``."""
     return str(card["environment"].get("continuous_actions", "squashed"))
 
 
 class Observations:
-    """From the environment's observations to the graph's inputs.
+    """Converter from the environment's observations to the graph's inputs.
 
     Args:
-        space: As the card describes it, without the mask.
-        mask: Where the mask is: ``observation``: the environment gives a dictionary of both;
-            ``beside``: among the keys of the observation; ``info``; or None: nowhere.
+        space: Space as the card describes it, without the mask.
+        mask: Place of the mask: ``observation`` (the environment gives a dictionary of both),
+            ``beside`` (among the keys of the observation), ``info``, or None.
     """
 
     def __init__(self, space: Mapping[str, Any], mask: str | None) -> None:
@@ -255,7 +255,7 @@ class Observations:
         self._leaves = list(leaves_of(space))
 
     def unwrapped(self, observation: Any) -> tuple[Any, object]:  # noqa: ANN401
-        """The observation proper, and the mask that came with it."""
+        """Return the observation proper, and the mask that came with it."""
         if not isinstance(observation, Mapping):
             return observation, None
         if self._mask == "beside":
@@ -266,7 +266,7 @@ class Observations:
         return observation, None
 
     def inputs(self, observation: Any) -> dict[str, npt.NDArray[Any]]:  # noqa: ANN401
-        """One float32 array [1, ...] for each part."""
+        """Return one float32 array [1, ...] for each part."""
         return {
             f"observation{leaf.name}": _checked_part(leaf, observation)[np.newaxis]
             for leaf in self._leaves
@@ -292,11 +292,12 @@ def _checked_part(leaf: Leaf, value: Any) -> npt.NDArray[np.float32]:  # noqa: A
 
 
 class Actions:
-    """From the graph's outputs to the environment's actions.
+    """Converter from the graph's outputs to the environment's actions.
 
     Args:
-        space: As the card describes it.
-        continuous: What is drawn for a number is ``squashed`` by tanh or ``clipped``.
+        space: Space as the card describes it.
+        continuous: Way of bringing numbers within their bounds: ``squashed`` by tanh, or
+            ``clipped``.
     """
 
     def __init__(self, space: Mapping[str, Any], *, continuous: str) -> None:
@@ -312,12 +313,11 @@ class Actions:
     def chosen(
         self, parameters: Mapping[str, npt.NDArray[np.float32]], *, rng: np.random.Generator | None
     ) -> Any:  # noqa: ANN401
-        """The likeliest action, or one that is drawn.
+        """Return the likeliest action, or a sampled one.
 
         Args:
-            parameters: ``logits`` float32 [n], ``mean`` and ``log_std`` float32 [C]; those that
-                there are.
-            rng: Draws; None: the likeliest action.
+            parameters: ``logits`` float32 [n], ``mean`` and ``log_std`` float32 [C], where present.
+            rng: Generator to sample with. None: the likeliest action.
         """
         parts = self._by_category(parameters.get("logits", np.zeros(0, dtype=np.float32)))
         choices = [_drawn(part, rng) if rng is not None else int(part.argmax()) for part in parts]
@@ -326,14 +326,15 @@ class Actions:
             std = np.exp(parameters["log_std"].astype(np.float64))
             numbers = numbers + std * rng.standard_normal(len(numbers))
         at, to, squashed = self._low[self._squashed], self._high[self._squashed], self._squashed
-        # Halved first: the bounds' sum and difference may be more than a float holds.
+        # (l + h) / 2 + (h - l) / 2 * tanh(u), halved first: the sum and difference of the bounds
+        # may exceed a float.
         numbers[squashed] = at / 2 + to / 2 + (to / 2 - at / 2) * np.tanh(numbers[squashed])
         return self._in_units(choices, np.clip(numbers, self._low, self._high))
 
     def random(self, mask: object, *, rng: np.random.Generator) -> Any:  # noqa: ANN401
-        """Legal choices equally often, and numbers uniformly within their bounds.
+        """Draw legal choices uniformly, and numbers uniformly within their bounds.
 
-        A number with one bound is as far from it as a standard normal one from 0.
+        The distance of a number from its only bound is that of a standard normal one from 0.
         """
         legal = self.everything if mask is None else self.flat_mask(mask)
         choices = [int(rng.choice(np.flatnonzero(part))) for part in self._by_category(legal)]
@@ -349,7 +350,7 @@ class Actions:
         return self._in_units(choices, numbers)
 
     def flat_mask(self, mask: object) -> npt.NDArray[np.bool_]:
-        """Masks of all categories side by side. bool [n].
+        """Return the masks of all categories side by side. bool [n].
 
         Raises:
             ValueError: If its shape is not the space's, or a category has no legal choice.
@@ -370,7 +371,7 @@ class Actions:
 
     @property
     def everything(self) -> npt.NDArray[np.bool_]:
-        """A mask that allows all. bool [n]."""
+        """Mask that allows all choices. bool [n]."""
         return np.ones(sum(self._branches), dtype=np.bool_)
 
     def _by_category(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
@@ -389,7 +390,7 @@ class Actions:
             if leaf.kind != "Box":
                 values = values + leaf.low.reshape(leaf.shape)
             rounded = np.rint(values) if leaf.dtype.kind in "iub" else values
-            # Of no dimension, numpy would give a number for an array.
+            # A zero-dimensional array: numpy would give a number instead.
             yield np.asarray(rounded, dtype=leaf.dtype)
 
 
@@ -400,7 +401,7 @@ def _drawn(logits: npt.NDArray[np.float32], rng: np.random.Generator) -> int:
 
 
 def _leaf_mask(leaf: Leaf, mask: Any) -> npt.NDArray[np.bool_]:  # noqa: ANN401
-    """A part's masks, those of its categories side by side; None: everything is legal."""
+    """Return a part's masks, those of its categories side by side; None: everything is legal."""
     for key in leaf.keys:
         try:
             mask = None if mask is None else mask[key]
@@ -423,7 +424,7 @@ def _flattened(mask: Any) -> Iterator[bool]:  # noqa: ANN401
 
 
 def _state_size(session: onnxruntime.InferenceSession) -> int:
-    """Numbers that a policy remembers; 0: it has no memory."""
+    """Return the size of a recurrent state; 0: the policy is not recurrent."""
     shapes = {node.name: node.shape for node in session.get_inputs()}
     return int(shapes["state_in"][1]) if "state_in" in shapes else 0
 
@@ -448,7 +449,7 @@ def make_environment(environment_id: str, kwargs: Mapping[str, Any], *, api: str
     Raises:
         ValueError: If it is a game of OpenSpiel: those are no PettingZoo environments.
     """
-    # Before pygame can open a window; the user's own choice of a driver holds.
+    # Set before pygame can open a window; a driver that the user chose stays.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     path, colon, factory = environment_id.partition(":")
     if path == "openspiel":
@@ -463,13 +464,13 @@ def make_environment(environment_id: str, kwargs: Mapping[str, Any], *, api: str
 
 
 class Table:
-    """Who decides what in a game: the champion for some agents, chance for the others.
+    """Players of a game: the champion for some agents, random moves for the others.
 
     Args:
-        champion: Who plays ``agents``.
-        agents: The champion's.
-        rng: Of the random moves.
-        sample: Draw the champion's actions too.
+        champion: Player of ``agents``.
+        agents: The champion's agents.
+        rng: Generator of the random moves.
+        sample: Sample the champion's actions too.
     """
 
     def __init__(
@@ -492,11 +493,11 @@ class Table:
         }
 
     def action(self, agent: str, observation: Any, info: Mapping[str, Any]) -> Any:  # noqa: ANN401
-        """What an agent does."""
+        """Return the action of an agent."""
         mask = None
         if self._specs[agent]["mask"] == "info":
             mask = info.get("action_mask")
-            # PettingZoo's masks in info are optional: without one, everything is legal.
+            # PettingZoo's masks in info are optional; without one, all actions are legal.
             mask = self._actions[agent].everything if mask is None else mask
         elif self._specs[agent]["mask"] is not None:
             mask = observation["action_mask"]
@@ -517,12 +518,12 @@ def play_game(
     """Play one game, the other agents moving uniformly at random among their legal actions.
 
     Args:
-        champion: Who plays ``agents``.
+        champion: Player of ``agents``.
         env: A PettingZoo environment, AEC or Parallel.
-        agents: The champion's.
-        seed: Of the environment's reset.
-        rng: Of the random moves.
-        sample: Draw the champion's actions too.
+        agents: The champion's agents.
+        seed: Seed of the environment's reset.
+        rng: Generator of the random moves.
+        sample: Sample the champion's actions too.
 
     Returns:
         The return of every agent.
@@ -537,7 +538,7 @@ def play_game(
 
 
 def _play_in_turn(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, float]]:  # noqa: ANN401
-    """Who is rewarded, as the game goes on."""
+    """Yield agents and rewards, turn by turn."""
     env.reset(seed=seed)
     for agent in env.agent_iter():
         observation, reward, terminated, truncated, info = env.last()
@@ -547,7 +548,7 @@ def _play_in_turn(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, f
 
 
 def _play_at_once(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, float]]:  # noqa: ANN401
-    """Who is rewarded, as the game goes on."""
+    """Yield agents and rewards, step by step."""
     observations, infos = env.reset(seed=seed)
     ended: set[str] = set()
     while deciding := [a for a in env.agents if a in observations and a not in ended]:
@@ -560,14 +561,13 @@ def _play_at_once(env: Any, table: Table, *, seed: int) -> Iterator[tuple[str, f
 def results_of(
     card: Mapping[str, Any], returns: Mapping[str, float], agents: Sequence[str]
 ) -> list[float]:
-    """Scores of a game for the champion's agents, against each other side.
+    """Score a game for the champion's agents, against each other side.
 
-    The card's rule where it is a threshold on a return or a margin between two, else the higher
-    mean return wins.
+    The card's rule applies where it is a threshold on a return or a margin between two; otherwise
+    the higher mean return wins.
 
     Returns:
-        Above 0.5 won, 0.5 drawn, below 0.5 lost, one for each other side; none if nobody plays
-        against them.
+        Above 0.5 won, 0.5 drawn, below 0.5 lost, one for each other side; none in cooperation.
     """
     sides = card["environment"]["sides"]
     mine = [agent for side in sides.values() if set(side) & set(agents) for agent in side]
@@ -582,7 +582,7 @@ def results_of(
 
 
 def _result(mine: float, other: float, scale: float) -> float:
-    """Score by who has won (scale 0), or by how much: 1/2 + (mine - other) / (4 scale)."""
+    """Score by win or loss (scale 0), or by margin: 1/2 + (mine - other) / (4 scale)."""
     if math.isclose(mine, other, rel_tol=_EQUAL, abs_tol=_EQUAL):
         return 0.5
     if not scale:
@@ -600,7 +600,7 @@ def play_record(
     """Play ``games`` games in each seat against uniformly random moves, and count.
 
     With more than two sides each game has a result against every other side. Wins, draws, losses
-    and score are None in cooperation: there nobody plays against anybody.
+    and score are None in cooperation.
     """
     card = champion.card
     environment = card["environment"]

@@ -1,9 +1,10 @@
-"""Puts an export in its place: written beside it, then one rename. There is never half of one.
+"""Replacement of an export as a whole: written beside its place, then renamed. Never half of one.
 
-Where something is replaced, the two exchange their names in one step, which Linux and its usual
-file systems can do. Elsewhere it takes two, and a kill between them leaves the old export beside
-its place; the next export finds it. Whoever writes holds a lock on the temporary directory, which
-the kernel frees, so what the killed leave is told from what the living write. Torch-free.
+Where an export replaces another, the two exchange names in one step, which Linux and its usual file
+systems support. Elsewhere it takes two renames, and a kill between them leaves the old export
+beside its place, where the next export finds it. A writer holds a lock on its temporary directory.
+The kernel frees the lock of a killed writer, which tells leftovers from work in progress.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from arena.errors import ConfigError
 from arena.failpoints import failpoint
 
 CARD = "card.json"
-"""What every export has."""
+"""File that every export has."""
 
 AT_FDCWD = -100
 RENAME_EXCHANGE = 2
@@ -31,7 +32,10 @@ _CANNOT_EXCHANGE = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.E
 
 
 def check_target(directory: Path, *, force: bool) -> None:
-    """Say early that an export cannot go somewhere.
+    """Check early that an export may be written to a directory.
+
+    Only exports and empty directories are replaced: a mistyped ``--to`` must not delete anything
+    else.
 
     Raises:
         ConfigError: If an export is there and ``force`` is not given, or anything else is there.
@@ -52,11 +56,11 @@ def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
     """Put files into a directory, all at once; what was there goes away afterwards.
 
     Args:
-        directory: Where; made with its parents.
-        files: By path inside of it, parts joined by a slash.
+        directory: Target directory; made with its parents.
+        files: Content by path inside the directory, parts joined by a slash.
 
     Raises:
-        OSError: If the disk refuses; then what was there is there still, or what is new is whole.
+        OSError: If the disk refuses; then either the old content or all of the new is in place.
     """
     failpoint("export.begin")
     directory.parent.mkdir(parents=True, exist_ok=True)
@@ -65,6 +69,7 @@ def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
         for name, data in files.items():
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             _write_durably(new / name, data)
+        # Every folder of the new tree, so that no file's name is lost to a power failure.
         for folder in sorted({parent for name in files for parent in (new / name).parents}):
             if folder.is_relative_to(new):
                 _sync_directory(folder)
@@ -79,7 +84,7 @@ def replace_directory(directory: Path, files: Mapping[str, bytes]) -> None:
 
 
 def clean_up(directory: Path) -> None:
-    """Remove what exports to a directory left beside it when they were killed.
+    """Remove leftovers beside a directory of exports that were killed.
 
     If one of them had moved the old export aside already, it is put back first.
 
@@ -88,8 +93,9 @@ def clean_up(directory: Path) -> None:
     """
     pattern = re.compile(rf"\.{re.escape(directory.name)}\.(new|old)-[0-9a-f]{{16}}")
     names = [path.name for path in directory.parent.iterdir() if pattern.fullmatch(path.name)]
-    # The old ones first: one of them may be what belongs in the place.
+    # Old exports first: one of them may belong in the place.
     for path in (directory.with_name(name) for name in sorted(names, reverse=True)):
+        # A writer that lives holds the lock, and its directory is left alone.
         with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(path):
             failpoint("export.leftover")
             if not directory.exists() and ".old-" in path.name:
@@ -99,7 +105,8 @@ def clean_up(directory: Path) -> None:
 
 
 def _exchange(first: Path, second: Path) -> bool:
-    """Let two directories swap their names in one step; False where that is not possible."""
+    """Let two directories exchange their names in one step; False where that is not supported."""
+    # Python has no renameat2; a C library without it falls back to two renames.
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
@@ -108,6 +115,7 @@ def _exchange(first: Path, second: Path) -> bool:
         return True
     code = ctypes.get_errno()
     if code in _CANNOT_EXCHANGE:
+        # The file system or the kernel cannot exchange; any other error is the disk's.
         return False
     raise OSError(code, os.strerror(code), str(second))
 
@@ -121,6 +129,7 @@ def _replace_in_two_steps(new: Path, directory: Path) -> None:
     except BaseException:  # Ctrl-C too
         os.rename(old, directory)
         raise
+    # The export is in place, so a failure to remove the old one is left to the next clean-up.
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -130,7 +139,7 @@ def _beside(directory: Path, what: str) -> Path:
 
 @contextlib.contextmanager
 def _temporary_beside(directory: Path) -> Iterator[Path]:
-    """A new directory beside another; whatever has its name at the end is removed."""
+    """Yield a new directory beside another; a directory that has its name at the end is removed."""
     path = _beside(directory, "new")
     path.mkdir()
     try:
@@ -146,7 +155,7 @@ def _locked(directory: Path) -> Iterator[None]:
     """Hold the kernel's lock on a directory.
 
     Raises:
-        BlockingIOError: If somebody else has it.
+        BlockingIOError: If another process holds it.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

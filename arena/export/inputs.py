@@ -1,11 +1,11 @@
-"""Observations as a graph takes them: each part as the environment gives it, as float32.
+"""Inputs of a graph: each part of an observation as the environment gives it, as float32.
 
-An observation that is no Dict or Tuple is the input ``observation``; of others each part is one,
-``observation.<key>``, nested keys joined by dots. Who decides is the input ``agent_id``, int64 [N]:
-the agent's place among those of the population. What a policy remembers is the input ``state_in``,
-float32 [N, H]: zeros at the start of an episode, then ``state_out`` of the agent's decision before.
-Shapes: N rows, F numbers of a flattened
-observation, k categories of a part, n choices of all of them.
+An observation that is no Dict or Tuple is the input ``observation``; of others each part is an
+input ``observation.<key>``, nested keys joined by dots. ``agent_id``, int64 [N], is the place of
+the deciding agent among those of the population. ``state_in``, float32 [N, H], is the recurrent
+state: zeros at the start of an episode, then ``state_out`` of the agent's previous decision.
+Shapes: N rows, F numbers of a flattened observation, k categories of a part, n choices of all of
+them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Feeds = dict[str, npt.NDArray[Any]]
 
 
 def input_names(layout: ObservationLayout) -> tuple[str, ...]:
-    """What the input of each leaf is called.
+    """Return the name of each leaf's input.
 
     Raises:
-        ExportError: If two have the same name, because there are dots in the keys of a Dict.
+        ExportError: If two are equal, because of dots in the keys of a Dict.
     """
     return unique_names(
         [
@@ -46,7 +46,7 @@ def input_names(layout: ObservationLayout) -> tuple[str, ...]:
 
 
 def unique_names(names: list[str]) -> tuple[str, ...]:
-    """The names of inputs or outputs.
+    """Check that names of inputs or outputs differ, and return them.
 
     Raises:
         ExportError: If two are equal.
@@ -58,10 +58,10 @@ def unique_names(names: list[str]) -> tuple[str, ...]:
 
 
 class Flatten(nn.Module):
-    """Makes rows [N, F] of a graph's inputs, as learners do of what the environment gives.
+    """Module that flattens a graph's inputs to rows [N, F], as learners flatten observations.
 
     Args:
-        layout: Of the rows.
+        layout: Layout of the rows.
     """
 
     def __init__(self, layout: ObservationLayout) -> None:
@@ -74,7 +74,7 @@ class Flatten(nn.Module):
         )
 
     def forward(self, feeds: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        """float32 [N, F]."""
+        """Flatten inputs to float32 [N, F]."""
         parts = []
         for name, leaf, one_hots in zip(self._names, self._leaves, self._one_hots, strict=True):
             values = feeds[name].float()
@@ -83,7 +83,7 @@ class Flatten(nn.Module):
 
 
 class _OneHots(nn.Module):
-    """Choices float32 [N, k] to as many one-hots side by side, float32 [N, n]."""
+    """Module from choices float32 [N, k] to as many one-hots side by side, float32 [N, n]."""
 
     _category: torch.Tensor
     _choice: torch.Tensor
@@ -104,8 +104,8 @@ def feeds_of(rows: torch.Tensor, layout: ObservationLayout) -> Feeds:
     """Undo `Flatten`.
 
     Args:
-        rows: On the CPU. [N, F].
-        layout: Of the rows.
+        rows: Rows on the CPU. [N, F].
+        layout: Layout of the rows.
     """
     flat = rows.numpy()
     return {
@@ -115,7 +115,7 @@ def feeds_of(rows: torch.Tensor, layout: ObservationLayout) -> Feeds:
 
 
 def random_feeds(layout: ObservationLayout, num_rows: int, *, rng: np.random.Generator) -> Feeds:
-    """Observations as a graph takes them."""
+    """Return random observations as inputs of a graph."""
     return {
         name: _random(leaf, num_rows, rng=rng).astype(_dtype(leaf))
         for name, leaf in zip(input_names(layout), layout.leaves, strict=True)

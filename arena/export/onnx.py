@@ -2,13 +2,13 @@
 
 Inputs are those of `arena.export.inputs` and, where there are masks, ``action_mask`` bool [N, n].
 Outputs are the policy's parameters and those of `arena.export.outputs`: ``logits`` float32 [N, n]
-of all choices side by side, illegal ones at float32's minimum; ``mean`` and ``log_std`` float32
-[N, C] of what is drawn for continuous numbers, before it is brought within their bounds; the greedy
-action; and of a policy with a memory ``state_out`` float32 [N, H]. Choices count from 0: the starts
-of an action space are added by who plays (`champion.py`), as the card says.
+of all choices side by side, illegal ones at float32's minimum; ``mean`` and ``log_std`` float32 [N,
+C] of continuous numbers before they are brought within their bounds; the greedy action; and
+``state_out`` float32 [N, H] of a recurrent policy. Choices count from 0: `champion.py` adds the
+starts of an action space, which the card holds.
 
-Shapes: N rows, F numbers of a flattened observation, n logits, C continuous numbers, H numbers of
-a state.
+Shapes: N rows, F numbers of a flattened observation, n logits, C continuous numbers, H numbers of a
+recurrent state.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ SMALLEST = np.finfo(np.float32).min
 
 NUM_CHECKED = 64
 TOLERANCE = 1e-4
-"""Relative to the largest number (at least 1): runtimes add up in different orders."""
+"""Tolerance relative to the largest number (at least 1): runtimes add up in different orders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxCheck:
-    """How well a graph reproduces its policy.
+    """Result of comparing a graph with its policy.
 
     Attributes:
-        observations: How many random ones were compared.
-        max_difference: The largest difference of a legal choice's logit or of a mean.
+        observations: Number of random observations compared.
+        max_difference: Largest difference of a legal choice's logit or of a mean.
     """
 
     observations: int
@@ -66,7 +66,7 @@ class OnnxCheck:
 
 
 class _Graph(nn.Module):
-    """What is exported."""
+    """Module that is exported."""
 
     def __init__(self, network: ActorCritic, layout: ObservationLayout) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _Graph(nn.Module):
         self._in_units = InUnits(network.action)
 
     def forward(self, feeds: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs, in the order of `output_names`."""
+        """Return the outputs, in the order of `output_names`."""
         network = self._network
         parameters, state = _parameters_and_state(network, self._flatten(feeds), feeds)
         return [
@@ -88,7 +88,7 @@ class _Graph(nn.Module):
 def _parameters_and_state(
     network: ActorCritic, rows: torch.Tensor, feeds: Mapping[str, torch.Tensor]
 ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-    """The policy's parameters and, where it remembers, the state afterwards."""
+    """Return the policy's parameters and, if it is recurrent, the next state."""
     normalized = network.normalize_observation(rows)
     if not network.state_size:
         return network.policy(normalized), []
@@ -96,29 +96,29 @@ def _parameters_and_state(
     return parameters, [state]
 
 
-def output_names(action: ActionLayout, *, remembers: bool = False) -> tuple[str, ...]:
-    """The outputs of a graph.
+def output_names(action: ActionLayout, *, is_recurrent: bool = False) -> tuple[str, ...]:
+    """Return the outputs of a graph.
 
     Args:
-        action: What is chosen from.
-        remembers: Whether the policy has a memory.
+        action: Layout of the actions.
+        is_recurrent: Whether the policy is recurrent.
 
     Raises:
         ExportError: If two have the same name.
     """
-    state = (STATE_OUT,) if remembers else ()
+    state = (STATE_OUT,) if is_recurrent else ()
     return (*parameter_names(action), *action_names(action), *state)
 
 
 def split_parameters(
     parameters: torch.Tensor, action_mask: torch.Tensor | None, *, action: ActionLayout
 ) -> list[torch.Tensor]:
-    """The outputs that are a policy's parameters, in the order of `parameter_names`.
+    """Return the outputs that are a policy's parameters, in the order of `parameter_names`.
 
     Args:
-        parameters: As `ActorCritic.policy` gives them.
+        parameters: Parameters as from `ActorCritic.policy`.
         action_mask: True for legal choices. bool [N, n], or None.
-        action: What is chosen from.
+        action: Layout of the actions.
     """
     if not action.num_continuous:
         return [mask_logits(parameters, action_mask)]
@@ -132,14 +132,14 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
     """Write a policy as an ONNX model with its weights inline.
 
     Args:
-        network: The policy, on the CPU.
-        layout: Of the rows that it sees.
-        has_mask: Whether the environment says which choices are legal.
+        network: Policy's network, on the CPU.
+        layout: Layout of its observations.
+        has_mask: Whether the environment has action masks.
 
     Raises:
-        ExportError: If the exporter gives no valid model.
+        ExportError: If the exporter returns no valid model.
     """
-    # Two rows: a batch of one would be taken for a constant.
+    # Two rows: the exporter would take a batch of one for a constant.
     feeds = _random_feeds(network, layout, 2, has_mask=has_mask, seed=0)
     inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
     batch = torch.export.Dim("batch")
@@ -149,7 +149,7 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
             graph,
             kwargs={"feeds": inputs},
             input_names=list(inputs),
-            output_names=list(output_names(network.action, remembers=network.state_size > 0)),
+            output_names=list(output_names(network.action, is_recurrent=network.state_size > 0)),
             dynamic_shapes={"feeds": {name: {0: batch} for name in inputs}},
             external_data=False,
             verbose=False,
@@ -169,7 +169,9 @@ def export_onnx(network: ActorCritic, *, layout: ObservationLayout, has_mask: bo
 def _random_feeds(
     network: ActorCritic, layout: ObservationLayout, num_rows: int, *, has_mask: bool, seed: int
 ) -> Feeds:
-    """Random observations, states, and masks, each with a legal choice in every category."""
+    """Return random observations, states, and masks with a legal choice in every category."""
+    # One drawn choice of each category is made legal: a policy needs one, and independent draws
+    # may leave none.
     rng, action = np.random.default_rng(seed), network.action
     feeds = random_feeds(layout, num_rows, rng=rng)
     if network.state_size:
@@ -184,7 +186,7 @@ def _random_feeds(
 
 
 def opset_version(model: bytes) -> int:
-    """Version of the standard operators that a model uses."""
+    """Return the version of the standard operators that a model uses."""
     opsets = onnx.ModelProto.FromString(model).opset_import
     return int(next(opset.version for opset in opsets if opset.domain in ("", "ai.onnx")))
 
@@ -197,14 +199,14 @@ def check_onnx(
     has_mask: bool,
     seed: int = 0,
 ) -> OnnxCheck:
-    """Compare a model with the policy it was made from, on random observations and masks.
+    """Compare a model with its policy, on random observations and masks.
 
     Args:
-        model: What `export_onnx` gave.
-        network: The policy, on the CPU.
-        layout: Of the rows that it sees.
+        model: Output of `export_onnx`.
+        network: Policy's network, on the CPU.
+        layout: Layout of its observations.
         has_mask: Whether the model takes masks.
-        seed: Of observations and masks.
+        seed: Seed of observations and masks.
 
     Raises:
         ExportError: If parameters or states differ by more than rounding, or the action is not the
@@ -212,7 +214,7 @@ def check_onnx(
     """
     action = network.action
     feeds = _random_feeds(network, layout, NUM_CHECKED, has_mask=has_mask, seed=seed)
-    names = output_names(action, remembers=network.state_size > 0)
+    names = output_names(action, is_recurrent=network.state_size > 0)
     outputs = dict(zip(names, make_session(model).run(list(names), feeds), strict=True))
     expected = _expected(network, feeds, layout=layout)
     difference = max(_difference(name, outputs[name], values) for name, values in expected.items())
@@ -222,7 +224,7 @@ def check_onnx(
 
 @torch.inference_mode()
 def _expected(network: ActorCritic, feeds: Feeds, *, layout: ObservationLayout) -> Feeds:
-    """The policy's parameters and next state, by the names of the outputs."""
+    """Return the policy's parameters and next state, by the names of the outputs."""
     inputs = {name: torch.from_numpy(values) for name, values in feeds.items()}
     rows = Flatten(layout)(inputs)
     parameters, state = _parameters_and_state(network, rows, inputs)
@@ -232,7 +234,7 @@ def _expected(network: ActorCritic, feeds: Feeds, *, layout: ObservationLayout) 
 
 
 def _difference(name: str, found: npt.NDArray[Any], expected: npt.NDArray[Any]) -> float:
-    """The largest one, of what is legal."""
+    """Return the largest difference among legal choices."""
     legal = expected > SMALLEST
     difference = float(np.abs(found - expected)[legal].max(initial=0.0))
     tolerance = _tolerance(expected[legal])
@@ -244,13 +246,14 @@ def _difference(name: str, found: npt.NDArray[Any], expected: npt.NDArray[Any]) 
 
 
 def _check_actions(outputs: Feeds, expected: Feeds, *, action: ActionLayout) -> None:
-    """Refuse actions that are not greedy: of choices within rounding either may be taken."""
+    """Check that actions are greedy; of choices equal within rounding either is accepted."""
     in_units = _numbers_in_units(expected, action=action)
     first = 0
     for name, leaf in zip(action_names(action), action.leaves, strict=True):
         given = outputs[name]
         if leaf.is_box:
-            values = np.asarray(leaf.of(in_units), dtype=np.float64)
+            values = np.asarray(leaf.select(in_units), dtype=np.float64)
+            # Whole numbers are rounded: near a half, the smallest difference becomes 1.
             tolerance = _tolerance(values) + (leaf.dtype.kind in "iub")
             if not (np.abs(given - values) <= tolerance).all():
                 raise ExportError(f"{name} must be the policy's mean, within its bounds")
@@ -264,7 +267,7 @@ def _check_actions(outputs: Feeds, expected: Feeds, *, action: ActionLayout) -> 
 
 
 def _numbers_in_units(expected: Feeds, *, action: ActionLayout) -> object:
-    """The environment's actions with the policy's means; of all choices the first."""
+    """Return the environment's actions with the policy's means; of all choices the first."""
     rows = np.zeros((NUM_CHECKED, *action.row_shape), dtype=action.row_dtype)
     if action.num_continuous:
         rows[:, len(action.branches) :] = expected[MEAN]
@@ -273,6 +276,7 @@ def _numbers_in_units(expected: Feeds, *, action: ActionLayout) -> object:
 
 
 def _tolerance(values: npt.NDArray[Any]) -> float:
+    # Relative to the largest number: a float32 has a fixed number of digits, not of decimals.
     return TOLERANCE * max(1.0, float(np.abs(values).max(initial=0.0)))
 
 
@@ -287,7 +291,7 @@ def _forget_sources(model: onnx.ModelProto) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's remarks about its own internals from the user."""
+    """Suppress the exporter's remarks about its own internals."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

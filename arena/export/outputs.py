@@ -1,6 +1,6 @@
-"""Actions as a graph gives them: in the environment's units, but choices counted from 0.
+"""Actions of a graph: in the environment's units, but with choices counted from 0.
 
-An action that is no Dict or Tuple is the output ``action``; of others each part is one,
+An action that is no Dict or Tuple is the output ``action``; of others each part is an output
 ``action.<key>``, nested keys joined by dots. Choices are int64 [N, ...], numbers float32 [N, ...],
 each in the shape of its space and within its bounds. Shapes: N rows, K numbers of an action's row,
 C continuous ones.
@@ -23,25 +23,25 @@ STATE_OUT = "state_out"
 
 
 def action_names(action: ActionLayout) -> tuple[str, ...]:
-    """What the output of each leaf is called.
+    """Return the name of each leaf's output.
 
     Raises:
-        ExportError: If two have the same name, because there are dots in the keys of a Dict.
+        ExportError: If two are equal, because of dots in the keys of a Dict.
     """
     return unique_names([".".join((ACTION, *leaf.path)) for leaf in action.leaves])
 
 
 def parameter_names(action: ActionLayout) -> tuple[str, ...]:
-    """The outputs that are the policy's parameters, in the order in which it has them."""
+    """Return the outputs that are the policy's parameters, in the order of the parameters."""
     logits = (LOGITS,) if action.branches else ()
     return (*logits, MEAN, LOG_STD) if action.num_continuous else logits
 
 
 class InUnits(nn.Module):
-    """Turns rows of actions into the environment's actions; `ActionLayout.to_environment` in torch.
+    """Module from rows of actions to the environment's; `ActionLayout.to_environment` in torch.
 
     Args:
-        action: Of the rows.
+        action: Layout of the rows.
     """
 
     _low: torch.Tensor
@@ -57,7 +57,7 @@ class InUnits(nn.Module):
         self.register_buffer("_squashed", torch.from_numpy(action.squashed))
 
     def forward(self, rows: torch.Tensor) -> list[torch.Tensor]:
-        """One tensor per leaf, of int64 [N] or float32 [N, K]."""
+        """Return one tensor per leaf, int64 [N] or float32 [N, K]."""
         if self._action.is_discrete:
             return [rows]
         numbers = self._within_bounds(rows[:, self._num_branches :])
@@ -76,8 +76,9 @@ class InUnits(nn.Module):
         if not self._action.num_continuous:
             return drawn
         low, high, squashed = self._low, self._high, self._squashed
-        # Where a side has no bound there is nothing to squash into: neither may give a NaN.
+        # Without a bound there is nothing to squash into; the unused branch must not give a NaN
+        # either.
         at, to = torch.where(squashed, low, -1.0), torch.where(squashed, high, 1.0)
-        # Halved first: the bounds' sum and difference may be more than a float holds.
+        # Halved first: the bounds' sum and difference may exceed a float.
         within = at / 2 + to / 2 + (to / 2 - at / 2) * torch.tanh(drawn)
         return torch.where(squashed, within, drawn).maximum(low).minimum(high)

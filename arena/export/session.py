@@ -1,4 +1,4 @@
-"""onnxruntime, the way a policy wants it: one thread, quiet, on the CPU."""
+"""Sessions of onnxruntime for a policy: one thread, quiet, on the CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ERRORS_ONLY = 3
 def make_session(model: bytes) -> onnxruntime.InferenceSession:
     """Open a model whose weights are inline.
 
-    A policy's products are too small for threads: they would only fight with the learners.
+    A policy's products are too small for threads, which would only compete with the learners.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -1,4 +1,4 @@
-"""Writes an export: graph, weights, card and player, verified before anything is in place."""
+"""Writing of exports: graph, weights, card and player, verified before any file is in place."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from arena.networks.weights import load_tensors, without_critic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """A finished export.
+    """Finished export.
 
     Attributes:
-        directory: Where it is.
-        card: As it was written.
-        check: How well the graph reproduces the policy.
+        directory: Directory of the export.
+        card: Card as it was written.
+        check: Comparison of the graph with the policy.
     """
 
     directory: Path
@@ -51,13 +51,13 @@ def write_export(
     """Write an export and verify it.
 
     Args:
-        directory: Where; made with its parents.
-        card: Without ``files`` and the versions of the exporter, which are added here.
-        weights: The policy's.
-        force: Replace an export that is there.
+        directory: Target directory; made with its parents.
+        card: Card without ``files`` and the versions of the exporter, which are added here.
+        weights: Weights of the policy.
+        force: Whether to replace an existing export.
 
     Raises:
-        ConfigError: If something is there and ``force`` is not given, or it is no export.
+        ConfigError: If an export is there and ``force`` is not given, or anything else is there.
         ExportError: If the graph does not reproduce the policy, or the disk refuses.
         CheckpointCorrupt: If the weights are not those of ``card.network``.
     """
@@ -70,12 +70,12 @@ def write_export(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenMixture:
-    """A finished export of a mixture.
+    """Finished export of a mixture.
 
     Attributes:
-        directory: Where it is.
-        card: As it was written.
-        checks: Of each member, how well its graph reproduces the policy.
+        directory: Directory of the export.
+        card: Card as it was written.
+        checks: Comparison of each member's graph with its policy.
     """
 
     directory: Path
@@ -93,13 +93,13 @@ def write_mixture(
     """Write an export of a mixture, its members as exports of their own inside, and verify it.
 
     Args:
-        directory: Where; made with its parents.
-        card: As for `write_export`.
-        members: Card and weights of each, in the order of ``card.members``.
-        force: Replace an export that is there.
+        directory: Target directory; made with its parents.
+        card: Card, as for `write_export`.
+        members: Card and weights of each member, in the order of ``card.members``.
+        force: Whether to replace an existing export.
 
     Raises:
-        ConfigError: As `write_export`, and so are the others.
+        ConfigError: As for `write_export`; so are the others.
         ExportError: If a graph does not reproduce its policy, or the disk refuses.
         CheckpointCorrupt: If the weights of a member are not those of its architecture.
     """
@@ -139,6 +139,8 @@ def _contents(
     has_mask = card.mask is not None
     model = export_onnx(network, layout=layout, has_mask=has_mask)
     check = check_onnx(model, network=network, layout=layout, has_mask=has_mask)
+    # The card records every file but itself. The text for people shows the card, so it is written
+    # from a card without its own record.
     files = {
         POLICY: model,
         WEIGHTS: serialize(weights),

@@ -1,4 +1,4 @@
-"""The tree of an environment, where it is a small game that can be played through."""
+"""Find the game tree of an environment, where it is a small game that can be enumerated."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def find_tree(spec: EnvironmentSpec, *, launch_directory: str) -> GameTree:
     """Grow the tree of a game of OpenSpiel, of a game with a native twin, or of a `DealtGame`.
 
     Args:
-        spec: The environment's facts.
-        launch_directory: First on ``sys.path``.
+        spec: Environment's spec.
+        launch_directory: Directory put first on ``sys.path``.
 
     Raises:
-        NoGameTree: If the environment is nothing of these, or is not small, two-player and
-            zero-sum; says why.
+        NoGameTree: If the environment is none of these, or is not small, two-player and zero-sum;
+            the message says why.
         ConfigError: If it cannot be made.
     """
     if len(spec.agents) != NUM_AGENTS:
@@ -42,7 +42,7 @@ def find_tree(spec: EnvironmentSpec, *, launch_directory: str) -> GameTree:
             "others not all histories can be played"
         )
     made: BatchedGameClass = partial(cast("Callable[..., BatchedGame]", game_class), **spec.kwargs)
-    # What a twin leaves to chance is known; a user's game must say it.
+    # The chance events of a twin are known; a user's game must declare them.
     if spec.id not in TWINS and not isinstance(made(1, device=CPU), DealtGame):
         raise NoGameTree(f"{spec.id} must be a DealtGame, which says what is left to chance")
     return grow_tree(made)

@@ -1,12 +1,12 @@
-"""All of a small two-player game, and how it grows breadth-first on a batched game itself.
+"""Tree of a small two-player game, grown breadth-first by playing a batched game.
 
-For each length of history there is one batch, in which every game replays one history and an action
-more. Histories are therefore as many as memory holds, and no game needs to be copied. Games of
-OpenSpiel grow in `arena.game_theory.openspiel_tree`.
+There is one batch per length of history, in which every game replays one history and one more
+action. The number of histories is therefore bounded by memory only, and no game needs to be copied.
+Games of OpenSpiel grow in `arena.game_theory.openspiel_tree`.
 
-Shapes: B games of one batch, H histories of one length (in decisions) after which somebody decides,
-E legal actions after them and what chance does next, I information sets of an agent (what it can
-know when it decides), D deals of c cards, F features of an observation, n actions.
+Shapes: B games of one batch; H histories of one length (in decisions) that end in a decision; E
+edges, legal actions after them with the chance events that follow; I information sets of an agent
+(what it can know when it decides); D deals of c cards; F features of an observation; n actions.
 """
 
 from __future__ import annotations
@@ -26,51 +26,51 @@ CPU = torch.device("cpu")
 NUM_AGENTS = 2
 
 MAX_HISTORIES = 100_000
-"""Of one length. A game with more is not small."""
+"""Most histories of one length in a small game."""
 
 MAX_INFORMATION_SETS = 100_000
-"""Of both agents together. A game with more is not small."""
+"""Most information sets of both agents together in a small game."""
 
 REWARD_TOLERANCE = 1e-4
-"""How far the two rewards of a step may be from a sum of 0."""
+"""Tolerance for the sum of the two rewards of a step, which must be 0."""
 
 NUM_PROBES = 64
-"""How many keys are tried, to find chance that is not in the deals."""
+"""Number of keys tried in the search for chance events outside the deals."""
 
 
 class NoGameTree(ValueError):
-    """A game is not small, not of two players whose gains are losses of the other, or its chance
-    cannot be told.
+    """Error: a game is not small, not two-player zero-sum, or has chance events that are not
+    declared.
     """
 
 
 @runtime_checkable
 class DealtGame(BatchedGame, Protocol):
-    """A game whose chance is a deal of cards when an episode begins.
+    """Game whose only chance event is a deal of cards at the start of an episode.
 
-    Without chance, but with actions that stay hidden: one deal of no cards, ``zeros(1, 0)``.
+    A game without chance but with hidden actions has one deal of no cards, ``zeros(1, 0)``.
     """
 
     def deals(self) -> torch.Tensor:
-        """All deals, equally likely. int64 [D, c]."""
+        """Return all deals, equally likely. int64 [D, c]."""
         ...
 
     def deal(self, cards: torch.Tensor) -> None:
-        """Begin all episodes anew, with these cards.
+        """Begin all episodes anew with these cards.
 
         Args:
-            cards: int64 [B, c].
+            cards: Cards of each episode. int64 [B, c].
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformationSets:
-    """All that one agent can know when it decides.
+    """Everything that one agent can know when it decides.
 
     Attributes:
-        observation: float32 [I, F].
-        legal: bool [I, n].
+        observation: Observation of each set. float32 [I, F].
+        legal: Legal actions of each set. bool [I, n].
     """
 
     observation: torch.Tensor
@@ -79,16 +79,17 @@ class InformationSets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """All histories of one length after which somebody decides, and what may be done then.
+    """Histories of one length that end in a decision, and the edges that leave them.
 
     Attributes:
-        agent: Who decides. int64 [H].
+        agent: Agent that decides. int64 [H].
         known: Its information set, counted through all levels. int64 [H].
-        parent: The history before an action, of H. int64 [E].
-        action: int64 [E].
-        chance: How likely chance goes on in this way after the action. float64 [E].
-        reward: That the action and the chance after it bring both agents. float64 [E, 2].
-        child: The history after it, of the next level's H; -1 where it ended the game. int64 [E].
+        parent: History that an edge leaves, of H. int64 [E].
+        action: Action of an edge. int64 [E].
+        chance: Probability of an edge's chance event, given the action. float64 [E].
+        reward: Rewards of both agents on an edge. float64 [E, 2].
+        child: History that an edge leads to, of the next level's H; -1 where the game ended. int64
+            [E].
     """
 
     agent: torch.Tensor
@@ -102,13 +103,13 @@ class Level:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GameTree:
-    """A whole game.
+    """Tree of a whole game.
 
     Attributes:
-        agents: Their names.
-        knowledge: By agent.
-        start: How likely chance begins with each history of the first level. float64 [H].
-        levels: By length of history.
+        agents: Names of the agents.
+        knowledge: Information sets by agent.
+        start: Probability that chance begins with each history of the first level. float64 [H].
+        levels: Levels by length of history.
     """
 
     agents: tuple[str, ...]
@@ -120,11 +121,12 @@ class GameTree:
 def grow_tree(game_class: BatchedGameClass) -> GameTree:
     """Play every history of a game.
 
-    Histories that look the same are one where a game is no `DealtGame`: all is known then.
+    Histories that look the same are merged in a game that is no `DealtGame`, as nothing is hidden
+    there.
 
     Raises:
-        NoGameTree: If it is not a small two-player zero-sum game with turns, perfect recall, and
-            no chance but its deals.
+        NoGameTree: If it is not a small two-player zero-sum game with turns, perfect recall, and no
+            chance events but its deals.
     """
     one = game_class(1, device=CPU)
     if one.api != "aec" or len(one.agents) != NUM_AGENTS:
@@ -148,7 +150,9 @@ def grow_tree(game_class: BatchedGameClass) -> GameTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Frontier:
-    """Histories to go on from: their cards [H, c], their actions [H, length], and who decides."""
+    """Histories to continue: their cards [H, c], their actions [H, length], and the deciding
+    agents.
+    """
 
     cards: torch.Tensor
     actions: torch.Tensor
@@ -158,14 +162,14 @@ class _Frontier:
 
 
 class _Grower:
-    """Grows a tree level by level, and gathers what each agent can know."""
+    """Builder of a tree, level by level, that collects what each agent can know."""
 
     def __init__(self, game_class: BatchedGameClass, *, game: BatchedGame) -> None:
         self._game_class = game_class
         self._num_actions = tuple(
             num_actions(game.agent_specs[agent].action) for agent in game.agents
         )
-        # By agent, the rows of each level: an observation and its mask. [I of the level, F + n]
+        # Rows of each level by agent: an observation and its mask. [I of the level, F + n]
         self._rows: tuple[list[torch.Tensor], ...] = ([], [])
         self._cards = torch.zeros(1, 0, dtype=torch.int64)
         self._dealt = isinstance(game, DealtGame)
@@ -175,7 +179,7 @@ class _Grower:
             self._refuse_chance()
 
     def first(self) -> _Frontier:
-        """What is asked before anything was done."""
+        """Return the decisions at the start of the game."""
         actions = torch.zeros(len(self._cards), 0, dtype=torch.int64)
         game, _ = self._play(self._cards, actions)
         asked = torch.ones(len(self._cards), dtype=torch.bool)
@@ -208,12 +212,13 @@ class _Grower:
         return level, after
 
     def knowledge(self) -> tuple[InformationSets, ...]:
-        """All information sets found, by agent.
+        """Return all information sets found, by agent.
 
         Raises:
             ValueError: If one has histories of different lengths.
         """
         gathered = []
+        # A set found on two levels would appear twice here.
         for rows, n in zip(self._rows, self._num_actions, strict=True):
             all_rows = torch.cat(rows) if rows else torch.zeros(0, n)
             if len(_distinct(all_rows)[0]) < len(all_rows):
@@ -227,7 +232,8 @@ class _Grower:
         return tuple(gathered)
 
     def _play(self, cards: torch.Tensor, actions: torch.Tensor) -> tuple[BatchedGame, StepResult]:
-        """Begin a game with each row's cards and carry out its actions. [B, c], [B, length]."""
+        """Begin a game with each row's cards and play its actions. [B, c], [B, length]."""
+        # From the start each time: the state of a batched game cannot be copied.
         num_games = len(cards)
         game = self._game_class(num_games, device=CPU)
         everywhere = torch.ones(num_games, dtype=torch.bool)
@@ -249,10 +255,11 @@ class _Grower:
         actions: torch.Tensor,
         asked: torch.Tensor,
     ) -> tuple[_Frontier, torch.Tensor]:
-        """Who decides where somebody is ``asked``, bool [B], and what it knows.
+        """Return the pending decisions of games with ``asked`` set, bool [B], and their
+        information.
 
         Returns:
-            The histories to go on from, and each game's place among them, -1 where nobody decides.
+            The histories to continue, and each game's place among them, -1 without a decision.
         """
         agent = torch.full((len(cards),), -1)
         known = torch.full((len(cards),), -1)
@@ -266,7 +273,7 @@ class _Grower:
         alike = known * NUM_AGENTS + agent if not self._dealt else torch.arange(len(cards))
         place = torch.full_like(known, -1)
         _, place[asked] = _distinct(alike[asked, None])
-        # Of those alike, any: here the last.
+        # Merged histories are interchangeable; the last one represents them.
         chosen = torch.zeros(int(place.max()) + 1 if len(place) else 0, dtype=torch.int64)
         chosen[place[asked]] = asked.nonzero().squeeze(1)
         frontier = _Frontier(
@@ -281,7 +288,9 @@ class _Grower:
     def _seen(
         self, groups: Sequence[Group], *, asked: torch.Tensor, agent: int
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Where an agent is asked, what it sees there [rows, F] and may do [rows, n]."""
+        """Return the games in which an agent decides, its observations [rows, F] and its masks
+        [rows, n].
+        """
         for group in groups:
             rows = ((group.agent_index[:, 0] == agent) & asked).nonzero().squeeze(1)
             if len(rows):
@@ -296,15 +305,17 @@ class _Grower:
         return torch.zeros(0, dtype=torch.int64), torch.zeros(0, 0), torch.zeros(0, 0) > 0
 
     def _enter(self, agent: int, rows: torch.Tensor) -> torch.Tensor:
-        """Note what an agent can know on this level. Returns each row's information set."""
+        """Record the information sets of an agent on this level, and return each row's set."""
         before = sum(len(entered) for entered in self._rows[agent])
+        # Sets of earlier levels are not searched: with perfect recall they cannot recur.
         found, index = _distinct(rows)
         self._rows[agent].append(found)
         check_size(sum(len(entered) for rows in self._rows for entered in rows))
         return index + before
 
     def _refuse_chance(self) -> None:
-        """A game without deals must begin the same whatever its key is."""
+        """Check that a game without deals begins the same for every key."""
+        # A probe, not a proof: later chance events are not looked for.
         game = self._game_class(NUM_PROBES, device=CPU)
         game.reset(torch.ones(NUM_PROBES, dtype=torch.bool), key=torch.arange(NUM_PROBES))
         for group in game.decisions():
@@ -313,7 +324,7 @@ class _Grower:
 
 
 def check_size(num_information_sets: int) -> None:
-    """Stop before a game fills the memory.
+    """Check that a game does not fill the memory.
 
     Raises:
         NoGameTree: If both agents together have more than `MAX_INFORMATION_SETS`.
@@ -323,6 +334,8 @@ def check_size(num_information_sets: int) -> None:
 
 
 def _distinct(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Different rows, and the number of each row among them. [N, k] to [M, k] and int64 [N]."""
+    """Return the distinct rows, and the number of each row among them. [N, k] to [M, k],
+    int64 [N].
+    """
     different, index = np.unique(rows.numpy(), axis=0, return_inverse=True)
     return torch.from_numpy(different), torch.from_numpy(index.reshape(-1))

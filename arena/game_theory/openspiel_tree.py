@@ -1,9 +1,9 @@
-"""All of a small two-player game of OpenSpiel, grown breadth-first.
+"""Tree of a small two-player game of OpenSpiel, grown breadth-first.
 
-Where players decide at once, one does after the other and the second does not see what the first
-has chosen: the same game. What an agent can know is OpenSpiel's information state, whatever its
-policy looks at. In games in which nothing is hidden and players take turns, histories that lead to
-one position are one.
+Simultaneous decisions are made one after the other, and the second player does not see the first
+one's choice: the same game. An agent knows OpenSpiel's information state, whatever its policy
+observes. Histories that lead to one position are merged in games with turns and without hidden
+information.
 
 Shapes: as in `arena.game_theory.game_tree`.
 """
@@ -32,15 +32,15 @@ from arena.game_theory.game_tree import (
 )
 
 MAX_ACTIONS = 500_000
-"""That are tried in all. A game that comes back to the same positions may have few of them."""
+"""Most actions tried in all. A game may have few positions and still come back to them often."""
 
 
 def grow_openspiel_tree(game: OpenSpielGame) -> GameTree:
     """Play every history of a game.
 
     Raises:
-        NoGameTree: If it is not a small two-player zero-sum game, or what its players know is not
-            told, or does not tell them how often was decided before.
+        NoGameTree: If it is not a small two-player zero-sum game, or has no information states, or
+            these do not tell how many decisions came before.
     """
     _check_kind(game)
     grower = _Grower(game)
@@ -67,14 +67,15 @@ def _check_kind(game: OpenSpielGame) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _History:
-    """What was played, up to a decision.
+    """History that ends in a decision.
 
     Attributes:
-        state: Not to be changed.
-        deciding: All who decide here; one after the other.
-        chosen: By those before whose decision this is.
-        returns: So far.
-        position: Equal where states look the same to all; None: that does not matter.
+        state: State of OpenSpiel, not to be changed.
+        deciding: Players that decide here, one after the other.
+        chosen: Choices of those before this decision.
+        returns: Returns so far.
+        position: Key that is equal where states look the same to all players. None: positions are
+            not compared.
     """
 
     state: Any
@@ -85,13 +86,13 @@ class _History:
 
     @property
     def player(self) -> int:
-        """Whose decision it is."""
+        """Player that decides."""
         return self.deciding[len(self.chosen)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """An action after a history, and what chance does then."""
+    """Action after a history, with the chance event that follows."""
 
     parent: int
     action: int
@@ -101,24 +102,24 @@ class _Edge:
 
 
 class _Grower:
-    """Grows a tree level by level, and gathers what each agent can know."""
+    """Builder of a tree, level by level, that collects what each agent can know."""
 
     def __init__(self, game: OpenSpielGame) -> None:
         self._game = game
         kind = game.game.get_type()
         is_open = kind.information.name == "PERFECT_INFORMATION"
-        # Positions that look the same are one.
+        # Histories of equal positions are merged.
         self._merges = is_open and (
             kind.dynamics.name == "SEQUENTIAL" or not kind.provides_information_state_string
         )
-        # By agent: what it can know, with the set's number and depth.
+        # Information states by agent, with the number and depth of each set.
         self._sets: tuple[dict[Hashable, tuple[int, int]], ...] = ({}, {})
         self._observations: tuple[list[npt.NDArray[np.float32]], ...] = ([], [])
         self._legal: tuple[list[list[int]], ...] = ([], [])
         self._num_tried = 0
 
     def first(self) -> tuple[list[_History], torch.Tensor]:
-        """What is asked before anything was done, and how likely chance makes each. float64 [H]."""
+        """Return the first decisions and the probability that chance leads to each. float64 [H]."""
         places = _Places(self)
         start: list[float] = []
         nothing = [0.0] * NUM_AGENTS
@@ -151,7 +152,7 @@ class _Grower:
         return level, places.histories
 
     def knowledge(self) -> tuple[InformationSets, ...]:
-        """All information sets found, by agent."""
+        """Return all information sets found, by agent."""
         return tuple(
             InformationSets(
                 observation=torch.from_numpy(np.stack(rows)) if rows else torch.zeros(0, 0),
@@ -161,13 +162,15 @@ class _Grower:
         )
 
     def identity(self, history: _History) -> Hashable:
-        """Equal for histories that are one position; None: each is one of its own."""
+        """Return a key that is equal for histories of one position. None: each history is
+        its own.
+        """
         if not self._merges:
             return None
         return history.position, history.chosen, tuple(history.returns)
 
     def num_sets(self) -> int:
-        """Information sets found so far, of both agents."""
+        """Return the number of information sets found so far, of both agents."""
         return sum(len(legal) for legal in self._legal)
 
     def _edges(
@@ -203,7 +206,7 @@ class _Grower:
         deciding = self._game.deciding(state)
         position = None
         if self._merges:
-            # Pictures of boards are long, and there is one for each history.
+            # Hashed, because drawings of boards are long and there is one for each history.
             seen = blake2b(self._game.see(state, deciding[0]).tobytes(), digest_size=16)
             position = (deciding[0], str(state), seen.digest())
         return _History(
@@ -211,7 +214,9 @@ class _Grower:
         )
 
     def _settled(self, state: Any, probability: float) -> Iterator[tuple[Any, float]]:  # noqa: ANN401
-        """Where chance may lead before somebody decides or the game is over, and how likely."""
+        """Yield the states that chance may lead to before the next decision or the end, with
+        probabilities.
+        """
         if state.is_terminal():
             yield state, probability
         elif state.is_chance_node():
@@ -225,7 +230,7 @@ class _Grower:
             yield from self._settled(state, probability)
 
     def _enter(self, history: _History, *, depth: int) -> int:
-        """Note what an agent can know. Returns its information set."""
+        """Record an information state, and return its set."""
         state, player = history.state, history.player
         sets = self._sets[player]
         if self._merges:
@@ -245,7 +250,7 @@ class _Grower:
 
 
 class _Places:
-    """The histories of one level."""
+    """Histories of one level."""
 
     def __init__(self, grower: _Grower) -> None:
         self._grower = grower
@@ -254,7 +259,7 @@ class _Places:
         self.histories: list[_History] = []
 
     def place(self, history: _History) -> int:
-        """Where a history is: beside those before, or where one is that is the same."""
+        """Return the place of a history: a new one, or that of an equal history."""
         identity = self._grower.identity(history)
         if identity is not None and identity in self._found:
             return self._found[identity]
@@ -267,6 +272,6 @@ class _Places:
         if identity is not None:
             self._found[identity] = at
             if not history.chosen:
-                # Each position will be an information set.
+                # Each position becomes an information set.
                 check_size(self._num_sets + len(self._found))
         return at

@@ -1,8 +1,8 @@
-"""The records of TensorBoard's event files, for scalars: no package is needed to write them.
+"""Scalar records of TensorBoard's event files, written without any package.
 
-A record is its length (u64), the masked checksum of that (u32), an ``Event`` of TensorFlow's
-event.proto in protocol buffers, and its masked checksum. The package that would encode them imports
-torch, which the controller must not: seconds in which nobody is served, and 200 MB.
+A record is its length (u64), the masked checksum of the length (u32), an ``Event`` of TensorFlow's
+event.proto in protocol buffers, and its masked checksum. The package that encodes events imports
+torch, which the controller must not: it would block for seconds and take 200 MB.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ FILE_VERSION = "brain.Event:2"
 
 
 def version_record(*, wall_time_s: float) -> bytes:
-    """The first record of a file."""
+    """Return the first record of a file."""
     return _record(_time(wall_time_s) + _message(_FILE_VERSION, FILE_VERSION.encode()))
 
 
 def scalars_record(step: int, scalars: Mapping[str, float], *, wall_time_s: float) -> bytes:
-    """One point of each curve.
+    """Return one point of each curve.
 
     Args:
-        step: At least 0.
-        scalars: By tag; what no float32 can hold becomes infinite.
-        wall_time_s: Since 1970.
+        step: Position on the curves, at least 0.
+        scalars: Values by tag; a value beyond float32 becomes infinite.
+        wall_time_s: Seconds since 1970.
     """
     values = b"".join(
         _message(_VALUE, _message(_TAG, tag.encode()) + _SIMPLE_VALUE + _float32(value))
@@ -44,7 +44,7 @@ def scalars_record(step: int, scalars: Mapping[str, float], *, wall_time_s: floa
 
 
 def masked_crc32c(data: bytes) -> int:
-    """CRC-32C (Castagnoli), rotated and offset so that checksums of checksums differ from them."""
+    """Return the CRC-32C (Castagnoli), masked so that a checksum over checksums stays useful."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -67,7 +67,7 @@ def _message(key: bytes, content: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Seven bits to a byte, the lowest first; the highest bit says that more follow."""
+    """Encode seven bits to a byte, the lowest first; the highest bit says that more follow."""
     parts = bytearray()
     while number > 0x7F:
         parts.append(number & 0x7F | 0x80)

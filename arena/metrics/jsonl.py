@@ -10,7 +10,7 @@ _TAIL_BYTES = 65536
 
 
 class JsonlSink:
-    """Appends to one file per run. Every line is complete or was never there.
+    """Sink that appends to one file per run. Every line is complete or was never there.
 
     A line is ``{"policy": "player/p003", "agent_steps": 120000, "loss/policy": -0.01, ...}``.
     """
@@ -30,7 +30,7 @@ class JsonlSink:
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Hand all lines to the operating system."""
         self._file.flush()
 
     def close(self) -> None:
@@ -39,7 +39,10 @@ class JsonlSink:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Drop what a crash left after the last newline, else the next line would be glued to it."""
+    """Drop the torn line that a crash left after the last newline.
+
+    The next line would else be glued to it.
+    """
     if not path.exists():
         return
     with path.open("r+b") as file:

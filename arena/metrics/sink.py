@@ -1,6 +1,6 @@
-"""Where metrics go: the Sink Protocol, and how the sinks that a configuration names are found.
+"""The Sink Protocol, and the lookup of the sinks that a configuration names.
 
-Torch-free: the controller writes the metrics of what it has committed.
+Torch-free: the controller writes metrics itself, after it has committed what they describe.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ from arena.metrics.tensorboard import TensorboardSink
 from arena.resolve import resolve
 
 RUN = "run"
-"""In the place of a policy: figures of the whole run, by the run's agent steps."""
+"""Stands for the policy in metrics of the whole run, whose step is the run's agent steps."""
 
 
 class Sink(Protocol):
-    """Takes metrics of policies. One owner, one thread; nothing is read back by Arena.
+    """Destination for metrics. One owner, one thread; Arena reads nothing back.
 
-    A user's own sink is ``package.module:Name`` and is called with the run directory.
+    A user's sink is ``package.module:Name`` and is called with the run directory. Metrics are only
+    shown: nothing decides by them, so a crash may lose the last ones.
     """
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
-        """Take some points of curves, all at one place.
+        """Add points to curves, all at one step.
 
         Args:
-            policy: Its id, ``player/p003``, or ``run`` for the run's own.
-            agent_steps: The policy's count, or the run's: where on the curves.
+            policy: Policy's id, ``player/p003``, or ``run`` for the whole run.
+            agent_steps: Step of the points: the policy's count, or the run's.
             metrics: Finite numbers by ``group/name_unit``; `populations/README.md` lists them.
         """
         ...
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Hand all points to the operating system."""
         ...
 
     def close(self) -> None:
@@ -46,15 +47,15 @@ class Sink(Protocol):
 def find_sinks(
     names: Iterable[str], run_dir: Path, *, launch_directory: str = ""
 ) -> dict[str, Callable[[], Sink]]:
-    """Find the sinks that ``metrics.sinks`` names; nothing is opened before they are called.
+    """Find the sinks that ``metrics.sinks`` names, without opening any.
 
     Args:
         names: ``jsonl``, ``tensorboard`` or ``package.module:Name``.
-        run_dir: Where they write.
-        launch_directory: Where user code is looked for first; empty: the working directory.
+        run_dir: Directory that they write to.
+        launch_directory: Directory searched first for user code; empty: the working directory.
 
     Returns:
-        What makes each sink, by its name.
+        Factory of each sink, by its name.
 
     Raises:
         ConfigError: If a name is unknown or cannot be imported.

@@ -1,7 +1,7 @@
 """Metrics as TensorBoard event files: one directory per policy, agent steps as the step.
 
-The files are written here. The usual writer hands every value to a thread, which dies at the first
-error of the disk, and then whoever writes waits for ever; and its flush waits for the disk, file by
+The files are written here, because the usual writer hands every value to a thread that ends at the
+first disk error, after which its callers wait for ever. Its flush also waits for the disk, file by
 file.
 """
 
@@ -21,12 +21,12 @@ MAX_OPEN_FILES = 64
 
 
 class TensorboardSink:
-    """Writes ``<directory>/<population>/<policy>/events.out.tfevents.*``.
+    """Sink that writes ``<directory>/<population>/<policy>/events.out.tfevents.*``.
 
-    A file costs a descriptor, so only the most recently used ones stay open: a run may have
-    thousands of policies. A policy whose file ends with a record that the disk refused gets another
-    one in the same directory, which TensorBoard shows as one curve: nothing is read behind a torn
-    record. So does every policy in the next process.
+    Each file takes a descriptor, so only the most recently used ones stay open: a run may have
+    thousands of policies. TensorBoard reads nothing behind a torn record, so a policy whose last
+    record the disk refused continues in another file in the same directory, shown as one curve. The
+    next process does the same for every policy.
     """
 
     def __init__(self, directory: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
@@ -53,7 +53,7 @@ class TensorboardSink:
             raise
 
     def flush(self) -> None:
-        """Nothing to do: every record is with the operating system at once."""
+        """Do nothing: every record is handed to the operating system when it is written."""
 
     def close(self) -> None:
         """Close every file."""
@@ -72,20 +72,21 @@ class TensorboardSink:
         return file
 
     def _new_path(self, policy: str) -> Path:
-        # A run directory that was moved away does not come back with nothing but curves in it.
+        # The root must exist: a run directory that was moved away must not reappear with only
+        # curves in it.
         if not self._directory.parent.is_dir():
             gone = str(self._directory.parent)
             raise FileNotFoundError(errno.ENOENT, "the sink's directory is gone", gone)
         self._num_opened += 1
         directory = self._directory / policy
         directory.mkdir(parents=True, exist_ok=True)
-        # Named by the second: a suffix keeps two of one second apart.
+        # Files are named by the second; a suffix separates two of the same second.
         when = f"{int(time.time()):010d}.{socket.gethostname()}"
         return directory / f"events.out.tfevents.{when}.{os.getpid()}.{self._num_opened}"
 
 
 class _EventFile:
-    """Appends records; what the disk takes only a part of is an error."""
+    """Event file to append to; a partly written record is an error."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)

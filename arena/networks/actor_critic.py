@@ -1,9 +1,9 @@
-"""A policy's network: features, perhaps a memory, one linear layer for policy and value, the
-normalizers inside.
+"""A policy's network: features, an optional recurrent core, one linear layer for policy and value,
+and the normalizers.
 
 Shapes: N rows, F numbers of a flattened observation, n logits of all branches, C continuous
-numbers, P = n + 2 C parameters of the policy's distribution, H numbers of a state, G numbers of a
-row that only the value reads.
+numbers, P = n + 2 C parameters of the policy's distribution, H numbers of a recurrent state, G
+numbers of a critic's input.
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ from arena.networks.planes import of_critic
 from arena.normalization import RETURN_MEMORY, RunningNormalizer
 
 HEAD_GAIN = 0.01
-"""Near-zero logits: the first policy is almost uniform, and the first value almost the mean."""
+"""Gain of the last layer. Near-zero logits make the first policy almost uniform; a near-zero value
+is almost the mean return.
+"""
 
 
 class ActorCritic(nn.Module):
-    """Everything that playing needs, so its ``state_dict`` is a policy's weights.
+    """Network with everything that playing needs: its ``state_dict`` is a policy's weights.
 
     `normalize_observation` and `forward` are two calls because a learner normalizes a rollout once
-    and then passes it through the network in every epoch. No part of it changes while it plays.
+    and then passes it through the network in every epoch. Nothing in the module changes while it
+    plays.
 
-    A network with a core remembers: it is called by `step` or `unroll`, with the state that its
-    caller keeps, and nothing else of it gives parameters or values.
+    A network with a core is recurrent: only `step` and `unroll` give its parameters and values, and
+    the caller keeps the recurrent state.
 
-    A network with a centralized critic (``network.critic``) is given rows of its own for the value,
-    after `normalize_critic_input`. One that was made without their layout only plays.
+    A network with a centralized critic (``network.critic``) takes a critic input for the value,
+    after `normalize_critic_input`. A network made without the layout of that input can only play.
 
     Attributes:
-        action: The actions it chooses from.
-        distribution: Turns its parameters into the distribution of actions.
-        state_size: H; 0: it has no memory.
+        action: Layout of the actions.
+        distribution: Maker of the action distribution from parameters.
+        state_size: H; 0: the network is not recurrent.
         critic_size: G; 0: the value reads the observation, or there is none.
     """
 
@@ -69,11 +72,12 @@ class ActorCritic(nn.Module):
         if self.core is not None:
             width, self.state_size = self.core.num_features, self.core.state_size
         outputs = action.num_logits + action.num_continuous
-        # One product for both where they share the trunk: the value is the last output.
+        # One product for both where they share the trunk: the value is the last output. Measured to
+        # be faster than two.
         self._shares_value = network.critic == "own" and not network.separate_value
         shared = 1 if self._shares_value else 0
         self.head = make_linear(width, outputs + shared, gain=HEAD_GAIN, generator=generator)
-        # Of deviations, in the units of what is drawn; the same whatever is observed.
+        # Deviations before squashing or clipping; they do not depend on the observation.
         self.log_std = (
             nn.Parameter(torch.zeros(action.num_continuous)) if action.num_continuous else None
         )
@@ -84,6 +88,8 @@ class ActorCritic(nn.Module):
             if network.separate_value:
                 self.critic = _make_critic(network, observation, generator=generator)
         elif critic_input is not None:
+            # A policy that only plays is made without the critic's layout, and so without its
+            # weights.
             self.critic_size = critic_input.size
             self.critic = _make_critic(
                 of_critic(network, critic_input), critic_input, generator=generator
@@ -92,16 +98,16 @@ class ActorCritic(nn.Module):
                 self.critic_normalizer = make_observation_normalizer(critic_input)
 
     def normalize_observation(self, observation: torch.Tensor) -> torch.Tensor:
-        """By the running statistics, where the network has them. [N, F] to [N, F].
+        """Normalize by the running statistics, where the network has them. [N, F] to [N, F].
 
-        What it does not normalize it leaves as it is, in its dtype: rows of images stay uint8.
+        Without statistics rows are returned as they are, in their dtype: rows of images stay uint8.
         """
         if self.observation_normalizer is None:
             return observation
         return self.observation_normalizer.normalize(observation)
 
     def normalize_critic_input(self, critic_input: torch.Tensor) -> torch.Tensor:
-        """As `normalize_observation`, by statistics of their own. [N, G] to [N, G]."""
+        """Normalize as `normalize_observation` does, by separate statistics. [N, G] to [N, G]."""
         if self.critic_normalizer is None:
             return critic_input
         return self.critic_normalizer.normalize(critic_input)
@@ -109,15 +115,15 @@ class ActorCritic(nn.Module):
     def forward(
         self, normalized: torch.Tensor, critic_input: torch.Tensor | None = None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Parameters of the policy and value of normalized observations.
+        """Return the policy's parameters and the value of normalized observations.
 
         Args:
-            normalized: From `normalize_observation`, perhaps in fewer bits. [N, F].
-            critic_input: What a centralized critic reads, normalized; None without one. [N, G].
+            normalized: Output of `normalize_observation`, possibly in fewer bits. [N, F].
+            critic_input: Normalized input of a centralized critic; None without one. [N, G].
 
         Returns:
-            What ``distribution`` takes, logits unmasked, float32 [N, P]; and the normalized value
-            float32 [N].
+            Parameters for ``distribution``, logits unmasked, float32 [N, P]; and the normalized
+                value float32 [N].
         """
         outputs = self._outputs(normalized)
         if self._shares_value:
@@ -131,15 +137,15 @@ class ActorCritic(nn.Module):
         state: torch.Tensor,
         critic_input: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """One decision of each row, of a network that remembers.
+        """Compute one decision per row of a recurrent network.
 
         Args:
-            normalized: As `forward` takes it. [N, F].
-            state: What is remembered before it. float32 [N, H].
-            critic_input: As `forward` takes it.
+            normalized: As for `forward`. [N, F].
+            state: Recurrent state before the decision. float32 [N, H].
+            critic_input: As for `forward`.
 
         Returns:
-            What `forward` gives, and what is remembered after it, float32 [N, H].
+            As of `forward`, and the recurrent state after the decision, float32 [N, H].
         """
         remembered, next_state = self._memory.step(self._features(normalized), state)
         return *self._judged(normalized, remembered, critic_input), next_state
@@ -147,7 +153,7 @@ class ActorCritic(nn.Module):
     def policy_step(
         self, normalized: torch.Tensor, state: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """What `step` gives, without the value: parameters [N, P] and the next state [N, H]."""
+        """Compute `step` without the value: parameters [N, P] and the next state [N, H]."""
         remembered, next_state = self._memory.step(self._features(normalized), state)
         outputs = self.head(remembered).float()
         outputs = outputs[:, :-1] if self._shares_value else outputs
@@ -161,47 +167,51 @@ class ActorCritic(nn.Module):
         state: torch.Tensor,
         critic_input: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """All decisions of whole sequences, of a network that remembers.
+        """Compute all decisions of whole sequences of a recurrent network.
 
         Args:
-            normalized: In the order of `arena.learning.sequences.Packed`. [R, F].
+            normalized: Rows in the order of `arena.learning.sequences.Packed`. [R, F].
             batch_sizes: As there. int64 [L], on the CPU.
             state: As there. float32 [Q, H].
-            critic_input: As `forward` takes it, in the same order. [R, G].
+            critic_input: As for `forward`, in the same order. [R, G].
 
         Returns:
-            What `forward` gives, of each row.
+            As of `forward`, for each row.
         """
         features = self._features(normalized)
         remembered = self._memory.unroll(features, batch_sizes=batch_sizes, state=state)
         return self._judged(normalized, remembered, critic_input)
 
     def policy(self, normalized: torch.Tensor) -> torch.Tensor:
-        """The parameters that `forward` gives, without the value. float32 [N, P]."""
+        """Return the parameters that `forward` gives, without the value. float32 [N, P]."""
         outputs = self._outputs(normalized)
         return self._with_deviations(outputs[:, :-1] if self._shares_value else outputs)
 
     def logits(
         self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Logits of raw observations, illegal choices at float32's minimum. float32 [N, n]."""
+        """Return logits of raw observations, illegal choices at float32's minimum.
+        float32 [N, n].
+        """
         parameters = self.policy(self.normalize_observation(observation))
         return mask_logits(parameters[:, : self.action.num_logits], action_mask)
 
     def value(self, observation: torch.Tensor) -> torch.Tensor:
-        """Expected discounted return of raw observations, in units of reward. float32 [N]."""
+        """Return the expected discounted return of raw observations, in units of reward. float32
+        [N].
+        """
         _, value = self(self.normalize_observation(observation))
         return self.return_normalizer.denormalize(value)
 
     def _outputs(self, normalized: torch.Tensor) -> torch.Tensor:
-        """Of the policy's head. float32 [N, ...]."""
+        """Return the outputs of the policy's head. float32 [N, ...]."""
         if self.state_size:
             raise ValueError("a network with a core needs the state: call step or unroll")
         outputs: torch.Tensor = self.head(self._features(normalized))
         return outputs.float()
 
     def _features(self, normalized: torch.Tensor) -> torch.Tensor:
-        """Of the last hidden layer. [N, ...]."""
+        """Return the outputs of the last hidden layer. [N, ...]."""
         features: torch.Tensor = self.trunk(_encoded(self.encoder, normalized))
         return features
 
@@ -217,11 +227,12 @@ class ActorCritic(nn.Module):
         remembered: torch.Tensor,
         critic_input: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Parameters and value from what the core gave."""
+        """Return parameters and value from the outputs of the core."""
         outputs = self.head(remembered).float()
         if self._shares_value:
             return self._with_deviations(outputs[:, :-1]), outputs[:, -1]
-        # The value reads the policy's memory and leaves it alone.
+        # The value reads the policy's recurrent output without training it, so that there is only
+        # one state.
         value = self._value_apart(normalized, critic_input, remembered.detach())
         return self._with_deviations(outputs), value
 
@@ -231,7 +242,9 @@ class ActorCritic(nn.Module):
         critic_input: torch.Tensor | None,
         remembered: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Of a value network that shares nothing but a memory. float32 [N]."""
+        """Return the value of a network that shares nothing but the recurrent output.
+        float32 [N].
+        """
         if self.critic is None:
             raise ValueError("a network without the layout of its critic's input only plays")
         judged = critic_input if self.critic_size else normalized
@@ -247,7 +260,7 @@ class ActorCritic(nn.Module):
 
 
 class Critic(nn.Module):
-    """A value with an encoder and hidden layers of its own; a memory it shares."""
+    """Value with an encoder and hidden layers of its own; it shares the recurrent output."""
 
     def __init__(self, encoder: nn.Module | None, trunk: nn.Sequential, head: nn.Linear) -> None:
         super().__init__()
@@ -258,7 +271,7 @@ class Critic(nn.Module):
     def forward(
         self, normalized: torch.Tensor, remembered: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """[N, F], and what the policy's core gave where it has one, to [N, 1]."""
+        """Return the value. [N, F], and the output of the policy's core if any, to [N, 1]."""
         features = _encoded(self.encoder, normalized)
         if remembered is not None:
             features = torch.cat([features.float(), remembered], dim=1)
@@ -278,7 +291,7 @@ def _make_critic(
 
 
 def _encoded(encoder: nn.Module | None, normalized: torch.Tensor) -> torch.Tensor:
-    """What the hidden layers take."""
+    """Return the input of the hidden layers."""
     if encoder is not None:
         features: torch.Tensor = encoder(normalized)
         return features

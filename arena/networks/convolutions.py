@@ -1,8 +1,8 @@
 """Convolutional networks for pictures and boards of any size.
 
 Pictures: Mnih et al., "Human-level control through deep reinforcement learning" (Nature 2015), and
-Espeholt et al., "IMPALA" (ICML 2018), figure 3, each with as many halvings as the size asks for; of
-84 x 84 they are what the papers say. Boards keep their cells.
+Espeholt et al., "IMPALA" (ICML 2018), figure 3, with as many halvings as the size needs; for 84 x
+84 they equal the papers. Boards keep their cells.
 Shapes: N rows, C channels, H height, W width.
 """
 
@@ -18,31 +18,35 @@ from torch import nn
 from arena.networks.initialization import TRUNK_GAIN, fill
 
 MAX_CELLS = 144
-"""Pictures are halved until so many cells are left."""
+"""Number of cells down to which pictures are halved."""
 
 MIN_COARSE_SIDE = 20
-"""Pictures of at least this size are first taken in steps of four pixels: in steps of two, an
-update on 28 x 48 pixels takes ten times as long."""
+"""Side in pixels from which pictures start in steps of four.
+
+In steps of two, an update on 28 x 48 pixels takes ten times as long.
+"""
 
 BOARD_CHANNELS = (32, 64, 64)
 RESIDUAL_CHANNELS = (16, 32)
-"""Of the first section, and of all others."""
+"""Channels of the first section, and of all others."""
 
 NUM_BOARD_SECTIONS = 3
 
 BLOCK_GAIN = 0.5 * TRUNK_GAIN
-"""A residual block then adds a quarter to the variance, and many do not make it explode."""
+"""Gain of a residual block's last convolution. A block then adds a quarter to the variance, so that
+many blocks do not make it explode.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convolution:
-    """One layer.
+    """Layer of a convolutional network.
 
     Attributes:
-        channels: That it gives.
+        channels: Number of output channels.
         kernel: Height and width.
-        stride: In both directions.
-        padding: On all sides.
+        stride: Stride in both directions.
+        padding: Padding on all sides.
     """
 
     channels: int
@@ -51,14 +55,15 @@ class Convolution:
     padding: int = 0
 
     def size_after(self, height: int, width: int) -> tuple[int, int]:
-        """Height and width of what it gives."""
+        """Return height and width of the output."""
+        # floor((size + 2 padding - kernel) / stride) + 1
         sides = zip((height, width), self.kernel, strict=True)
         h, w = ((side + 2 * self.padding - k) // self.stride + 1 for side, k in sides)
         return h, w
 
 
 def strided_layers(height: int, width: int) -> Iterator[Convolution]:
-    """The layers for a picture; kernels are never larger than what is left of it."""
+    """Yield the layers for a picture; kernels are never larger than the remaining picture."""
 
     def layer(channels: int, kernel: int, stride: int) -> Convolution:
         nonlocal height, width
@@ -75,7 +80,7 @@ def strided_layers(height: int, width: int) -> Iterator[Convolution]:
 
 
 def board_layers() -> Iterator[Convolution]:
-    """The layers for a board of any size."""
+    """Yield the layers for a board of any size."""
     for channels in BOARD_CHANNELS:
         yield Convolution(channels=channels, kernel=(3, 3), stride=1, padding=1)
 
@@ -83,7 +88,7 @@ def board_layers() -> Iterator[Convolution]:
 def make_cnn(
     channels: int, height: int, width: int, *, is_picture: bool, generator: torch.Generator
 ) -> tuple[nn.Sequential, int]:
-    """Convolutions with ReLUs. Returns the network, [N, C, H, W] to [N, features], and features."""
+    """Make convolutions with ReLUs, [N, C, H, W] to [N, features]; also return features."""
     layers: list[nn.Module] = []
     for layer in strided_layers(height, width) if is_picture else board_layers():
         layers.append(make_convolution(channels, layer, gain=TRUNK_GAIN, generator=generator))
@@ -96,7 +101,7 @@ def make_cnn(
 def make_residual_cnn(
     channels: int, height: int, width: int, *, is_picture: bool, generator: torch.Generator
 ) -> tuple[nn.Sequential, int]:
-    """IMPALA's network. Returns it, [N, C, H, W] to [N, features], and features."""
+    """Make IMPALA's network, [N, C, H, W] to [N, features]; also return features."""
     layers: list[nn.Module] = []
     for out_channels in _section_channels(height, width, is_picture=is_picture):
         layers.append(_same_size(channels, out_channels, gain=TRUNK_GAIN, generator=generator))
@@ -122,7 +127,7 @@ def _section_channels(height: int, width: int, *, is_picture: bool) -> Sequence[
 
 
 class ResidualBlock(nn.Module):
-    """x + convolution(relu(convolution(relu(x)))), all of one size."""
+    """Residual block x + convolution(relu(convolution(relu(x)))), all of one size."""
 
     def __init__(self, channels: int, *, generator: torch.Generator) -> None:
         super().__init__()
@@ -130,7 +135,7 @@ class ResidualBlock(nn.Module):
         self.second = _same_size(channels, channels, gain=BLOCK_GAIN, generator=generator)
 
     def forward(self, planes: torch.Tensor) -> torch.Tensor:
-        """float32 [N, C, H, W] to the same."""
+        """Add the block's output. float32 [N, C, H, W] to the same."""
         change: torch.Tensor = self.second(self.first(planes.relu()).relu())
         return planes + change
 
@@ -145,7 +150,7 @@ def _same_size(
 def make_convolution(
     in_channels: int, layer: Convolution, *, gain: float, generator: torch.Generator
 ) -> nn.Conv2d:
-    """A convolution with orthogonal weights and zero bias, drawn from ``generator`` alone."""
+    """Make a convolution with orthogonal weights and zero bias, drawn from ``generator`` alone."""
     made = nn.Conv2d(
         in_channels,
         layer.channels,

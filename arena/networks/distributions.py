@@ -1,7 +1,7 @@
-"""What a policy's parameters say about its actions, in any action space.
+"""Action distributions made from a policy's parameters, for any action space.
 
-Rows of actions are `arena.envs.spaces.actions.ActionLayout`'s: the choices of all branches, then
-the continuous numbers as they were drawn, before they are squashed or clipped into their bounds.
+Rows of actions are those of `arena.envs.spaces.actions.ActionLayout`: the choices of all branches,
+then the continuous numbers as drawn, before they are squashed or clipped into their bounds.
 
 Shapes: N rows, n logits of all branches, B branches, W choices of the widest one, C continuous
 numbers, P = n + 2 C parameters.
@@ -20,31 +20,37 @@ from arena.networks.gaussians import Gaussian, SquashedBounds, SquashedGaussian
 
 
 class Distribution(Protocol):
-    """One distribution per row. All results are float32 [N] but the rows of actions."""
+    """One distribution per row. All results are float32 [N], except rows of actions."""
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
         """Draw one action per row, the generator being the only source of randomness."""
         ...
 
     def greedy(self) -> torch.Tensor:
-        """The likeliest choice of each branch, the first of equals; the Gaussians' means."""
+        """Return the likeliest choice of each branch, the first of equals; the Gaussians' means."""
         ...
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """Log-probability (density, where anything is continuous) of one action per row. [N]."""
+        """Return the log-probability (density, where anything is continuous) of an action per row.
+        [N].
+        """
         ...
 
     def entropy(self) -> torch.Tensor:
-        """In nats, of what the environment is given; of clipped Gaussians before the clip. [N]."""
+        """Return the entropy in nats of the environment's actions; of clipped Gaussians before the
+        clip. [N].
+        """
         ...
 
     def divergence(self, other: Self) -> torch.Tensor:
-        """KL(self || other), where ``other`` is of the same maker. [N]."""
+        """Return KL(self || other), where ``other`` has the same maker. [N]."""
         ...
 
 
 class Categorical:
-    """Choices among n, as `arena.networks.heads` has them; over the last axis of any tensor."""
+    """Choice among n, by the functions of `arena.networks.heads`; over the last axis of
+    any tensor.
+    """
 
     def __init__(self, masked_logits: torch.Tensor) -> None:
         self._logits = masked_logits
@@ -52,58 +58,62 @@ class Categorical:
 
     @property
     def log_probs(self) -> torch.Tensor:
-        """Of all choices; computed once, and not for mere sampling. [..., n]."""
+        """Log-probabilities of all choices; computed once, and not for mere sampling. [..., n]."""
         if self._log_probs is None:
             self._log_probs = heads.masked_log_probs(self._logits, None)
         return self._log_probs
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
-        """int64 [...]."""
+        """Sample choices, int64 [...]."""
         return heads.sample(self._logits, generator=generator)
 
     def greedy(self) -> torch.Tensor:
-        """int64 [...]."""
+        """Return the likeliest choices, int64 [...]."""
         return heads.greedy(self._logits, None)
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """Of int64 [...]."""
+        """Return the log-probability of int64 [...]."""
         return heads.action_log_probs(self.log_probs, action)
 
     def entropy(self) -> torch.Tensor:
-        """See `heads.entropy`."""
+        """Return the entropy; see `heads.entropy`."""
         return heads.entropy(self.log_probs)
 
     def divergence(self, other: Self) -> torch.Tensor:
-        """Illegal choices (the same in both) add exactly 0."""
+        """Return KL(self || other). Illegal choices (the same in both) add exactly 0."""
+        # KL(p || q) = sum p (log p - log q)
         difference = self.log_probs - other.log_probs
         return (self.log_probs.exp() * difference).sum(dim=-1)
 
 
 class Branches:
-    """Independent choices, one per branch. Rows are float32 [N, B] of exact integers."""
+    """Independent choices, one per branch. Rows are float32 [N, B] of exact integers.
+
+    Branches are padded to the widest, so that any number of them takes the same few operations.
+    """
 
     def __init__(self, masked_logits: torch.Tensor) -> None:
-        """Take [N, B, W], what a branch does not have at the dtype's minimum."""
+        """Store masked logits [N, B, W]; padding is at the dtype's minimum."""
         self._each = Categorical(masked_logits)
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
-        """float32 [N, B]."""
+        """Sample rows, float32 [N, B]."""
         return self._each.sample(generator).float()
 
     def greedy(self) -> torch.Tensor:
-        """float32 [N, B]."""
+        """Return the likeliest rows, float32 [N, B]."""
         return self._each.greedy().float()
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """Of float32 [N, B]: the sum over the branches."""
+        """Return the log-probability of float32 [N, B]: the sum over the branches."""
         return self._each.log_prob(action.long()).sum(dim=-1)
 
     def entropy(self) -> torch.Tensor:
-        """The sum over the branches."""
+        """Return the entropy: the sum over the branches."""
         return self._each.entropy().sum(dim=-1)
 
     def divergence(self, other: Self) -> torch.Tensor:
-        """The sum over the branches."""
+        """Return KL(self || other): the sum over the branches."""
         return self._each.divergence(other._each).sum(dim=-1)
 
 
@@ -116,37 +126,37 @@ class Joint:
         self._num_branches = num_branches
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
-        """float32 [N, B + C]; the choices are drawn first."""
+        """Sample rows, float32 [N, B + C]; the choices are drawn first."""
         return torch.cat([self._choices.sample(generator), self._numbers.sample(generator)], dim=1)
 
     def greedy(self) -> torch.Tensor:
-        """float32 [N, B + C]."""
+        """Return the likeliest rows, float32 [N, B + C]."""
         return torch.cat([self._choices.greedy(), self._numbers.greedy()], dim=1)
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """Of float32 [N, B + C]."""
+        """Return the log-probability of float32 [N, B + C]."""
         at = self._num_branches
         return self._choices.log_prob(action[:, :at]) + self._numbers.log_prob(action[:, at:])
 
     def entropy(self) -> torch.Tensor:
-        """The sum of both."""
+        """Return the sum of both entropies."""
         return self._choices.entropy() + self._numbers.entropy()
 
     def divergence(self, other: Self) -> torch.Tensor:
-        """The sum of both."""
+        """Return the sum of both divergences."""
         return self._choices.divergence(other._choices) + self._numbers.divergence(other._numbers)
 
 
 class DistributionMaker(nn.Module):
-    """Turns a policy's parameters into the distribution of its actions.
+    """Maker of the distribution of a policy's actions from its parameters.
 
-    A module without weights, so that what it needs moves to a device with its network.
+    A module without weights, so that its buffers move to a device with its network.
 
     Args:
-        action: The space.
+        action: Layout of the actions.
 
     Attributes:
-        action: The space.
+        action: Layout of the actions.
     """
 
     _places: torch.Tensor
@@ -155,6 +165,7 @@ class DistributionMaker(nn.Module):
         super().__init__()
         self.action = action
         self._is_discrete = action.is_discrete
+        # Branches of equal width need no padding.
         self._widest = max(action.branches, default=0)
         self._is_even = len(set(action.branches)) <= 1
         starts = [branch * self._widest for branch in range(len(action.branches))]
@@ -163,19 +174,21 @@ class DistributionMaker(nn.Module):
             for start, number in zip(starts, action.branches, strict=True)
         ]
         empty = torch.empty(0, dtype=torch.int64)
+        # Not persistent: the buffer follows from the action space and is no part of a policy's
+        # weights.
         self.register_buffer("_places", torch.cat([empty, *places]), persistent=False)
         self._bounds = SquashedBounds(action) if action.squashed.any() else None
 
     @property
     def num_parameters(self) -> int:
-        """P: the logits of all branches side by side, then means, then logs of deviations."""
+        """P: the logits of all branches side by side, then means, then logarithms of deviations."""
         return self.action.num_logits + 2 * self.action.num_continuous
 
     def __call__(self, parameters: torch.Tensor, action_mask: torch.Tensor | None) -> Distribution:
-        """One distribution per row.
+        """Return one distribution per row.
 
         Args:
-            parameters: float32 [N, P].
+            parameters: Parameters float32 [N, P].
             action_mask: True for legal choices, of all branches side by side; at least one in each.
                 bool [N, n], or None.
         """
@@ -195,6 +208,7 @@ class DistributionMaker(nn.Module):
         masked = heads.mask_logits(logits, action_mask)
         shape = (masked.shape[0], len(self.action.branches), self._widest)
         if not self._is_even:
+            # Padding at the minimum has probability 0 and adds nothing to the entropy.
             smallest = torch.finfo(masked.dtype).min
             padded = masked.new_full((masked.shape[0], shape[1] * shape[2]), smallest)
             masked = padded.index_copy(1, self._places, masked)
@@ -207,5 +221,5 @@ class DistributionMaker(nn.Module):
 
 
 def make_distribution(action: ActionLayout) -> DistributionMaker:
-    """What turns the parameters of policies in an action space into distributions."""
+    """Return the maker of distributions for an action space."""
     return DistributionMaker(action)

@@ -1,4 +1,4 @@
-"""What turns a flattened observation into features.
+"""Encoders from a flattened observation to features.
 
 Shapes: N rows, F numbers of a flattened observation.
 """
@@ -15,14 +15,14 @@ from arena.envs.spaces.leaves import Leaf
 from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.convolutions import make_cnn, make_residual_cnn
 from arena.networks.initialization import TRUNK_GAIN, fill
-from arena.networks.own_encoder import make_own_encoder
 from arena.networks.planes import PIXEL_SCALE, Planes, convolved_parts, is_image, is_picture
+from arena.networks.user_encoder import make_user_encoder
 
 
 def make_linear(
     in_features: int, out_features: int, *, gain: float, generator: torch.Generator
 ) -> nn.Linear:
-    """A linear layer with orthogonal weights and zero bias, drawn from ``generator`` alone."""
+    """Make a linear layer with orthogonal weights and zero bias, drawn from ``generator`` alone."""
     layer = nn.Linear(in_features, out_features, device="meta")
     return fill(layer, gain=gain, generator=generator)
 
@@ -30,7 +30,9 @@ def make_linear(
 def make_mlp(
     num_features: int, hidden_sizes: Sequence[int], *, generator: torch.Generator
 ) -> nn.Sequential:
-    """Linear layers, each with a ReLU. [N, F] to [N, hidden_sizes[-1]]; without any, identity."""
+    """Make linear layers, each with a ReLU. [N, F] to [N, hidden_sizes[-1]]; identity
+    without any.
+    """
     layers: list[nn.Module] = []
     in_features = num_features
     for out_features in hidden_sizes:
@@ -43,22 +45,22 @@ def make_mlp(
 def make_encoder(
     network: NetworkConfig, observation: ObservationLayout, *, generator: torch.Generator
 ) -> tuple[nn.Module | None, int]:
-    """What comes before the hidden layers, and how many features it gives them.
+    """Make the module before the hidden layers; also return the number of its features.
 
     Args:
-        network: Its ``encoder`` and ``channels``.
-        observation: What it sees.
+        network: Configuration with ``encoder`` and ``channels``.
+        observation: Layout of the observation.
         generator: The only source of randomness.
 
     Returns:
         A module, of rows (any dtype) [N, F] to float32 [N, features]; None where the hidden layers
-        take rows as they are.
+            take rows unchanged. And the number of features.
 
     Raises:
         ConfigError: If the configured encoder does not fit the observation or cannot be made.
     """
     if ":" in network.encoder:
-        return make_own_encoder(network.encoder, observation, generator=generator)
+        return make_user_encoder(network.encoder, observation, generator=generator)
     convolved = convolved_parts(network, observation)
     if not convolved and not any(map(is_image, observation.leaves)):
         return None, observation.size
@@ -67,18 +69,18 @@ def make_encoder(
 
 
 class PartsEncoder(nn.Module):
-    """Every image or board through convolutions of its own, the other numbers as they are.
+    """Encoder with separate convolutions for every image or board; other numbers pass unchanged.
 
     Brightnesses are scaled to [0, 1]; the features of the convolutions come first.
 
     Args:
-        network: Its ``encoder`` says which convolutions.
-        observation: What it sees.
-        convolved: Planes of the parts that are convolved, by their index among the leaves.
+        network: Configuration whose ``encoder`` names the convolutions.
+        observation: Layout of the observation.
+        convolved: Planes of the convolved parts, by their index among the leaves.
         generator: The only source of randomness.
 
     Attributes:
-        num_features: That it gives.
+        num_features: Number of output features.
     """
 
     def __init__(
@@ -109,26 +111,26 @@ class PartsEncoder(nn.Module):
             self.num_features += features
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """[N, F] of any dtype to [N, features]."""
+        """Encode rows. [N, F] of any dtype to [N, features]."""
         parts = [
             convolution(_arranged(_scaled(rows, leaf), planes))
             for convolution, (leaf, planes) in zip(self.convolutions, self._convolved, strict=True)
         ]
-        # Under autocast features of convolutions are rounded, and so will these be: joined in
-        # float32, all would be copied twice.
+        # Cast plain features to the convolutions' dtype before concatenating: under autocast the
+        # result is rounded anyway, and concatenating in float32 would copy everything twice.
         dtype = parts[0].dtype if parts else torch.float32
         parts += [_scaled(rows, leaf).to(dtype) for leaf in self._plain]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
 
 def _scaled(rows: torch.Tensor, leaf: Leaf) -> torch.Tensor:
-    """A part's numbers, brightnesses between 0 and 1. float32 [N, size]."""
+    """Return a part's numbers, brightnesses scaled to [0, 1]. float32 [N, size]."""
     part = rows[:, leaf.place].float()
     return part * PIXEL_SCALE if is_image(leaf) else part
 
 
 def _arranged(part: torch.Tensor, planes: Planes) -> torch.Tensor:
-    """[N, size] to [N, C, H, W]."""
+    """Reshape a part to planes. [N, size] to [N, C, H, W]."""
     if planes.first:
         return part.reshape(part.shape[0], planes.channels, planes.height, planes.width)
     grid = part.reshape(part.shape[0], planes.height, planes.width, planes.channels)

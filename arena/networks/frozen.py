@@ -1,4 +1,4 @@
-"""A policy that plays and never learns: a ghost, an exported champion, an opponent.
+"""Frozen policies, which play and never learn: ghosts, exported champions, opponents.
 
 Shapes: N rows, F numbers of a flattened observation, n logits of all branches, H numbers of a
 state.
@@ -20,17 +20,17 @@ from arena.networks.weights import load_tensors, without_critic
 
 
 class FrozenPolicy:
-    """An `arena.core.Actor` over weights of its own: no live tensor is shared, nothing moves.
+    """An `arena.core.Actor` with a copy of the weights: it shares no live tensor and never changes.
 
-    One with a memory is an `arena.core.RememberingActor`: its ``act_from`` is called, and all that
-    knows no state raises ValueError. Keeps nothing between calls, so several threads may use one.
+    A recurrent one is an `arena.core.RememberingActor`: ``act_from`` plays it, and the methods
+    without a state raise ValueError. Keeps nothing between calls, so several threads may use one.
     """
 
     reads_agent = False
     """All agents' rows may come in one call."""
 
     def __init__(self, network: ActorCritic, *, greedy: bool = False) -> None:
-        """Take over a network that nobody else holds; see `from_weights`."""
+        """Take ownership of a network that nothing else holds; see `from_weights`."""
         self._network = network.eval().requires_grad_(False)
         self._make_distribution = network.distribution
         self._greedy = greedy
@@ -49,17 +49,17 @@ class FrozenPolicy:
         """Copy a policy's weights.
 
         Args:
-            network: The architecture, from the configuration: it may name code to import.
-            weights: As `arena.core.Algorithm.weights` gives them.
-            observation: What the policy sees.
-            action: What it chooses from.
-            device: Where to play.
+            network: Architecture from the configuration: it may name code to import.
+            weights: Weights as from `arena.core.Algorithm.weights`.
+            observation: Layout of the policy's observations.
+            action: Layout of its actions.
+            device: Device to play on.
             greedy: Play the likeliest action instead of sampling.
 
         Raises:
             CheckpointCorrupt: If names or shapes are not those of the architecture, or a number is
                 not finite.
-            ConfigError: As `make_actor_critic`.
+            ConfigError: As for `make_actor_critic`.
         """
         policy = make_actor_critic(network, observation=observation, action=action, seed=0)
         playing = without_critic(network, weights)
@@ -68,7 +68,7 @@ class FrozenPolicy:
 
     @property
     def network(self) -> ActorCritic:
-        """What it plays with; to be read, not changed."""
+        """The policy's network; not to be changed."""
         return self._network
 
     @property
@@ -78,21 +78,21 @@ class FrozenPolicy:
 
     @property
     def state_size(self) -> int:
-        """H; 0: it has no memory."""
+        """H; 0: the policy is not recurrent."""
         return self._network.state_size
 
     @torch.inference_mode()
     def logits(
         self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
     ) -> torch.Tensor:
-        """Masked logits of rows [N, F], on the policy's device. float32 [N, n]."""
+        """Return masked logits of rows [N, F], on the policy's device. float32 [N, n]."""
         return self._network.logits(observation, action_mask)
 
     @torch.inference_mode()
     def distribution(
         self, observation: torch.Tensor, action_mask: torch.Tensor | None = None
     ) -> Distribution:
-        """Of the actions, for rows [N, F] on the policy's device."""
+        """Return the distribution of actions for rows [N, F] on the policy's device."""
         return self._distribution(observation, action_mask)
 
     @torch.inference_mode()
@@ -104,7 +104,7 @@ class FrozenPolicy:
         agent: str,
         generator: torch.Generator,
     ) -> torch.Tensor:
-        """Choose one action per row, as in `arena.core.Actor`; who decides makes no difference."""
+        """Choose one action per row, as in `arena.core.Actor`; ``agent`` is unused."""
         distribution = self._distribution(observation, action_mask)
         return distribution.greedy() if self._greedy else distribution.sample(generator)
 

@@ -19,44 +19,51 @@ from torch.nn import functional
 from arena.envs.spaces.actions import ActionLayout
 
 LOG_STD_LIMIT = 10.0
-"""Far from what a policy needs; keeps the variance and its inverse finite in float32."""
+"""Limit of log deviations, far from a policy's needs; variance and inverse stay finite in
+float32.
+"""
 
 NUM_NODES = 16
-"""Of Gauss-Hermite quadrature, for the entropy of a squashed Gaussian."""
+"""Nodes of the Gauss-Hermite quadrature for the entropy of a squashed Gaussian."""
 
 LOG_TWO = math.log(2.0)
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 class Gaussian:
-    """Independent Gaussians; the clip happens in the environment. Rows are float32 [N, C]."""
+    """Independent Gaussians; the environment clips. Rows are float32 [N, C].
+
+    An entropy bonus can widen them without end, since the entropy is that before the clip.
+    `SquashedGaussian` is the default for that reason.
+    """
 
     def __init__(self, mean: torch.Tensor, log_std: torch.Tensor) -> None:
         self._mean = mean
         self._log_std = log_std.clamp(-LOG_STD_LIMIT, LOG_STD_LIMIT)
 
     def sample(self, generator: torch.Generator) -> torch.Tensor:
-        """float32 [N, C]."""
+        """Sample rows, float32 [N, C]."""
         mean = self._mean
         noise = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
         return mean + self._log_std.exp() * noise
 
     def greedy(self) -> torch.Tensor:
-        """The means. float32 [N, C]."""
+        """Return the means. float32 [N, C]."""
         return self._mean
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """Density of float32 [N, C]."""
+        """Return the log density of float32 [N, C]."""
         # log N(u) = -((u - mean) / std)^2 / 2 - log std - log(2 pi) / 2
         deviations = (action - self._mean) * (-self._log_std).exp()
         return (-0.5 * deviations.square() - self._log_std - HALF_LOG_TWO_PI).sum(dim=-1)
 
     def entropy(self) -> torch.Tensor:
-        """The closed form: 1/2 + log(2 pi) / 2 + log std for each number."""
+        """Return the entropy in closed form."""
+        # H = sum (1/2 + log(2 pi) / 2 + log std)
         return (self._log_std + (0.5 + HALF_LOG_TWO_PI)).sum(dim=-1)
 
     def divergence(self, other: Self) -> torch.Tensor:
-        """The closed form; the same before and after any bijection of both."""
+        """Return KL(self || other) in closed form; any bijection of both leaves it unchanged."""
         # KL = log(std' / std) + (std^2 + (mean - mean')^2) / (2 std'^2) - 1/2
         difference = other._log_std - self._log_std
         shift = (self._mean - other._mean) * (-other._log_std).exp()
@@ -65,10 +72,10 @@ class Gaussian:
 
 
 class SquashedGaussian(Gaussian):
-    """Gaussians of which some go through tanh into bounds. Rows hold u, densities are of a.
+    """Gaussians of which some pass tanh into bounds. Rows hold u, densities are of a.
 
-    The entropy has no closed form: H = H(N) + sum log half + E[log(1 - tanh(u)^2)]. The expectation
-    is taken by Gauss-Hermite quadrature, which needs no random numbers and has a gradient.
+    The entropy has no closed form: H = H(N) + sum log half + E[log(1 - tanh(u)^2)]. Gauss-Hermite
+    quadrature computes the expectation: it needs no random numbers and has an exact gradient.
     """
 
     def __init__(
@@ -78,13 +85,15 @@ class SquashedGaussian(Gaussian):
         self._bounds = bounds
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
-        """Density of mid + half tanh(u), for u of float32 [N, C]."""
+        """Return the log density of mid + half tanh(u), for u of float32 [N, C]."""
+        # log p(a) = log N(u) - sum log half - sum log(1 - tanh(u)^2)
         bounds = self._bounds
         stretch = bounds.squashed * log_tanh_slope(action) + bounds.log_half
         return super().log_prob(action) - stretch.sum(dim=-1)
 
     def entropy(self) -> torch.Tensor:
-        """Within 0.002 for each number where its deviation is at most 2."""
+        """Return the entropy, within 0.002 per number of deviation up to 2."""
+        # E[f(u)] = sum_q weight_q f(mean + std node_q)
         bounds = self._bounds
         std = self._log_std.exp().unsqueeze(-1)
         slopes = log_tanh_slope(self._mean.unsqueeze(-1) + std * bounds.nodes)
@@ -93,19 +102,20 @@ class SquashedGaussian(Gaussian):
 
 
 def log_tanh_slope(u: torch.Tensor) -> torch.Tensor:
-    """log(1 - tanh(u)^2), exact to rounding however far out. Any shape."""
+    """Return log(1 - tanh(u)^2), exact to rounding however far out. Any shape."""
+    # 1 - tanh(u)^2 = 4 / (e^u + e^-u)^2, so the log is 2 (log 2 - u - softplus(-2 u)).
     return 2.0 * (LOG_TWO - u - functional.softplus(-2.0 * u))
 
 
 class SquashedBounds(nn.Module):
-    """What all squashed Gaussians of one action space share.
+    """Constants that all squashed Gaussians of an action space share.
 
     Attributes:
-        squashed: 1 for numbers that go through tanh, 0 for the others. float32 [C].
+        squashed: 1 for numbers that pass tanh, 0 for the others. float32 [C].
         log_half: Logarithm of half of each squashed number's range, 0 for the others and where the
             range is empty. float32 [C].
-        nodes: Of the quadrature for a standard Gaussian. float32 [Q].
-        node_weights: They sum to 1. float32 [Q].
+        nodes: Nodes of the quadrature for a standard Gaussian. float32 [Q].
+        node_weights: Weights of the nodes; they sum to 1. float32 [Q].
     """
 
     squashed: torch.Tensor
@@ -127,5 +137,5 @@ class SquashedBounds(nn.Module):
             ("node_weights", weights / weights.sum()),
         ):
             tensor = torch.from_numpy(values.astype(np.float32))
-            # A function of the action space, so no part of a policy's weights.
+            # A function of the action space, so not part of a policy's weights.
             self.register_buffer(name, tensor, persistent=False)

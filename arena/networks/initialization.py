@@ -1,4 +1,4 @@
-"""Fresh layers: orthogonal weights, zero biases, from a given generator alone.
+"""Initialization of layers: orthogonal weights, zero biases, from a given generator alone.
 
 Saxe et al., "Exact solutions to the nonlinear dynamics of learning in deep linear neural networks"
 (ICLR 2014).
@@ -13,16 +13,17 @@ import torch
 from torch import nn
 
 TRUNK_GAIN = math.sqrt(2.0)
-"""Keeps the variance of what passes a ReLU."""
+"""Gain that keeps the variance of activations through a ReLU."""
 
 Layer = TypeVar("Layer", nn.Linear, nn.Conv2d)
 
 
 def fill(layer: Layer, *, gain: float, generator: torch.Generator) -> Layer:
-    """Give a layer without values its first ones, on the CPU.
+    """Initialize a layer on the CPU.
 
     Args:
-        layer: On the device ``meta``: made elsewhere, it would draw from the global generator.
+        layer: Layer on the device ``meta``: made elsewhere, it would draw from the global
+            generator.
         gain: Length of each row (or column) of the weights, taken as a matrix of outputs by inputs.
         generator: The only source of randomness.
     """

@@ -1,4 +1,4 @@
-"""Builds networks from the configuration."""
+"""Construction of networks from the configuration."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def make_actor_critic(
     seed: int,
     critic_input: ObservationLayout | None = None,
 ) -> ActorCritic:
-    """A fresh network on the CPU: a function of its arguments that leaves global randomness alone.
+    """Make a fresh network on the CPU, without touching global randomness.
 
     Args:
-        network: The architecture. A user's own module is looked for on ``sys.path`` as it is.
-        observation: What it sees.
-        action: What it chooses from.
-        seed: Decides the weights. Any integer; taken modulo 2**63.
-        critic_input: What a centralized critic reads (`arena.envs.spaces.critic_input`). None:
-            there is no such critic, or the network only plays, and has none of its weights.
+        network: Architecture. A user's module is searched for on ``sys.path`` as it is.
+        observation: Layout of the observations.
+        action: Layout of the actions.
+        seed: Seed of the weights. Any integer; taken modulo 2**63.
+        critic_input: Layout of a centralized critic's input (`arena.envs.spaces.critic_input`).
+            None: there is no such critic, or the network only plays and has none of its weights.
 
     Raises:
         ConfigError: If the architecture does not fit the observation, or a user's module cannot be

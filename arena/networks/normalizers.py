@@ -1,4 +1,4 @@
-"""Which numbers of an observation are normalized by running statistics.
+"""Normalization of a part of an observation's numbers by running statistics.
 
 Shapes: N rows, F numbers of a flattened observation, K of them normalized.
 """
@@ -16,10 +16,10 @@ OBSERVATION_CLIP = 10.0
 
 
 class PartNormalizer(RunningNormalizer):
-    """Normalizes some columns of rows and leaves the others as they are.
+    """Normalizer of some columns of rows; the others pass unchanged.
 
     Args:
-        columns: Which. int64 [K].
+        columns: Normalized columns. int64 [K].
         row_size: F.
         clip: As in `RunningNormalizer`.
     """
@@ -32,18 +32,20 @@ class PartNormalizer(RunningNormalizer):
         self.register_buffer("_columns", columns, persistent=False)
 
     def by_column(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean and deviation of every column: 0 and 1 where it stays as it is. float32 [F] each."""
+        """Return mean and deviation of every column: 0 and 1 where it passes unchanged. float32 [F]
+        each.
+        """
         mean = self.mean.new_zeros(self._row_size).index_copy(0, self._columns, self.mean)
         ones = self.mean.new_ones(self._row_size)
         return mean, ones.index_copy(0, self._columns, self.deviation)
 
     def normalize(self, values: torch.Tensor) -> torch.Tensor:
-        """[N, F] of any dtype to float32 [N, F]."""
+        """Normalize rows. [N, F] of any dtype to float32 [N, F]."""
         part = super().normalize(values.index_select(1, self._columns))
         return values.float().index_copy(1, self._columns, part)
 
     def denormalize(self, values: torch.Tensor) -> torch.Tensor:
-        """Undo `normalize` (but its clipping). [N, F] to [N, F]."""
+        """Undo `normalize`, except its clipping. [N, F] to [N, F]."""
         part = super().denormalize(values.index_select(1, self._columns))
         return values.index_copy(1, self._columns, part)
 
@@ -53,7 +55,7 @@ class PartNormalizer(RunningNormalizer):
 
 
 def make_observation_normalizer(observation: ObservationLayout) -> RunningNormalizer | None:
-    """Of everything but images and who decides; None where there is nothing else."""
+    """Make a normalizer of everything but images and agent ids; None if nothing remains."""
     is_normalized = torch.ones(observation.size, dtype=torch.bool)
     for leaf in observation.leaves:
         if is_image(leaf) or is_agent_id(leaf):

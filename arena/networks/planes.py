@@ -1,4 +1,4 @@
-"""Which parts of an observation have height and width, and where their channels are.
+"""Parts of an observation with height and width, and the place of their channels.
 
 Torch-free.
 """
@@ -15,10 +15,10 @@ from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 
 MIN_IMAGE_SIDE = 8
-"""Smaller images are not worth a convolution."""
+"""Side below which an image is not worth a convolution."""
 
 MIN_PICTURE_SIDE = 32
-"""From here on whatever has three dimensions is a picture and no board: it is strided over."""
+"""Side from which a part with three dimensions is a picture, not a board, and is strided over."""
 
 PIXEL_SCALE = 1.0 / 255.0
 
@@ -30,7 +30,7 @@ class Planes:
     Attributes:
         height: Rows of cells or pixels.
         width: Columns.
-        channels: Numbers in each.
+        channels: Numbers in each cell.
         first: Whether the channels are the first dimension, not the last.
     """
 
@@ -41,18 +41,18 @@ class Planes:
 
 
 def is_image(leaf: Leaf) -> bool:
-    """Whether it holds brightnesses: uint8 of 0 to 255 in two or three dimensions."""
+    """Return whether a part holds brightnesses: uint8 of 0 to 255 in two or three dimensions."""
     is_bytes = leaf.is_box and leaf.dtype == np.uint8 and leaf.size > 0
     return is_bytes and len(leaf.shape) in (2, 3) and (leaf.low, leaf.high) == (0.0, 255.0)
 
 
 def planes_of(leaf: Leaf, *, channels: Channels) -> Planes | None:
-    """Where a part's height, width and channels are; None where it is no grid of numbers.
+    """Return a part's height, width and channels; None where it is no grid of numbers.
 
     Args:
-        leaf: A part with two dimensions (one channel) or three.
-        channels: Of three dimensions. ``auto``: the other two are equal, else it is the smaller one
-            of the first and the last, else the last.
+        leaf: Part with two dimensions (one channel) or three.
+        channels: Place of the channels among three dimensions. ``auto``: the dimension left over if
+            the other two are equal, else the smaller one of the first and the last, else the last.
     """
     if not leaf.is_box or leaf.size == 0:
         return None
@@ -67,6 +67,8 @@ def planes_of(leaf: Leaf, *, channels: Channels) -> Planes | None:
     return Planes(height=a, width=b, channels=c, first=False)
 
 
+# Equal sides are height and width: the smaller of first and last alone would take chess (8 x 8 x
+# 111) for eight planes of 8 x 111.
 def _first(a: int, b: int, c: int) -> bool:
     if (a == b) != (b == c):
         return b == c
@@ -74,21 +76,25 @@ def _first(a: int, b: int, c: int) -> bool:
 
 
 def is_picture(leaf: Leaf, planes: Planes) -> bool:
-    """Whether a convolution strides over it; boards keep their cells."""
+    """Return whether a convolution strides over a part; boards keep their cells."""
     has_large_sides = min(planes.height, planes.width) >= MIN_PICTURE_SIDE
     return is_image(leaf) or (has_large_sides and len(leaf.shape) == 3)
 
 
 def wants_convolution(leaf: Leaf, planes: Planes) -> bool:
-    """Whether ``encoder: auto`` convolves: images and other pictures, but not tiny ones."""
+    """Return whether ``encoder: auto`` convolves a part: images and other pictures, but not tiny
+    ones.
+
+    Boards keep the MLP, which plays them well and several times faster.
+    """
     return is_picture(leaf, planes) and min(planes.height, planes.width) >= MIN_IMAGE_SIDE
 
 
 def convolved_parts(network: NetworkConfig, observation: ObservationLayout) -> dict[int, Planes]:
-    """Which parts of an observation are convolved: planes by index among the leaves.
+    """Return the planes of the parts that are convolved, by index among the leaves.
 
     Raises:
-        ConfigError: If convolutions are asked for and nothing can be convolved.
+        ConfigError: If convolutions are configured and nothing can be convolved.
     """
     if network.encoder == "mlp" or ":" in network.encoder:
         return {}
@@ -109,10 +115,10 @@ def convolved_parts(network: NetworkConfig, observation: ObservationLayout) -> d
 
 
 def of_critic(network: NetworkConfig, critic_input: ObservationLayout) -> NetworkConfig:
-    """The architecture of a centralized critic, whose input is another one than the policy's.
+    """Return the architecture of a centralized critic, whose input differs from the policy's.
 
-    Convolutions only where it has something to convolve; a user's module was not made for it, and
-    ``auto`` stands for that.
+    Convolutions only where there is something to convolve. ``auto`` replaces a user's module, which
+    was not made for this input.
     """
     if ":" in network.encoder:
         return network.model_copy(update={"encoder": "auto"})

@@ -1,8 +1,8 @@
-"""Many frozen policies as one: K opponents act in one call.
+"""Stacks of frozen policies: K opponents act in one call.
 
-Every layer is one batched product over parameters [K, out, in], so that a call costs about what one
-network takes for as many rows. Shapes: K policies, N rows, M rows of the policy with most of them,
-F numbers of a flattened observation, n logits of all branches, O outputs: logits and means.
+Every layer is one batched product with parameters [K, out, in], so a call costs about as much as
+one network with as many rows. Shapes: K policies, N rows, M rows of the policy with most of them, F
+numbers of a flattened observation, n logits, O outputs: logits and means.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from arena.networks.heads import mask_logits
 from arena.networks.normalizers import OBSERVATION_CLIP
 
 MAX_PADDING = 3
-"""Padding to equal numbers of rows may multiply them by this much."""
+"""Limit of the factor by which padding to equal numbers of rows may multiply them."""
 
 ROWS_AT_ONCE = 1024
-"""What lies between two layers then stays in a core's cache, and malloc keeps its memory."""
+"""Rows per product: activations then stay in a core's cache, and malloc keeps their memory."""
 
 
 def stack_key(policy: FrozenPolicy) -> Hashable:
-    """Policies with equal keys fit into one stack: architecture, actions, device and greediness.
+    """Return a key that is equal for policies that fit into one stack.
 
-    A policy with an encoder (convolutions, a user's own module) or a memory has a key that no other
-    has.
+    It covers architecture, actions, device and greediness. A policy with an encoder (convolutions,
+    a user's module) or a recurrent core has a unique key: its products are large enough for a call
+    of their own.
     """
     network = policy.network
     if network.encoder is not None or network.state_size:
@@ -41,7 +42,7 @@ def stack_key(policy: FrozenPolicy) -> Hashable:
 
 
 MIN_ROUNDED = 8
-"""With fewer policies, rounding costs more than it saves."""
+"""Number of policies below which rounding to bfloat16 costs more than it saves."""
 
 
 class PolicyStack:
@@ -56,14 +57,14 @@ class PolicyStack:
         """Copy the policies' weights.
 
         Args:
-            policies: One or more.
-            product_dtype: Of weights and features between the layers, from MIN_ROUNDED policies on:
-                so many do not fit into a core's cache, and in bfloat16 half of the bytes have to
-                come from outside it. Whose choices are measured (evaluation) plays in float32.
+            policies: One or more policies.
+            product_dtype: Dtype of weights and features between the layers, from MIN_ROUNDED
+                policies on. So many weights do not fit into a core's cache, and bfloat16 halves the
+                bytes fetched. Evaluation plays in float32: the rated policy is the exported one.
 
         Raises:
-            ValueError: If there is none, or they differ in architecture, device or greediness, or
-                have encoders or memories.
+            ValueError: If there is no policy, or they differ in architecture, device or greediness,
+                or have encoders or recurrent cores.
         """
         if len({stack_key(policy) for policy in policies}) != 1:
             raise ValueError(
@@ -81,29 +82,32 @@ class PolicyStack:
         self._greedy = policies[0].greedy
         self._action = networks[0].action
         self._distribution = networks[0].distribution
-        # Of whole rows: who decides (a one-hot, which no clip reaches) has mean 0 and deviation 1.
+        # Statistics of whole rows: an agent id (a one-hot, below any clip) has mean 0 and deviation
+        # 1. They are not folded into the first layer, because rows are clipped in between.
         self._normalizer = None
         if normalizers:
             columns = [normalizer.by_column() for normalizer in normalizers]
             mean, deviation = (torch.stack(part)[:, None] for part in zip(*columns, strict=True))
             self._normalizer = mean, deviation
         trunks = zip(*(_linear_layers(network.trunk) for network in networks), strict=True)
+        # Few policies fit into a core's cache even in float32.
         if len(policies) < MIN_ROUNDED:
             product_dtype = torch.float32
         self._product_dtype = product_dtype
         self._trunk = [_stacked(layers, dtype=product_dtype) for layers in trunks]
-        # Who plays needs no value: where it is the head's last output, it is left out.
+        # Playing needs no value: where it is the head's last output, it is left out.
         weight, bias = _stacked([network.head for network in networks], dtype=product_dtype)
         self._num_outputs = self._action.num_logits + self._action.num_continuous
         outputs = slice(self._num_outputs)
         self._head = weight[:, outputs].contiguous(), bias[:, :, outputs].contiguous()
+        # Deviations are weights too, but no part of a product.
         log_stds = [network.log_std.detach() for network in networks if network.log_std is not None]
         self._log_std = torch.stack(log_stds) if log_stds else None
         self._num_policies = len(policies)
         self._index = np.arange(len(policies))[:, None]
 
     def __len__(self) -> int:
-        """K."""
+        """Return K."""
         return self._num_policies
 
     @torch.inference_mode()
@@ -114,7 +118,7 @@ class PolicyStack:
         *,
         player: torch.Tensor,
     ) -> torch.Tensor:
-        """Masked logits of each row by its policy. float32 [N, n]; arguments as in `act`."""
+        """Return masked logits of each row by its policy. float32 [N, n]; arguments as in `act`."""
         outputs = self._outputs(observation, player=player)
         return mask_logits(outputs[:, : self._action.num_logits], action_mask)
 
@@ -130,9 +134,9 @@ class PolicyStack:
         """Choose one action per row.
 
         Args:
-            observation: Flattened, in any order of policies. [N, F].
+            observation: Flattened observations, in any order of policies. [N, F].
             action_mask: True for legal choices. bool [N, n], or None.
-            player: The policy that decides each row, in [0, K). int64 [N].
+            player: Policy that decides each row, in [0, K). int64 [N].
             generator: The only source of randomness.
 
         Returns:
@@ -145,16 +149,18 @@ class PolicyStack:
         return distribution.greedy() if self._greedy else distribution.sample(generator)
 
     def _outputs(self, observation: torch.Tensor, *, player: torch.Tensor) -> torch.Tensor:
-        """Logits and means of each row by its policy. float32 [N, O]."""
+        """Return logits and means of each row by its policy. float32 [N, O]."""
         if not observation.is_floating_point():
             observation = observation.float()
-        # Numpy for a thousand small numbers: a third of the time that torch takes per operation.
+        # Numpy for a thousand small numbers: a third to a quarter of the time per operation in
+        # torch.
         owner, device = player.cpu().numpy(), observation.device
+        # The blocks must be complete and in order; a reordering costs more than this test.
         rows_each, left_over = divmod(len(owner), self._num_policies)
         if not left_over and bool(
             (owner.reshape(self._num_policies, rows_each) == self._index).all()
         ):
-            # In equal blocks, as they lie in training and in the first step of matches.
+            # Rows are in equal blocks in training and in the first step of matches.
             return self._forward(
                 observation.view(self._num_policies, rows_each, observation.shape[1])
             )
@@ -170,7 +176,8 @@ class PolicyStack:
     def _divided(
         self, observation: torch.Tensor, *, player: torch.Tensor, busy: Sequence[int]
     ) -> torch.Tensor:
-        """Some policies by themselves, the others together."""
+        """Compute busy policies alone and the others together."""
+        # The others are computed together again: without the busy ones little is padded.
         outputs = observation.new_empty(len(observation), self._num_outputs)
         others = torch.ones(self._num_policies, dtype=torch.bool, device=observation.device)
         for k in busy:
@@ -183,7 +190,8 @@ class PolicyStack:
         return outputs.index_copy_(0, rows, self._outputs(own, player=players))
 
     def _forward(self, observation: torch.Tensor) -> torch.Tensor:
-        """Outputs of M rows for each policy. [K, M, F] to [K * M, O]."""
+        """Return the outputs of M rows for each policy. [K, M, F] to [K * M, O]."""
+        # Rows of one product stay within ROWS_AT_ONCE, at least one policy at a time.
         at_once = max(1, ROWS_AT_ONCE // max(1, observation.shape[1]))
         parts = [
             self._product(observation[start : start + at_once], slice(start, start + at_once))
@@ -192,9 +200,12 @@ class PolicyStack:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def _product(self, observation: torch.Tensor, policies: slice) -> torch.Tensor:
-        """Outputs of M rows for k of the policies. [k, M, F] to [k * M, O]."""
+        """Return the outputs of M rows for k of the policies. [k, M, F] to [k * M, O]."""
+        # Weights stay [K, out, in] and are transposed in the product: 10 to 20% faster than [K, in,
+        # out].
         if self._normalizer is not None:
             mean, deviation = self._normalizer
+            # A new tensor, so that the in-place operations below do not touch the caller's rows.
             observation = observation - mean[policies]
             observation.div_(deviation[policies]).clamp_(-OBSERVATION_CLIP, OBSERVATION_CLIP)
         features = observation.to(self._product_dtype)
@@ -206,10 +217,11 @@ class PolicyStack:
 
 
 def _busiest(counts: npt.NDArray[np.int64]) -> list[int]:
-    """Policies that play alone so that padding the others to equal counts is not wasteful."""
+    """Return the policies to play alone, so that padding the others to equal counts stays cheap."""
     rest = counts.sum()
+    # K * max is the number of rows after padding.
     if len(counts) * counts.max() <= MAX_PADDING * rest:
-        return []  # The usual case, without a sort.
+        return []  # the usual case, without a sort
     busy: list[int] = []
     for k in np.argsort(-counts, kind="stable"):
         if len(counts) * counts[k] <= MAX_PADDING * rest:
@@ -222,18 +234,19 @@ def _busiest(counts: npt.NDArray[np.int64]) -> list[int]:
 def _places(
     owner: npt.NDArray[np.int64], *, counts: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Give every policy M places, as many as the busiest needs.
+    """Give every policy M places, as many as the busiest one needs.
 
     Returns:
-        The row in each place, row 0 where there is none, int64 [K * M]; the place of each row,
-        int64 [N].
+        Row in each place, row 0 in empty ones, int64 [K * M]; and the place of each row, int64 [N].
     """
     num_policies, most = len(counts), counts.max()
+    # A stable sort of small integers is a radix sort in numpy.
     order = owner.astype(np.uint16).argsort(kind="stable")
     # The r-th row of policy k goes to place k * M + r.
     shift = np.arange(num_policies) * most - (counts.cumsum() - counts)
     place = np.arange(len(owner)) + shift.repeat(counts)
     row_of_place = np.zeros(num_policies * most, dtype=np.int64)
+    # Empty places compute row 0 and are never read.
     row_of_place[place] = order
     place_of_row = np.empty_like(order)
     place_of_row[order] = place
@@ -247,6 +260,6 @@ def _linear_layers(trunk: nn.Sequential) -> list[nn.Linear]:
 def _stacked(
     layers: Sequence[nn.Linear], *, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weights [K, out, in] and biases [K, 1, out], in memory of their own."""
+    """Return weights [K, out, in] and biases [K, 1, out], in separate memory."""
     weight = torch.stack([layer.weight for layer in layers]).detach().to(dtype)
     return weight, torch.stack([layer.bias for layer in layers]).detach().to(dtype)[:, None]

@@ -10,11 +10,11 @@ from arena.config import NetworkConfig
 from arena.errors import CheckpointCorrupt
 
 CENTRALIZED = ("critic.", "critic_normalizer.")
-"""Begins the names of the weights of a centralized critic."""
+"""Prefixes of the names of a centralized critic's weights."""
 
 
 def copy_tensors(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """float32 CPU copies that share no memory with anything."""
+    """Return float32 CPU copies that share no memory with anything."""
     return {
         name: tensor.detach().to("cpu", torch.float32, copy=True).contiguous()
         for name, tensor in tensors.items()
@@ -28,9 +28,9 @@ def load_tensors(
     """Copy saved values into live tensors, all of them or none.
 
     Args:
-        live: What is overwritten in place.
-        saved: float32, the same names and shapes.
-        what: For the error: ``weights`` or ``optimizer``.
+        live: Tensors to overwrite in place.
+        saved: Saved values: float32, the same names and shapes.
+        what: Subject of an error: ``weights`` or ``optimizer``.
 
     Raises:
         CheckpointCorrupt: If names, shapes or dtypes differ or a number is not finite.
@@ -56,9 +56,9 @@ def load_tensors(
 def without_critic(
     network: NetworkConfig, weights: Mapping[str, torch.Tensor]
 ) -> Mapping[str, torch.Tensor]:
-    """What a policy plays with: its weights without those of a centralized critic.
+    """Return a policy's weights without those of a centralized critic, as needed to play.
 
-    A value network that reads what the policy sees stays.
+    A value network that reads the policy's observation stays.
     """
     if network.critic == "own":
         return weights

@@ -1,7 +1,7 @@
-"""Which addresses a controller may listen on, and the one it listens on by default.
+"""Addresses that a controller may listen on, and the default one.
 
-A Unix socket in a directory of this user needs no more; what can be reached over a network needs
-keys (`arena.wire.keys`).
+A Unix socket in a private directory of this user needs no more protection. An address that can be
+reached over a network needs keys (`arena.wire.keys`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from arena.errors import AddressInUse, ConfigError
 
 MAX_PATH_BYTES = 107
-"""Of a Unix socket, on Linux; macOS has 103."""
+"""Longest path of a Unix socket on Linux; macOS allows 103."""
 
 _IPC = "ipc://"
 _TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:]+\]|[A-Za-z0-9.-]+):(?P<port>[0-9]{1,5}|\*)")
@@ -29,16 +29,16 @@ _SOCKET = "controller"
 
 
 def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
-    """The endpoint as ZeroMQ takes it, if only those can reach it who may.
+    """Check an endpoint and return it in the form that ZeroMQ uses.
 
     Args:
-        endpoint: What a user wrote.
-        has_keys: Whether both sides prove who they are, and encrypt. Then any address will do that
-            is one (``tcp://0.0.0.0`` is not).
+        endpoint: Endpoint as the user wrote it.
+        has_keys: Whether both sides authenticate and encrypt. Any valid tcp address is then allowed
+            (``tcp://0.0.0.0`` is none).
 
     Raises:
-        ConfigError: If it is neither ``ipc://`` with an absolute path nor ``tcp://`` with an
-            address on loopback, or any where there are keys.
+        ConfigError: If it is neither ``ipc://`` with an absolute path nor ``tcp://`` with a
+            loopback address, or with any address if there are keys.
     """
     if endpoint.startswith(_IPC):
         _check_path(endpoint.removeprefix(_IPC))
@@ -49,6 +49,7 @@ def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
             "an endpoint must be ipc:///absolute/path or tcp://127.0.0.1:port, "
             f"got {endpoint[:200]!r}"
         )
+    # A name is resolved by ZeroMQ later, possibly to another address; localhost is fixed here.
     host = "127.0.0.1" if match["host"] == "localhost" else match["host"]
     address = _address(host)
     if not has_keys and (address is None or not address.is_loopback):
@@ -56,6 +57,7 @@ def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
             "a tcp endpoint must be on loopback (127.0.0.0/8, localhost, [::1]), or controller and "
             f"learners must have keys, got {endpoint!r} without"
         )
+    # 0.0.0.0 would listen on networks that the user did not name.
     if address is not None and (address.is_unspecified or address.is_multicast):
         raise ConfigError(f"a tcp endpoint must be one address of one machine, got {endpoint!r}")
     if match["port"] != "*" and not 0 < int(match["port"]) <= 65535:
@@ -64,7 +66,7 @@ def check_endpoint(endpoint: str, *, has_keys: bool = False) -> str:
 
 
 def check_listening(endpoint: str) -> str:
-    """The tcp address on which a controller is to wait for learners with keys, as ZeroMQ takes it.
+    """Check the tcp address that a controller with keys listens on, and return it for ZeroMQ.
 
     Raises:
         ConfigError: If it is not ``tcp://`` with an IP address of one machine.
@@ -80,7 +82,7 @@ def check_listening(endpoint: str) -> str:
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether an endpoint is a tcp address on loopback."""
+    """Return whether an endpoint is a tcp address on loopback."""
     match = _TCP.fullmatch(endpoint)
     address = _address(match["host"]) if match is not None else None
     return address is not None and address.is_loopback
@@ -88,7 +90,8 @@ def is_loopback(endpoint: str) -> bool:
 
 def _check_path(path: str) -> None:
     if not path.startswith("/"):
-        # "@" would be an abstract socket, which has no permissions; "*" one that ZeroMQ names.
+        # "@" would be an abstract socket, which has no permissions; with "*" ZeroMQ chooses the
+        # name.
         raise ConfigError(f"the path of an ipc endpoint must be absolute, got {path[:200]!r}")
     num_bytes = len(os.fsencode(path))
     if num_bytes > MAX_PATH_BYTES or "\0" in path:
@@ -106,16 +109,18 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def default_endpoint(run: str) -> str:
-    """A Unix socket in a directory that only this user can enter. Call it under the run's lock.
+    """Return a Unix socket in a directory that only this user can enter.
 
-    The same for every controller of a run, so that learners find the next one. A socket that a
-    killed controller left there is removed. A live one is not (ZeroMQ would take it over without a
-    word): it is that of a copy of the run's directory, which has a lock of its own.
+    Call it under the run's lock. Every controller of a run gets the same address, so that learners
+    find the next one. The socket of a killed controller is removed. A live one is not, as ZeroMQ
+    would take it over silently: it belongs to a copy of the run's directory, which has a lock of
+    its own.
 
     Raises:
-        ConfigError: If the directory cannot be made, or is somebody else's.
+        ConfigError: If the directory cannot be made, or belongs to another user.
         AddressInUse: If a process listens there.
     """
+    # The user id is part of the name: two users may run copies of one run directory.
     name = hashlib.sha256(f"{run}\0{os.getuid()}".encode()).hexdigest()[:8]
     for parent in _parents():
         path = parent / f"{_DIRECTORY_PREFIX}{name}" / _SOCKET
@@ -126,6 +131,7 @@ def default_endpoint(run: str) -> str:
                 raise AddressInUse(
                     f"{_IPC}{path} is in use: this run, or a copy of it, is live, process {pid}"
                 )
+            # No listener: the socket is a leftover of a killed controller.
             path.unlink(missing_ok=True)
             return f"{_IPC}{path}"
     raise ConfigError(
@@ -141,23 +147,27 @@ def _parents() -> list[Path]:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that only this user can enter, if it is not there.
+    """Make a directory that only this user can enter, if it does not exist.
 
     Raises:
-        ConfigError: If it cannot be made, or is another one's, or others can enter it.
+        ConfigError: If it cannot be made, belongs to another user, or is open to others.
     """
     try:
         directory.mkdir(mode=0o700, exist_ok=True)
         facts = directory.lstat()
     except OSError as error:
         raise ConfigError(f"no private directory: {error}") from error
+    # A link, or a directory of another user, could lead the socket elsewhere.
     is_private = stat.S_ISDIR(facts.st_mode) and not stat.S_IMODE(facts.st_mode) & 0o077
     if not is_private or facts.st_uid != os.getuid():
         raise ConfigError(f"{directory} must be a directory that only this user can enter")
 
 
 def listener(path: Path) -> int | None:
-    """The process that listens on a Unix socket; 0 if the system does not say; None: nobody."""
+    """Return the id of the process that listens on a Unix socket.
+
+    0: a process whose id the system does not tell. None: no process listens.
+    """
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -172,7 +182,7 @@ def listener(path: Path) -> int | None:
 
 
 def owner_of_port(endpoint: str) -> str:
-    """Who listens on a tcp port, for people; empty if the system does not say."""
+    """Describe the process that listens on a tcp port; empty if the system does not tell."""
     import psutil  # for an error's text only, so not with every start
 
     port = int(endpoint.rsplit(":", 1)[1])
@@ -191,7 +201,7 @@ def remove_socket(endpoint: str) -> None:
     if not endpoint.startswith(_IPC):
         return
     path = Path(endpoint.removeprefix(_IPC))
-    with contextlib.suppress(OSError):  # somebody else was faster, or uses the directory
+    with contextlib.suppress(OSError):  # another process was faster, or uses the directory
         path.unlink(missing_ok=True)
         if path.parent.name.startswith(_DIRECTORY_PREFIX):
             path.parent.rmdir()

@@ -1,9 +1,9 @@
-"""Who may come in: a thread that answers libzmq's questions about keys (ZAP, ZeroMQ RFC 27).
+"""Admission of learners: a thread that answers libzmq's questions about keys (ZAP, ZeroMQ RFC 27).
 
-libzmq asks over ``inproc://zeromq.zap.01`` for each connection whose keys fit together. Without
-anybody who listens there it lets everybody in, so the socket is bound before the controller's, and
-closed with the context only: if the thread dies, questions stay unanswered, handshakes time out,
-and the controller, which looks whether the thread lives, ends.
+libzmq asks over ``inproc://zeromq.zap.01`` about each connection whose keys match. If no socket is
+bound there it admits everyone, so the socket is bound before the controller's and closed with the
+context only. If the thread dies, questions stay unanswered and handshakes time out. The controller,
+which watches the thread, then ends.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from arena.wire.keys import fingerprint
 logger = logging.getLogger(__name__)
 
 DOMAIN = b"arena"
-"""Asked about; a domain that is not empty is matched exactly."""
+"""Domain of the questions; libzmq matches a non-empty domain exactly."""
 
 ENDPOINT = "inproc://zeromq.zap.01"
 LOG_EVERY_S = 1.0
 
 
 class Authenticator:
-    """Lets those keys in that have a name, under that name (``User-Id``).
+    """Thread that admits keys with a name, under that name (``User-Id``).
 
     Attributes:
         num_refused: Connections that were refused.
@@ -42,13 +42,14 @@ class Authenticator:
         """Start the thread.
 
         Args:
-            context: Of the socket that is guarded. Closing it closes this one's socket, too.
+            context: Context of the guarded socket. Closing it also closes the thread's socket.
             learners: Names by public key (32 bytes).
         """
         self._learners = dict(learners)
         self._socket = context.socket(zmq.REP)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.bind(ENDPOINT)
+        # A pipe wakes the poller without touching the ZeroMQ socket, which belongs to the thread.
         self._stop_read, self._stop_write = os.pipe()
         self._logged_at_s = float("-inf")
         self.num_refused = 0
@@ -58,11 +59,11 @@ class Authenticator:
         self._thread.start()
 
     def is_alive(self) -> bool:
-        """Whether anybody answers."""
+        """Return whether the thread still answers."""
         return self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the thread. Nobody is let in from now on. Idempotent."""
+        """End the thread. No connection is admitted from now on. Idempotent."""
         if self._stop_write < 0:
             return
         os.close(self._stop_write)
@@ -71,7 +72,9 @@ class Authenticator:
         self._stop_read = self._stop_write = -1
 
     def _serve(self) -> None:
-        """Answer until told to stop. Whatever breaks it, the socket stays: see above."""
+        """Answer until told to stop. The socket stays bound whatever ends the thread (see the
+        module).
+        """
         poller = zmq.Poller()
         poller.register(self._socket, zmq.POLLIN)
         poller.register(self._stop_read, select.POLLIN)
@@ -81,6 +84,7 @@ class Authenticator:
                 failpoint("authenticator.asked")
                 self._socket.send_multipart(self._answer(question))
         except Exception:
+            # Not raised: the controller checks is_alive and ends with a message of its own.
             logger.exception("nobody checks learners' keys any more")
 
     def _answer(self, question: list[bytes]) -> list[bytes]:
@@ -90,6 +94,7 @@ class Authenticator:
             name = self._learners.get(credentials[0])
         if name is None:
             self._refuse(address, mechanism, credentials)
+            # The statuses are ZAP's: 200 admits, 400 refuses for good.
             return [version, request, b"400", b"no key of this run", b"", b""]
         return [version, request, b"200", b"OK", name.encode(), b""]
 

@@ -5,8 +5,8 @@
     frame 2   the header, a msgpack map
     frame 3   the body, a msgpack map
 
-Everything is checked again on the way out, by the same rules, so that a fault shows where it is.
-A message that a peer sent is never quoted but for a few bytes in hexadecimal: a deeply nested one
+Messages are also checked on the way out, by the same rules, so that an error shows where it was
+made. Errors never quote a received message beyond a few bytes in hexadecimal: a deeply nested one
 cannot even be printed, and a crafted one should not reach a terminal.
 """
 
@@ -41,11 +41,13 @@ T = TypeVar("T")
 MAGIC = b"ARENA"
 NUM_FRAMES = 4
 MAX_FRAME_BYTES = 1 << 20
+# A header holds four short fields; a limit of its own stops a crafted one early.
 MAX_HEADER_BYTES = 1024
 MAX_CONTAINERS = 60_000
-"""Maps and lists in one frame: a frame of a million empty lists takes long to read."""
+"""Most maps and lists in one frame. A 1 MiB frame of empty lists would take long to decode."""
 
 _PREFIX_BYTES = 64
+# No binary and no extension types: nothing on the wire needs them.
 _LIMITS: Mapping[str, int] = {
     "max_str_len": 4 * MAX_CHARACTERS,
     "max_bin_len": 0,
@@ -73,10 +75,10 @@ _NUMBERS: Mapping[type[Message], int] = {message: number for number, message in 
 
 
 def encode(header: Header, message: Message) -> list[bytes]:
-    """The frames of a message.
+    """Encode a message as frames.
 
     Raises:
-        WireError: If the message breaks a rule of the wire: it would not be understood.
+        WireError: If the message breaks a rule of the wire, so that no peer could decode it.
     """
     kind = type(message)
     try:
@@ -93,15 +95,16 @@ def encode(header: Header, message: Message) -> list[bytes]:
 
 
 def decode(frames: Sequence[bytes]) -> tuple[Header, Message]:
-    """The message in frames that came from anywhere.
+    """Decode the message in frames from an untrusted peer.
 
     Raises:
         VersionMismatch: If the sender speaks another version of the protocol.
-        DecodeError: If the frames are anything else than one message. Nothing else is raised,
+        DecodeError: If the frames are anything else than one message. No other error is raised,
             whatever the bytes are.
     """
     if len(frames) != NUM_FRAMES:
         raise DecodeError(f"a message has {NUM_FRAMES} frames, not {len(frames)}")
+    # Checked in the order of cost: magic and version before any unpacking.
     magic, kind_frame, header_frame, body_frame = frames
     if magic != MAGIC:
         raise DecodeError(f"a message begins with {MAGIC!r}, not {prefix(magic)}")
@@ -128,12 +131,13 @@ def body_bytes(message: Message) -> int:
 
 
 def prefix(frame: bytes) -> str:
-    """The first bytes of a frame in hexadecimal, for logs."""
+    """Return the first bytes of a frame in hexadecimal, for logs."""
     return bytes(frame[:_PREFIX_BYTES]).hex()
 
 
 def _pack(value: Header | Message, *, limit: int) -> bytes:
     data = plain(value)
+    # The receiver's own rules, so that an invalid message fails at its origin.
     decoder(type(value))(data)
     frame: bytes = msgpack.packb(data)
     if len(frame) > limit:
@@ -144,6 +148,7 @@ def _pack(value: Header | Message, *, limit: int) -> bytes:
 def _unpack(frame: bytes, *, kind: type[T], limit: int) -> T:
     if len(frame) > limit:
         raise DecodeError(f"{kind.__name__}: {len(frame)} bytes are more than {limit}")
+    # Hooks count containers during parsing: afterwards the memory would be spent already.
     count = _Count()
     try:
         data = msgpack.unpackb(
@@ -159,13 +164,13 @@ def _unpack(frame: bytes, *, kind: type[T], limit: int) -> T:
     except DecodeError as error:
         raise DecodeError(f"{kind.__name__}: {error}") from None
     except (ValueError, TypeError, RecursionError, OverflowError, msgpack.UnpackException):
-        # The text of these may quote the payload.
+        # These errors may quote the payload, so their text is dropped.
         raise DecodeError(f"{kind.__name__}: no msgpack of ours: {prefix(frame)}") from None
     return message
 
 
 class _Count:
-    """Refuses repeated keys, and frames with too many containers."""
+    """Check for repeated keys, and for frames with too many containers."""
 
     def __init__(self) -> None:
         self._left = MAX_CONTAINERS
@@ -173,8 +178,9 @@ class _Count:
     def map(self, pairs: list[tuple[Plain, Plain]]) -> Plain:
         self._take()
         data = dict(pairs)
+        # A repeated key would let two readers see different messages.
         if len(data) != len(pairs):
-            raise DecodeError("a key is there twice")
+            raise DecodeError("a key occurs twice")
         return data
 
     def list(self, items: list[Plain]) -> Plain:

@@ -1,6 +1,6 @@
-"""Both transports within one process: queues in the place of sockets.
+"""Both transports within one process: queues instead of sockets.
 
-Messages are encoded and decoded all the same, so that what works here works over a socket.
+Messages are still encoded and decoded, so that what works here works over a socket.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from arena.wire.messages import FromController, FromLearner, Header, Message
 from arena.wire.session import BadMessage, ControllerSession, LearnerSession
 
 MAX_QUEUED = 256
-"""Messages on their way to one side: the limit that sockets have, too."""
+"""Most messages queued for one side: the limit of sockets, too."""
 
 _WAKE: list[bytes] = []
 
 
 class InMemoryHub:
-    """Where a controller and learners of one process meet. Thread-safe.
+    """Meeting point of a controller and learners in one process. Thread-safe.
 
     Attributes:
         controller: The controller's transport.
@@ -34,18 +34,18 @@ class InMemoryHub:
         self.controller = InMemoryControllerTransport(self, epoch=epoch)
 
     def learner(self, learner: LearnerId) -> InMemoryLearnerTransport:
-        """A transport for a learner, connected."""
+        """Return a connected transport for a learner."""
         return InMemoryLearnerTransport(self, learner=learner)
 
     def next_epoch(self, epoch: int) -> InMemoryControllerTransport:
-        """Put a new controller in the place of the old one."""
+        """Replace the controller by a new one."""
         self.controller.close(linger_s=0.0)
         self.controller = InMemoryControllerTransport(self, epoch=epoch)
         return self.controller
 
 
 class InMemoryControllerTransport:
-    """The controller's end of a hub."""
+    """Controller's end of a hub."""
 
     def __init__(self, hub: InMemoryHub, *, epoch: int) -> None:
         self._hub = hub
@@ -54,7 +54,7 @@ class InMemoryControllerTransport:
 
     @property
     def endpoint(self) -> str:
-        """A name for people; nobody can connect to it."""
+        """Name of the hub for people; it cannot be connected to."""
         return f"inproc://{self._hub.run}"
 
     def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
@@ -112,7 +112,7 @@ class InMemoryControllerTransport:
 
 
 class InMemoryLearnerTransport:
-    """A learner's end of a hub."""
+    """Learner's end of a hub."""
 
     def __init__(self, hub: InMemoryHub, *, learner: LearnerId) -> None:
         self._hub = hub
@@ -134,7 +134,7 @@ class InMemoryLearnerTransport:
         return self.send_frames(self._session.seal(message, epoch=epoch))
 
     def send_frames(self, frames: list[bytes]) -> bool:
-        """Send what may be no message: for tests of the other end."""
+        """Send frames that may be no message, to test the other end."""
         try:
             self._hub.inbox.put_nowait((self._identity, frames))
         except queue.Full:
@@ -143,7 +143,7 @@ class InMemoryLearnerTransport:
 
     def wake(self) -> None:
         """See `LearnerTransport`."""
-        with suppress(queue.Full):  # then there is enough to wake up for
+        with suppress(queue.Full):  # a full queue wakes the reader anyway
             self._inbox.put_nowait(_WAKE)
 
     def close(self, *, linger_s: float) -> None:

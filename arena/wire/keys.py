@@ -2,11 +2,11 @@
 
     keys/controller.key    the controller's pair
     keys/NAME.key          a learner's pair, and the controller's public key
-    keys/NAME.pub          the learner's public key: who has one is let in
+    keys/NAME.pub          the learner's public key, which admits it
 
-A key belongs to one learner, whose name it has: its processes' ids begin with that name. Secrets
-are in files of mode 0600 and in memory, never in arguments, messages, logs or errors. pyzmq's own
-writer of key files is not used: it leaves the secret readable to whoever the umask lets.
+A key belongs to one learner, and the ids of its processes begin with the key's name. Secrets are in
+files of mode 0600 and in memory, never in arguments, messages, logs or errors. pyzmq's own writer
+of key files is not used: it leaves the secret as readable as the umask lets it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from arena.errors import ConfigError
 from arena.wire.address import make_private
 
 KEYS = "keys"
-"""Their directory, of mode 0700, in a run's directory."""
+"""Directory of the keys in a run's directory, of mode 0700."""
 
 CONTROLLER = "controller"
 SECRET_SUFFIX = ".key"
@@ -43,7 +43,7 @@ _Z85 = r"[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}"
 
 
 class _Public(Model):
-    """A ``.pub`` file."""
+    """``.pub`` file."""
 
     format_version: int = Field(FORMAT_VERSION, ge=1, le=FORMAT_VERSION)
     name: str = Field(pattern=rf"^({CONTROLLER}|{_NAME})$")
@@ -51,13 +51,13 @@ class _Public(Model):
 
 
 class _Pair(_Public):
-    """``controller.key``."""
+    """``controller.key`` file."""
 
     secret_key: str = Field(pattern=f"^{_Z85}$", repr=False)
 
 
 class _LearnerPair(_Pair):
-    """A learner's ``.key`` file."""
+    """Learner's ``.key`` file."""
 
     controller_key: str = Field(pattern=f"^{_Z85}$")
 
@@ -67,11 +67,11 @@ _File = TypeVar("_File", bound=_Public)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerKeys:
-    """What a controller proves itself with, and whom it lets in.
+    """Keys of a controller, and the learners that it admits.
 
     Attributes:
-        public: Z85.
-        secret: Z85.
+        public: Public key, Z85.
+        secret: Secret key, Z85.
         learners: Names by public key (32 bytes).
     """
 
@@ -82,12 +82,12 @@ class ControllerKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnerKeys:
-    """What a learner proves itself with, and whom it talks to.
+    """Keys of a learner, and the controller that it trusts.
 
     Attributes:
-        name: Whose the key is; the learner's id begins with it.
-        public: Z85.
-        secret: Z85.
+        name: Name of the key; the learner's id begins with it.
+        public: Public key, Z85.
+        secret: Secret key, Z85.
         controller: The controller's public key, Z85.
     """
 
@@ -98,9 +98,9 @@ class LearnerKeys:
 
 
 def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
-    """Make what is missing of the controller's and these learners' keys; the rest stays.
+    """Make the missing keys of the controller and these learners; existing ones stay.
 
-    Call it under the run's lock. Removing a ``.pub`` file shuts a key out: the name gets a new pair
+    Call it under the run's lock. Removing a ``.pub`` file revokes a key: its name gets a new pair
     here.
 
     Raises:
@@ -114,6 +114,7 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
         _write(path, _Pair(name=CONTROLLER, public_key=public, secret_key=secret))
     controller = _read(path, _Pair)
     for name in names:
+        # The .pub file decides: without it the key is revoked, and the name gets a new pair.
         if not (directory / f"{name}{PUBLIC_SUFFIX}").exists():
             _make_learner(directory, name, controller_key=controller.public_key)
     return ControllerKeys(
@@ -124,7 +125,7 @@ def make_keys(directory: Path, *, names: Iterable[str]) -> ControllerKeys:
 
 
 def key_path(directory: Path, name: str) -> Path:
-    """Where a learner's pair is."""
+    """Return the path of a learner's key pair."""
     return directory / f"{name}{SECRET_SUFFIX}"
 
 
@@ -132,8 +133,8 @@ def load_learner_keys(path: Path) -> LearnerKeys:
     """Read a learner's ``.key`` file.
 
     Raises:
-        ConfigError: If it cannot be read, others can read it, or it is no such file. The text
-            quotes nothing of what is in it.
+        ConfigError: If it cannot be read, others can read it, or it is no such file. The message
+            quotes nothing of its content.
     """
     pair = _read(path, _LearnerPair)
     return LearnerKeys(
@@ -145,17 +146,18 @@ def load_learner_keys(path: Path) -> LearnerKeys:
 
 
 def holder_of(learner: str) -> str:
-    """The name of the key that belongs to a learner's id."""
+    """Return the name of the key that belongs to a learner's id."""
+    # Ids are NAME.random: the name is that of the key, the rest is new for each process.
     return learner.partition(".")[0]
 
 
 def fingerprint(public: bytes) -> str:
-    """What logs call a public key (32 bytes)."""
+    """Return the name of a public key (32 bytes) in logs."""
     return hashlib.sha256(public).hexdigest()[:16]
 
 
 def _make_learner(directory: Path, name: str, *, controller_key: str) -> None:
-    """The ``.pub`` file comes last: without it the pair is made anew."""
+    """Write a learner's pair, the ``.pub`` file last: without it the pair is made anew."""
     public, secret = _new_pair()
     pair = _LearnerPair(
         name=name, public_key=public, secret_key=secret, controller_key=controller_key
@@ -180,10 +182,11 @@ def _new_pair() -> tuple[str, str]:
 
 
 def _write(path: Path, document: _Public) -> None:
-    """Make a file that nobody else can read, whole or not at all."""
+    """Make a file that only this user can read, whole or not at all."""
     temporary = path.with_name(f".tmp-{path.name}")
-    with contextlib.suppress(FileNotFoundError):  # of a launch that was killed
+    with contextlib.suppress(FileNotFoundError):  # left by a launch that was killed
         temporary.unlink()
+    # O_EXCL and the mode at creation: the secret is never readable by others, not for an instant.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w", encoding="ascii") as file:
         file.write(f"{document.model_dump_json()}\n")
@@ -195,6 +198,7 @@ def _write(path: Path, document: _Public) -> None:
 def _read(path: Path, kind: type[_File]) -> _File:
     try:
         with path.open("rb") as file:
+            # Facts of the open file, not of the path: the path may be replaced in between.
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode) or facts.st_mode & 0o077:
                 raise ConfigError(
@@ -206,5 +210,5 @@ def _read(path: Path, kind: type[_File]) -> _File:
     try:
         return kind.model_validate_json(data)
     except ValidationError:
-        # Its text would quote the file.
+        # The error's text would quote the file, which may hold a secret.
         raise ConfigError(f"{path} is no key file of this kind, or of a later release") from None

@@ -1,8 +1,8 @@
 """The messages between controller and learners. Torch-free.
 
 Every message is a frozen dataclass of plain data; `arena.wire.codec` turns it into frames and back.
-The life of an assignment: Hello, Welcome, Train or Evaluate, Heartbeat..., Finished or Failed,
-Acknowledge. Weights never travel: a reference (digest, key relative to the store's root) does.
+An assignment goes through Hello, Welcome, Train or Evaluate, Heartbeat..., Finished or Failed,
+Acknowledge. Weights never travel; a reference does (digest, and key relative to the store's root).
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ PROTOCOL_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trainee:
-    """A policy that learns in an assignment; it sits where a seating names it without weights.
+    """Policy that learns in an assignment; it has the seats that a seating names without weights.
 
     Attributes:
-        policy: Its id.
-        generation: Recorded in the checkpoint and in tallies.
-        agent_steps: Its count so far; the new checkpoint's is this plus what it does.
-        learner_updates: Its count so far.
-        checkpoint: Weights, optimizer and normalizers to go on from (its own or a donor's). None:
-            start from ``initial_weights``, or from the assignment's seed.
-        donor: Whose the checkpoint is, if not its own.
+        policy: Policy's id.
+        generation: Generation, recorded in the checkpoint and in tallies.
+        agent_steps: Agent steps so far; the new checkpoint adds those of the assignment.
+        learner_updates: Optimizer steps so far.
+        checkpoint: Weights, optimizer and normalizers to continue from (the policy's or a donor's).
+            None: start from ``initial_weights``, or from the assignment's seed.
+        donor: Policy that the checkpoint belongs to, if it is another one.
         initial_weights: Weights of another run's player to start from (fresh optimizer).
-        hyperparameters: Applied after the checkpoint is loaded.
+        hyperparameters: Hyperparameters, applied after the checkpoint is loaded.
     """
 
     policy: PolicyId
@@ -52,24 +52,24 @@ class Trainee:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train:
-    """Let trainees play and learn, publish their checkpoints.
+    """Command: let trainees play and learn, and publish their checkpoints.
 
     Attributes:
-        assignment_id: The decision.
-        attempt: How often it was given out, from 1.
-        trainees: Who learns.
+        assignment_id: Assignment's id.
+        attempt: Number of times the assignment was given out, from 1.
+        trainees: Policies that learn.
         opponents: Seatings of the episodes that begin, one per block of environments. Empty only if
             ``agent_steps`` is 0.
-        carried: Seatings of the episodes in flight that the learner reported of these trainees. It
-            goes on with those episodes if it still holds exactly these and the trainees' weights
-            are the same; else they begin anew.
-        agent_steps: Budget for the trainees together; the learner does whole rollouts, at least
-            one. 0: publish the initial checkpoint and do nothing else.
-        episodes: Whole episodes that each environment plays, after which the assignment ends,
-            whatever is left of the budget; then nothing is carried. None: the budget alone decides.
-        episode_length: Expected calls of ``step`` in an episode; 0: not known.
-        seed: Everything random in the assignment derives from it.
-        may_stop_early: Whether a learner that is told to stop may publish what it has.
+        carried: Seatings of the episodes in flight that the learner reported for these trainees.
+            The learner continues those episodes if it still holds exactly these and the trainees'
+            weights are the same; otherwise they begin anew.
+        agent_steps: Budget of the trainees together; the learner does whole rollouts, at least one.
+            0: publish the initial checkpoint and do nothing else.
+        episodes: Whole episodes that each environment plays, after which the assignment ends
+            whatever is left of the budget; nothing is carried then. None: the budget alone decides.
+        episode_length: Expected calls of ``step`` in an episode; 0: unknown.
+        seed: Seed of everything random in the assignment.
+        may_stop_early: Whether a learner that is told to stop may publish its progress.
     """
 
     assignment_id: AssignmentId
@@ -86,7 +86,7 @@ class Train:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """A seating of frozen players and how many matches it plays."""
+    """Seating of frozen players, and the number of matches to play."""
 
     seating: Seating
     num_matches: int
@@ -94,7 +94,7 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluate:
-    """Let frozen players play matches to their ends, sampling from the policies."""
+    """Command: let frozen players play matches to their ends, sampling from the policies."""
 
     assignment_id: AssignmentId
     attempt: int
@@ -104,21 +104,21 @@ class Evaluate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """A learner's first message. Digests must equal the controller's.
+    """First message of a learner. Digests must equal the controller's.
 
     Attributes:
-        learner: Chosen by the learner: new for each process.
-        pid: Its process id.
-        host: Its host name.
+        learner: Learner's id, chosen by the learner: new for each process.
+        pid: Learner's process id.
+        host: Learner's host name.
         protocol: PROTOCOL_VERSION.
-        arena_version: For the log.
-        environment_digest: Of the EnvironmentSpec it was set up with.
-        config_digest: Of its LearnerSetup.
-        device: What it computes on.
-        slots: How many assignments it carries out at once.
-        populations: Which populations it trains; empty: any.
-        store: Digest of ``store.id`` where it looks for checkpoints; None: there is no such file.
-            Only a learner that sees the run's directory knows it.
+        arena_version: Learner's release, for the log.
+        environment_digest: Digest of its EnvironmentSpec.
+        config_digest: Digest of its LearnerSetup.
+        device: Device that it computes on.
+        slots: Assignments that it carries out at once.
+        populations: Populations that it trains; empty: any.
+        store: Digest of ``store.id`` in its store of checkpoints. None: there is no such file. Only
+            a learner that sees the run's directory knows it.
     """
 
     learner: LearnerId
@@ -136,13 +136,13 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """The process is alive; the training loop is where ``progress`` says.
+    """Sign of life of a process, with the position of its training loop.
 
     Attributes:
-        assignment_id: What runs now, or None when idle.
-        attempt: Of it; 0 when idle.
-        progress: A counter that only the training loop itself raises.
-        agent_steps: Trainees' decisions in this assignment so far.
+        assignment_id: Running assignment, or None when idle.
+        attempt: Attempt of the assignment; 0 when idle.
+        progress: Counter that only the training loop itself raises.
+        agent_steps: Agent steps of the trainees in this assignment so far.
         rss_bytes: Resident memory.
     """
 
@@ -155,7 +155,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A checkpoint that a trainee has published."""
+    """Checkpoint that a trainee has published."""
 
     policy: PolicyId
     checkpoint: CheckpointRef
@@ -163,11 +163,11 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """Episodes that have not ended: a seating and the environments that play it.
+    """Unfinished episodes: a seating and the environments that play it.
 
     Attributes:
         entrants: Names of the players as in a tally, one per seat.
-        num_envs: Environments.
+        num_envs: Number of environments.
     """
 
     entrants: tuple[Entrant, ...]
@@ -176,17 +176,17 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """An assignment is done. Sent again until acknowledged.
+    """Report: an assignment is done. Sent again until acknowledged.
 
     Attributes:
-        assignment_id: The assignment.
-        attempt: The attempt.
-        checkpoints: One per trainee.
-        tallies: One per distinct seating that finished a match.
-        metrics: Flat: ``group/name_unit`` to a finite number.
+        assignment_id: Assignment's id.
+        attempt: Attempt of the assignment.
+        checkpoints: New checkpoint of each trainee.
+        tallies: Tally of each distinct seating that finished a match.
+        metrics: Finite numbers by ``group/name_unit``.
         duration_s: Wall time that it took.
-        in_flight: Episodes of the trainees that the learner holds to go on with.
-        dropped: Policies whose episodes in flight it let go for want of memory.
+        in_flight: Episodes of the trainees that the learner holds to continue.
+        dropped: Policies whose episodes in flight were dropped for lack of memory.
     """
 
     assignment_id: AssignmentId
@@ -201,18 +201,18 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """An assignment could not be done.
+    """Report: an assignment could not be done.
 
     Attributes:
-        assignment_id: The assignment.
-        attempt: The attempt.
-        kind: ``stopped`` (told to stop before anything was worth publishing), ``non_finite``
-            (the policy's numbers broke), ``checkpoint`` (a named checkpoint is corrupt; ``key``),
+        assignment_id: Assignment's id.
+        attempt: Attempt of the assignment.
+        kind: ``stopped`` (told to stop before anything was worth publishing), ``non_finite`` (the
+            policy's numbers broke), ``checkpoint`` (a named checkpoint is corrupt; ``key``),
             ``environment`` (it raised or broke its contract), ``storage`` (the disk is full,
-            read-only or failing: nobody's fault, and the same may work later) or ``error``.
+            read-only or failing: no policy is at fault, and a retry may succeed) or ``error``.
         reason: One paragraph for a person.
-        policy: Whose fault it is, where that is known.
-        key: The checkpoint or ghost directory that is corrupt.
+        policy: Policy at fault, where known.
+        key: Corrupt checkpoint or ghost directory.
     """
 
     assignment_id: AssignmentId
@@ -225,28 +225,28 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goodbye:
-    """A learner leaves by itself (it was told to stop, or got a signal)."""
+    """Report: a learner leaves by itself (it was told to stop, or got a signal)."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The controller takes a learner in."""
+    """Answer: the controller accepts a learner."""
 
     heartbeat_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse:
-    """The controller does not take a learner, or fences out an old one. The learner exits."""
+    """Answer: the controller rejects a learner or fences out an old one. The learner exits."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledge:
-    """A Finished or Failed is committed (or was before); forget it."""
+    """Answer: a Finished or Failed is committed (or was before), so the learner may forget it."""
 
     assignment_id: AssignmentId
     attempt: int
@@ -254,7 +254,7 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """End within ``grace_s``: publish what is worth it, say Goodbye, exit."""
+    """Command: end within ``grace_s``: publish what is worth it, say Goodbye, exit."""
 
     grace_s: float
 
@@ -267,14 +267,14 @@ Message = FromLearner | FromController
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """Travels with every message.
+    """Header of every message.
 
     Attributes:
-        run: The run's id.
-        epoch: How often a controller was started on the run; a learner puts the one it was
-            welcomed by (0 before), and the controller refuses any other.
-        learner: The learner's id.
-        sequence: Counts a sender's messages.
+        run: Run's id.
+        epoch: Number of times a controller was started on the run. A learner sends the epoch that
+            it was welcomed by (0 before), and the controller refuses any other.
+        learner: Learner's id.
+        sequence: Counter of a sender's messages.
     """
 
     run: str

@@ -1,9 +1,9 @@
-"""What both transports share: headers, sequence numbers, fencing, patience with bad peers.
+"""Rules that all transports share: headers, sequence numbers, fencing, patience with bad peers.
 
 Pure: frames and times come in as arguments.
 
-Who was welcomed is remembered apart from strangers, who may be as many as they like: they never
-push a learner's sequence window out, so nothing that it said can be said again.
+Welcomed learners are kept apart from strangers, of which there may be any number. Strangers
+therefore never evict a learner's sequence window, and none of its messages can be replayed.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from arena.wire.messages import FromController, FromLearner, Header, Hello, Mess
 logger = logging.getLogger(__name__)
 
 MAX_PEERS = 4096
-"""Strangers that are remembered."""
+"""Most strangers kept; the longest silent is forgotten first."""
 
 MAX_LEARNERS = 16384
-"""Welcomed learners that are remembered."""
+"""Most welcomed learners kept."""
 
 MAX_BAD_MESSAGES = 20
-"""That a peer may send before nothing of it is read any more."""
+"""Number of bad messages after which a peer is no longer read."""
 
 BadKind = Literal["malformed", "impostor", "version", "run", "fenced", "repeated", "muted"]
-"""What can be wrong with a message."""
+"""Reasons to drop a message."""
 
 _BLAMED: frozenset[BadKind] = frozenset({"malformed", "impostor"})
-"""What no learner of this release ever sends."""
+"""Kinds that no learner of this release ever sends."""
 
 ANSWER_EVERY_S = 1.0
 WINDOW = 1024
 NOBODY = LearnerId("nobody")
-"""Whom an answer is for whose peer did not say who it is."""
+"""Addressee of an answer to a peer that did not identify itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadMessage:
-    """Something that a peer sent and that did not reach the controller.
+    """Message that was dropped before it reached the controller.
 
     Attributes:
-        peer: The peer's identity if it is a learner's id, else the first bytes in hexadecimal.
-        kind: What sort of thing is wrong with it.
-        reason: What is wrong with it.
+        peer: Peer's identity if it is a learner's id, else the first bytes in hexadecimal.
+        kind: Kind of fault.
+        reason: Description of the fault.
     """
 
     peer: str
@@ -59,7 +59,7 @@ class BadMessage:
 
 
 class SequenceWindow:
-    """Tells new sequence numbers from those that were there before.
+    """Filter of sequence numbers that were seen before.
 
     Numbers may come in any order; one that is ``WINDOW`` or more below the highest counts as seen.
     """
@@ -69,13 +69,16 @@ class SequenceWindow:
         self._seen = 0  # bit k: highest - k
 
     def accept(self, sequence: int) -> bool:
-        """Whether a number is new; it is not afterwards."""
+        """Return whether a number is new, and mark it as seen."""
         ahead = sequence - self._highest
+        # Bit k of _seen is the number highest - k, so a new highest shifts all others up.
         if ahead > 0:
             shifted = self._seen << ahead if ahead < WINDOW else 0
             self._seen = (shifted | 1) & ((1 << WINDOW) - 1)
             self._highest = sequence
             return True
+        # -ahead is the bit of this number; numbers beyond the window can no longer be told from old
+        # ones.
         if -ahead >= WINDOW or self._seen >> -ahead & 1:
             return False
         self._seen |= 1 << -ahead
@@ -92,22 +95,22 @@ class _Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What became of frames: a message for the caller, frames for the peer, or neither."""
+    """Outcome of received frames: a message for the caller, frames for the peer, or neither."""
 
     message: Message | None = None
     answer: list[bytes] | None = None
 
 
 class ControllerSession:
-    """The controller's end of all conversations of an epoch."""
+    """Controller's end of all conversations of an epoch."""
 
     def __init__(self, *, run: str, epoch: int, has_keys: bool = False) -> None:
         """Begin.
 
         Args:
-            run: The run's id.
-            epoch: The controller's.
-            has_keys: Whether each peer has proved whose key it has; it speaks for that learner.
+            run: Run's id.
+            epoch: Controller's epoch.
+            has_keys: Whether each peer has proved its key; it may speak only for the key's learner.
         """
         self._run = run
         self._epoch = epoch
@@ -122,16 +125,17 @@ class ControllerSession:
 
     @property
     def num_bad(self) -> Mapping[str, int]:
-        """How many messages were dropped so far, by what was wrong with them."""
+        """Number of messages dropped so far, by fault."""
         return self._num_bad
 
     def seal(self, learner: LearnerId, message: FromController) -> list[bytes]:
-        """Frames for a learner; a Welcome also takes it out of the strangers.
+        """Return the frames of a message to a learner; a Welcome also admits it as a learner.
 
         Raises:
             WireError: If the message breaks a rule of the wire.
         """
-        # One count for all learners: forgetting a peer must not begin its numbers anew.
+        # One count for all learners: a forgotten peer that comes back must not see old numbers
+        # again.
         header = Header(run=self._run, epoch=self._epoch, learner=learner, sequence=self._num_sent)
         frames = encode(header, message)
         self._num_sent += 1
@@ -142,15 +146,16 @@ class ControllerSession:
     def open(
         self, identity: bytes, frames: Sequence[bytes], *, now_s: float, key: str | None = None
     ) -> Opened:
-        """Look at what a peer sent. Never raises for what it is.
+        """Check the frames of a peer. Never raises because of their content.
 
         Args:
-            identity: Of the peer's socket.
-            frames: What it sent.
-            now_s: When, for patience.
-            key: The name of the key that the peer has proved to have; None: it has none.
+            identity: Identity of the peer's socket.
+            frames: Received frames.
+            now_s: Time of receipt, to limit answers and logs.
+            key: Name of the key that the peer has proved. None: it has none.
         """
         peer = self._peer(identity)
+        # A muted peer costs no decoding: that is the point of muting.
         if peer.is_muted:
             self._num_bad["muted"] += 1
             return Opened()
@@ -164,17 +169,20 @@ class ControllerSession:
         objection = self._objection(header, message, identity, key)
         if objection is not None:
             return self._turn_away(peer, identity, *objection, now_s=now_s)
+        # Last: a message that is refused must not use up its number.
         if not peer.window.accept(header.sequence):
             self._num_bad["repeated"] += 1
             return Opened()
         return Opened(message=message)
 
     def mute(self, learner: LearnerId) -> None:
-        """Hear nothing more from a learner."""
+        """Ignore everything that a learner sends from now on."""
         self._peer(learner.encode()).is_muted = True
 
+    # A dropped learner may still send; ZeroMQ cannot close one peer's connection of a ROUTER.
+
     def take_bad_messages(self) -> list[BadMessage]:
-        """What was dropped since the last call: the latest hundred."""
+        """Return the latest hundred messages dropped since the last call."""
         bad = list(self._bad)
         self._bad.clear()
         return bad
@@ -182,8 +190,9 @@ class ControllerSession:
     def _objection(
         self, header: Header, message: Message, identity: bytes, key: str | None
     ) -> tuple[BadKind, str] | None:
-        """Why a well-formed message must not be delivered."""
+        """Return why a well-formed message must not be delivered."""
         said_by = message.learner if isinstance(message, Hello) else header.learner
+        # The socket's identity is what ZeroMQ routes by, so all three names must agree.
         if not header.learner.encode() == said_by.encode() == identity:
             return "impostor", "a learner must speak for itself"
         holder = holder_of(said_by)
@@ -194,7 +203,8 @@ class ControllerSession:
         if header.run != self._run:
             return "run", f"this is the controller of run {self._run}, not of {header.run}"
         if isinstance(message, Hello):
-            return None  # of any epoch: it is how a learner finds the next controller
+            return None  # from any epoch: this is how a learner finds the next controller
+        # Leases are valid for one epoch: a message of another could count work twice.
         if header.epoch != self._epoch:
             return "fenced", f"fenced: epoch {header.epoch} is over, this is {self._epoch}"
         if self._has_keys and self._holders.get(holder, identity) != identity:
@@ -205,12 +215,15 @@ class ControllerSession:
         self, peer: _Peer, identity: bytes, kind: BadKind, reason: str, *, now_s: float
     ) -> Opened:
         self._num_bad[kind] += 1
+        # Honest learners may be outdated, of another run or fenced; they must not be muted for
+        # that.
         if kind in _BLAMED:
             peer.num_bad += 1
             peer.is_muted = peer.num_bad >= MAX_BAD_MESSAGES
         name = _name(identity)
         shown = name or prefix(identity)
         self._bad.append(BadMessage(peer=shown, kind=kind, reason=reason))
+        # One line a second at most: a flood of bad messages must not fill the log or the disk.
         if now_s - self._logged_at_s >= ANSWER_EVERY_S:
             self._logged_at_s = now_s
             logger.warning("bad message from %s: %s", shown, reason)
@@ -226,14 +239,18 @@ class ControllerSession:
         return _remember(self._strangers, identity, limit=MAX_PEERS)
 
     def _admit(self, learner: LearnerId) -> None:
-        """Whoever is welcomed is a learner; with keys, each key has one, the latest."""
+        """Admit a welcomed learner; with keys, the latest process of a key replaces the
+        one before.
+        """
         identity = learner.encode()
         if self._has_keys:
             former = self._holders.get(holder_of(learner), identity)
             self._holders[holder_of(learner)] = identity
+            # The former process of a key must not keep a sequence window that nobody checks.
             if former != identity:
                 self._learners.pop(former, None)
         if identity not in self._learners:
+            # The window moves with the peer: numbers seen as a stranger stay seen.
             peer = _remember(self._strangers, identity, limit=MAX_PEERS)
             del self._strangers[identity]
             _remember(self._learners, identity, limit=MAX_LEARNERS, peer=peer)
@@ -242,7 +259,7 @@ class ControllerSession:
 def _remember(
     peers: OrderedDict[bytes, _Peer], identity: bytes, *, limit: int, peer: _Peer | None = None
 ) -> _Peer:
-    """Find a peer or put it in, as the latest; beyond the limit the one longest silent goes."""
+    """Find or insert a peer as the latest; beyond the limit the longest silent one is dropped."""
     known = peers.setdefault(identity, peer or _Peer())
     peers.move_to_end(identity)
     if len(peers) > limit:
@@ -251,7 +268,7 @@ def _remember(
 
 
 def _upgrade(*, learner: int, controller: int) -> str:
-    """What to do where both sides speak another version."""
+    """Return the advice for two sides of different versions."""
     older = "learner" if learner < controller else "controller"
     return (
         f"the learner speaks protocol version {learner}, the controller {controller}: "
@@ -260,7 +277,7 @@ def _upgrade(*, learner: int, controller: int) -> str:
 
 
 def _name(identity: bytes) -> LearnerId | None:
-    """A peer's identity, if it can be put into a header."""
+    """Return a peer's identity as an id, if it can be put into a header."""
     try:
         name = LearnerId(identity.decode("ascii"))
         encode(Header(run="run", epoch=0, learner=name, sequence=0), Refuse(reason=""))
@@ -270,7 +287,7 @@ def _name(identity: bytes) -> LearnerId | None:
 
 
 class LearnerSession:
-    """A learner's end of its conversation with the controllers of a run."""
+    """Learner's end of its conversation with the controllers of a run."""
 
     def __init__(self, *, run: str, learner: LearnerId) -> None:
         self._run = run
@@ -280,7 +297,7 @@ class LearnerSession:
         self._window = SequenceWindow()
 
     def seal(self, message: FromLearner, *, epoch: int) -> list[bytes]:
-        """Frames for the controller.
+        """Return the frames of a message to the controller.
 
         Raises:
             WireError: If the message breaks a rule of the wire.
@@ -291,7 +308,7 @@ class LearnerSession:
         return frames
 
     def open(self, frames: Sequence[bytes]) -> tuple[Header, Message] | None:
-        """A message from the controller; None for anything else, and for repetitions.
+        """Return a message from the controller; None for anything else, and for repetitions.
 
         Raises:
             VersionMismatch: If the controller speaks another protocol version.
@@ -307,9 +324,11 @@ class LearnerSession:
         if not isinstance(message, FromController):
             return None
         if isinstance(message, Refuse):
-            return header, message  # also of another run: the address was wrong
+            # From another run, too: the learner must hear that its address is wrong.
+            return header, message
         if header.run != self._run or header.learner != self._learner:
             return None
+        # A new controller counts its messages from 0 again.
         if isinstance(message, Welcome) and header.epoch > self._epoch:
             self._epoch = header.epoch
             self._window = SequenceWindow()

@@ -1,8 +1,8 @@
-"""The seam between messages and sockets: what a transport does, whatever carries its bytes.
+"""The seam between messages and sockets: the duties of a transport, whatever carries its bytes.
 
-Sending promises nothing: a message arrives once or not at all, and whoever needs an answer sends
-again. A transport never takes a peer's bytes for more than bytes: what does not decode, is of
-another run or another epoch, or came before, does not reach the caller.
+Sending promises nothing: a message arrives once or not at all, and a sender that needs an answer
+sends again. A transport treats a peer's bytes as untrusted: a message that does not decode, is of
+another run or epoch, or came before, does not reach the caller.
 """
 
 from __future__ import annotations
@@ -16,67 +16,68 @@ from arena.wire.session import BadMessage
 
 
 class ControllerTransport(Protocol):
-    """The controller's end: many learners, one run, one epoch. Owned by one thread.
+    """Controller's end: many learners, one run, one epoch. Owned by one thread.
 
-    Peers whose messages are of another epoch, run or protocol version are answered with a Refuse by
-    the transport itself: the controller has nothing to decide about them.
+    The transport itself answers messages of another epoch, run or protocol version with a Refuse:
+    the controller has nothing to decide about them.
     """
 
     @property
     def endpoint(self) -> str:
-        """Where learners connect to."""
+        """Address that learners connect to."""
         ...
 
     def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
-        """Messages that have arrived; waits for the first one. Never raises for what peers send.
+        """Return messages that have arrived; wait for the first one.
 
-        May return early and empty. A burst comes in portions.
+        May return early and empty. A burst comes in portions. Never raises because of a peer's
+        bytes.
 
         Raises:
-            AuthenticatorDead: If learners need keys and nobody checks them any more.
+            AuthenticatorDead: If learners need keys and the thread that checks them has ended.
         """
         ...
 
     def send(self, learner: LearnerId, message: FromController) -> bool:
-        """Send without waiting; False if the learner is not there or does not read."""
+        """Send without waiting; False if the learner is absent or does not read."""
         ...
 
     def take_bad_messages(self) -> list[BadMessage]:
-        """What was dropped since the last call (the latest of it) and why."""
+        """Return the latest messages dropped since the last call, with reasons."""
         ...
 
     @property
     def num_bad(self) -> Mapping[str, int]:
-        """How many messages were dropped so far, by what was wrong with them."""
+        """Number of messages dropped so far, by fault."""
         ...
 
     def disconnect(self, learner: LearnerId) -> None:
-        """Hear nothing more from a learner: what it still sends is dropped."""
+        """Drop everything that a learner sends from now on."""
         ...
 
     def close(self, *, linger_s: float) -> None:
-        """Give messages on their way so long, then release everything. Idempotent."""
+        """Give messages in flight this long, then release everything. Idempotent."""
         ...
 
 
 class LearnerTransport(Protocol):
-    """A learner's end: one controller. Owned by one thread, but for ``wake``."""
+    """Learner's end: one controller. Owned by one thread, except ``wake``."""
 
     def receive(self, timeout_s: float) -> tuple[Header, Message] | None:
-        """The next message; None after the timeout, or early after ``wake``.
+        """Return the next message; None after the timeout, or early after ``wake``.
 
         Raises:
             VersionMismatch: If the controller speaks another protocol version.
-            NotAdmitted: If the controller does not let this learner in.
+            NotAdmitted: If the controller does not admit this learner.
         """
         ...
 
     def send(self, message: FromLearner, *, epoch: int) -> bool:
-        """Send without waiting; False if there is no controller now.
+        """Send without waiting; False if there is no controller at the moment.
 
         Args:
-            message: What to say.
-            epoch: The epoch of the controller that it is meant for; 0: any.
+            message: Message to send.
+            epoch: Epoch of the controller that it is meant for; 0: any.
 
         Raises:
             WireError: If the message breaks a rule of the wire.
@@ -84,9 +85,9 @@ class LearnerTransport(Protocol):
         ...
 
     def wake(self) -> None:
-        """Let ``receive`` return at once. From any thread, also from a signal handler."""
+        """Make ``receive`` return at once. Callable from any thread and from signal handlers."""
         ...
 
     def close(self, *, linger_s: float) -> None:
-        """Give messages on their way so long, then release everything. Idempotent."""
+        """Give messages in flight this long, then release everything. Idempotent."""
         ...

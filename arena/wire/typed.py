@@ -1,9 +1,10 @@
-"""Plain data to the frozen dataclasses of the wire, checked against their annotations.
+"""Decoders from plain data to the frozen dataclasses of the wire, checked against annotations.
 
-A decoder is compiled once per type. It refuses whatever it was not told to expect: unknown or
+A decoder is compiled once per type. It accepts only what the type declares, and refuses unknown or
 missing fields, other types (a bool is no int), numbers that are not finite, negative counts and
-durations, ids and digests of another form, and directory keys that could leave the store. No
-message of it quotes what it refuses.
+durations, malformed ids and digests, and directory keys that could leave the store. No message of
+it quotes what it refuses. (pydantic's strict mode takes no list for a tuple in Python mode and
+turns ``num_epochs: 4`` into ``4.0``.)
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ from arena.types import (
 from arena.wire.messages import Failed, Header
 
 Annotation = Any
-"""A type expression; typing has no static type for those."""
+"""Type expression; typing has no static type for those."""
 
 Plain = Any
-"""What msgpack gives going in, a typed value coming out."""
+"""Decoded msgpack on the way in, a typed value on the way out."""
 
 Decode = Callable[[Plain], Plain]
 
@@ -69,7 +70,7 @@ _FIELD_PATTERNS: Mapping[tuple[type, str], tuple[str, str]] = {
 
 
 def plain(value: object) -> Plain:
-    """A dataclass as dictionaries, lists and scalars, fields in their order."""
+    """Return a dataclass as dictionaries, lists and scalars, fields in their order."""
     kind: Annotation = type(value)
     if kind in _SCALARS:
         return value
@@ -85,14 +86,14 @@ def plain(value: object) -> Plain:
 
 @cache
 def field_names(kind: Annotation) -> tuple[str, ...] | None:
-    """Of a dataclass, in order; None for anything else."""
+    """Return the fields of a dataclass, in order; None for anything else."""
     if not dataclasses.is_dataclass(kind):
         return None
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def decoder(annotation: Annotation) -> Decode:
-    """A function from plain data to a value of the annotated type, compiled once.
+    """Return a function from plain data to a value of the annotated type, compiled once.
 
     The function raises DecodeError for anything else.
     """
@@ -127,7 +128,7 @@ def _integer(value: Plain) -> Plain:
 
 
 def _number(value: Plain) -> Plain:
-    # An int stays one where the type says float: num_epochs is 4 among hyperparameters, not 4.0.
+    # An int stays an int where the type says float: hyperparameters hold num_epochs 4, not 4.0.
     if type(value) not in (int, float) or not math.isfinite(value):
         raise DecodeError("must be a finite number")
     return value

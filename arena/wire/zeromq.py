@@ -1,9 +1,9 @@
 """Both transports over ZeroMQ: the controller is a ROUTER, learners are DEALERs.
 
 A learner's socket identity is its id, which is new for each process: ZeroMQ silently ignores a
-second peer with an identity that is there already. With keys, connections are encrypted (CURVE),
-the controller lets only known keys in, and each message says which key its connection was let in
-with (``User-Id``).
+second peer with an existing identity. With keys, connections are encrypted (CURVE), the controller
+admits known keys only, and each message carries the name of the key that admitted its connection
+(``User-Id``).
 """
 
 from __future__ import annotations
@@ -30,25 +30,29 @@ from arena.wire.session import BadMessage, ControllerSession, LearnerSession
 
 MAX_QUEUED = 256
 MAX_PORTION = 256
-"""Messages that one ``receive`` takes in, so that a burst cannot keep the controller."""
+"""Most messages that one ``receive`` takes in, so that a burst cannot hold up the controller."""
 
 MAX_PORTION_S = 0.1
-"""How long it takes them in: what is large and almost a message takes a while to refuse."""
+"""Longest time that one ``receive`` takes in: large messages that are almost valid are slow to
+refuse.
+"""
 
+# Receive limits apply per connection, before any byte reaches Python.
 _OPTIONS: dict[zmq.SocketOption, int] = {
     zmq.LINGER: 0,
     zmq.MAXMSGSIZE: MAX_FRAME_BYTES,
     zmq.SNDHWM: MAX_QUEUED,
     zmq.RCVHWM: MAX_QUEUED,
     zmq.HANDSHAKE_IVL: 5000,
-    # These find half-open connections only: a stuck Python process answers them. Liveness is
-    # judged by Heartbeat messages.
+    # These find half-open connections only, as a stuck Python process answers them. Heartbeat
+    # messages decide about liveness.
     zmq.HEARTBEAT_IVL: 2000,
     zmq.HEARTBEAT_TIMEOUT: 6000,
 }
+# Mandatory: a send to an absent learner raises instead of being dropped silently.
 _ROUTER_OPTIONS: dict[zmq.SocketOption, int] = {zmq.ROUTER_MANDATORY: 1}
 _DEALER_OPTIONS: dict[zmq.SocketOption, int] = {
-    zmq.IMMEDIATE: 1,  # nothing is queued for a controller that is not there
+    zmq.IMMEDIATE: 1,  # nothing is queued for a controller that is away, to reach the next one
     zmq.RECONNECT_IVL: 100,
     zmq.RECONNECT_IVL_MAX: 5000,
 }
@@ -62,13 +66,15 @@ _HANDSHAKES = (
 )
 _NO_SUCH_KEY = 400
 _TIMED_OUT = zmq.EAGAIN
-"""Of a handshake: the other side is slow or stopped, which says nothing about keys."""
+"""Event value of a handshake that timed out: a slow or stopped peer, which says nothing
+about keys.
+"""
 
 MAX_FAILED_HANDSHAKES = 5
 
 
 class ZmqControllerTransport:
-    """A bound ROUTER. Owned by one thread."""
+    """Bound ROUTER. Owned by one thread."""
 
     def __init__(
         self, endpoint: str, *, run: str, epoch: int, keys: ControllerKeys | None = None
@@ -76,11 +82,12 @@ class ZmqControllerTransport:
         """Listen.
 
         Args:
-            endpoint: Where.
-            run: The run's id.
-            epoch: The controller's.
-            keys: Its own, and whom it lets in; for tcp only. Without them only this machine can
-                be listened on, and whoever reaches the socket is let in.
+            endpoint: Address to bind.
+            run: Run's id.
+            epoch: Controller's epoch.
+            keys: Controller's keys and the learners that they admit; for tcp only. Without keys,
+                only addresses of this machine are allowed, and every process that reaches the
+                socket is admitted.
 
         Raises:
             ConfigError: If the endpoint could be reached from elsewhere.
@@ -89,12 +96,14 @@ class ZmqControllerTransport:
         endpoint = _checked(endpoint, has_keys=keys is not None)
         self._session = ControllerSession(run=run, epoch=epoch, has_keys=keys is not None)
         self._context = zmq.Context()
+        # The socket and the authenticator share a context, because inproc endpoints belong to one.
         self._socket = _socket(self._context, zmq.ROUTER, endpoint, _ROUTER_OPTIONS)
         self._authenticator: Authenticator | None = None
         if keys is not None:
-            # Before bind: without anybody to ask, libzmq lets everybody in.
+            # Before bind: until an authenticator is bound, libzmq admits every connection.
             self._authenticator = Authenticator(self._context, learners=keys.learners)
             self._socket.setsockopt(zmq.CURVE_SERVER, 1)
+            # All options before bind: libzmq applies them to later connections only.
             self._socket.setsockopt(zmq.CURVE_PUBLICKEY, keys.public)
             self._socket.setsockopt(zmq.CURVE_SECRETKEY, keys.secret)
             self._socket.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
@@ -107,7 +116,7 @@ class ZmqControllerTransport:
 
     @property
     def endpoint(self) -> str:
-        """Where learners connect to; the port is the real one."""
+        """Address that learners connect to; the port is the real one."""
         return self._endpoint
 
     def receive(self, timeout_s: float) -> list[tuple[LearnerId, Message]]:
@@ -120,6 +129,8 @@ class ZmqControllerTransport:
             )
         if not self._socket.poll(_milliseconds(timeout_s)):
             return received
+        # Parts are read one by one: MAXMSGSIZE limits the size of a frame, not their number.
+        # Two limits: many small messages, or few that are slow to refuse.
         end_s = time.monotonic() + MAX_PORTION_S
         for _ in range(MAX_PORTION):
             parts = _receive_parts(self._socket, limit=NUM_FRAMES + 1)
@@ -145,6 +156,7 @@ class ZmqControllerTransport:
         try:
             self._socket.send_multipart([identity, *frames], flags=zmq.NOBLOCK)
         except zmq.ZMQError as error:
+            # The learner is gone, or its queue is full: both are "not delivered" for the caller.
             if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 return False
             raise
@@ -156,7 +168,7 @@ class ZmqControllerTransport:
 
     @property
     def num_bad(self) -> Mapping[str, int]:
-        """See `ControllerTransport`; ``key``: connections with a key that nobody knows."""
+        """See `ControllerTransport`; ``key`` counts connections with an unknown key."""
         refused = 0 if self._authenticator is None else self._authenticator.num_refused
         return {**self._session.num_bad, **({"key": refused} if refused else {})}
 
@@ -178,18 +190,18 @@ class ZmqControllerTransport:
 
 
 class ZmqLearnerTransport:
-    """A connected DEALER. Owned by one thread, but for ``wake``."""
+    """Connected DEALER. Owned by one thread, except ``wake``."""
 
     def __init__(
         self, endpoint: str, *, run: str, learner: LearnerId, keys: LearnerKeys | None = None
     ) -> None:
-        """Begin to connect; goes on, and reconnects, by itself.
+        """Begin to connect; connecting and reconnecting go on in the background.
 
         Args:
-            endpoint: The controller's.
-            run: The run's id.
-            learner: Its own id; with keys it begins with the key's name.
-            keys: Its own, and the controller's public one; for tcp only.
+            endpoint: Controller's address.
+            run: Run's id.
+            learner: Learner's id; with keys it begins with the key's name.
+            keys: Learner's keys and the controller's public key; for tcp only.
 
         Raises:
             ConfigError: If the endpoint is not on this machine and there are no keys.
@@ -209,7 +221,7 @@ class ZmqLearnerTransport:
         self._was_admitted = False
         self._monitor = self._socket.get_monitor_socket(_HANDSHAKES)
         self._socket.connect(endpoint)
-        # Reentrant: a signal handler may interrupt its own thread in ``wake``.
+        # Reentrant: a signal handler may interrupt its own thread inside ``wake``.
         self._wake_lock = threading.RLock()
         self._wake_read, self._wake_write = os.pipe()
         os.set_blocking(self._wake_read, False)
@@ -224,8 +236,10 @@ class ZmqLearnerTransport:
         end_s = time.monotonic() + timeout_s
         ready = dict(self._poller.poll(_milliseconds(timeout_s)))
         while self._monitor in ready:
+            # Handshakes first: they may prove that no message will ever come.
             self._note_handshake()
             ready = dict(self._poller.poll(_milliseconds(end_s - time.monotonic())))
+        # All pending wake-ups are read at once.
         if self._wake_read in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake_read, 4096)
@@ -235,11 +249,11 @@ class ZmqLearnerTransport:
         return None if parts is None else self._session.open([_bytes(part) for part in parts])
 
     def _note_handshake(self) -> None:
-        """Give up where trying again cannot help.
+        """Give up where retrying cannot help.
 
-        A key that is not known is answered. Whoever has no key or another controller's is hung up
-        on, as by a controller that ends: only a few times in a row, and if it never went well, that
-        means something.
+        The controller answers an unknown key. It hangs up on a peer without a key, or with another
+        controller's, as does a controller that ends: only several failures in a row, without any
+        success before, are conclusive.
         """
         event = parse_monitor_message(self._monitor.recv_multipart())
         if event["event"] == zmq.Event.HANDSHAKE_SUCCEEDED:
@@ -247,17 +261,18 @@ class ZmqLearnerTransport:
             return
         if event["event"] == zmq.Event.HANDSHAKE_FAILED_AUTH and event["value"] == _NO_SUCH_KEY:
             raise NotAdmitted(
-                "the controller does not know this learner's key: it is none of the run's, or was "
-                "taken back; those that `arena launch` made are in the run's directory keys/"
+                "the controller does not know this learner's key: it is of another run, or was "
+                "revoked; the keys that `arena launch` made are in the run's directory keys/"
             )
         if self._was_admitted or event["value"] == _TIMED_OUT:
             return
         self._num_failed_handshakes += 1
-        # Where this end notices first that the two do not match, libzmq does not connect again.
+        # When this end notices the mismatch first, libzmq does not reconnect: one failure is
+        # conclusive.
         is_mismatch = event["event"] == zmq.Event.HANDSHAKE_FAILED_PROTOCOL
         if is_mismatch or self._num_failed_handshakes >= MAX_FAILED_HANDSHAKES:
             raise NotAdmitted(
-                f"whoever listens there has hung up, {self._num_failed_handshakes} times: it is no "
+                f"the peer there has hung up, {self._num_failed_handshakes} times: it is no "
                 "controller, or one that wants a key (--keys), or the key file is of another run"
             )
 
@@ -272,11 +287,12 @@ class ZmqLearnerTransport:
 
     def wake(self) -> None:
         """See `LearnerTransport`."""
-        with self._wake_lock, contextlib.suppress(BlockingIOError):  # full: it wakes up anyway
+        with self._wake_lock, contextlib.suppress(BlockingIOError):  # full: the reader wakes anyway
             if not self._context.closed:
                 os.write(self._wake_write, b"w")
 
     def close(self, *, linger_s: float) -> None:
+        # The lock: a signal handler may be writing to the pipe in this moment.
         """See `LearnerTransport`."""
         if self._context.closed:
             return
@@ -314,12 +330,13 @@ def _socket(
 
 
 def _receive_parts(socket: zmq.Socket[bytes], *, limit: int) -> list[zmq.Frame] | None:
-    """The parts of one message; of a longer one, one part more than the limit is kept."""
+    """Return the parts of one message; of a longer one, one part more than the limit is kept."""
     try:
         parts = [socket.recv(zmq.NOBLOCK, copy=False)]
     except zmq.Again:
         return None
     while socket.getsockopt(zmq.RCVMORE):
+        # Frames beyond the limit are read and dropped, to leave the socket at a message's border.
         part = socket.recv(zmq.NOBLOCK, copy=False)
         if len(parts) <= limit:
             parts.append(part)
@@ -331,7 +348,7 @@ def _bytes(part: zmq.Frame) -> bytes:
 
 
 def _key_name(part: zmq.Frame) -> str | None:
-    """The name under which a part's connection was let in; None if nobody was asked."""
+    """Return the name under which a part's connection was admitted; None without keys."""
     try:
         return str(part.get("User-Id"))
     except zmq.ZMQError:

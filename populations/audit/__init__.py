@@ -1,1 +1,1 @@
-"""Whether a run's rows and files fit together, and how what does not is mended."""
+"""Consistency of a run's rows and files, and repair of what is inconsistent."""

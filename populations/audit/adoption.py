@@ -1,8 +1,8 @@
-"""What a journal that was restored from a backup does not know, but manifests on disk show.
+"""Adoption of checkpoints and ghosts that a journal restored from a backup does not know.
 
-Checkpoints that were published after the backup are recorded again, and every policy goes on from
-its newest; ghosts are recorded again too. What was only in the lost journal stays lost: matches,
-metrics, why generations began, and all other decisions of the time in between.
+Checkpoints published after the backup are recorded again from their manifests, and every policy
+continues from its newest one; so are ghosts. Everything that only the lost journal held stays lost:
+matches, metrics, causes of generations, and all other decisions since the backup.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Note = tuple[str, str, dict[str, Json]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What lies in a store.
+    """Content of a store.
 
     Attributes:
-        checkpoints: Manifests of those that verify, every byte, by key.
-        ghosts: The same.
-        damaged: Why the others do not, by key.
+        checkpoints: Manifests of checkpoints whose every byte verifies, by key.
+        ghosts: Manifests of ghosts whose every byte verifies, by key.
+        damaged: Reason why any other one does not verify, by key.
     """
 
     checkpoints: Mapping[str, Manifest]
@@ -83,14 +83,14 @@ def _verified(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adoption:
-    """What changes in a restored journal.
+    """Changes to a restored journal.
 
     Attributes:
-        rows: To commit; `RunRow` and events are not among them.
-        notes: For events.
-        agent_steps: That policies have more than in the backup.
-        num_finished: At least so many assignments finished after the backup: each makes one
-            checkpoint per population at most.
+        rows: Rows to commit, without `RunRow` and events.
+        notes: Notes for events.
+        agent_steps: Agent steps of the policies since the backup.
+        num_finished: Least number of assignments that finished after the backup: each makes at most
+            one checkpoint per population.
     """
 
     rows: list[Row]
@@ -100,16 +100,15 @@ class Adoption:
 
 
 def adopt(tables: Tables, found: Survey) -> Adoption:
-    """Decide what goes into a restored journal. Pure.
+    """Decide about the rows of a restored journal. Pure.
 
-    A policy takes over what its newest manifest shows: counters, generation, hyperparameters. Its
-    other checkpoints are recorded too, so that it has something to fall back on. What retention
-    has removed since is recorded as deleted. Open assignments are failed: they were decided on
-    what is older now.
+    A policy takes counters, generation and hyperparameters from its newest manifest. Its other
+    checkpoints are recorded too, as a fallback. Checkpoints removed by retention since then are
+    recorded as deleted. Open assignments are failed: their decisions are outdated.
 
     Args:
-        tables: The rows of the backup; not changed.
-        found: What is on disk.
+        tables: Rows of the backup; not changed.
+        found: Content of the store.
     """
     draft = _Draft(tables, found)
     for policy in tables.policies.values():
@@ -140,7 +139,7 @@ def adopt(tables: Tables, found: Survey) -> Adoption:
 
 @dataclass(slots=True)
 class _Draft:
-    """Rows that change, while it is decided which."""
+    """Changed rows, while they are being decided."""
 
     tables: Tables
     found: Survey
@@ -152,7 +151,7 @@ class _Draft:
     num_new: Counter[str] = field(default_factory=Counter)
 
     def take(self, policy: PolicyRow) -> None:
-        """Let a policy go on from its newest checkpoint, and record its ghosts."""
+        """Let a policy continue from its newest checkpoint, and record its ghosts."""
         new = sorted(self._newer(policy), key=lambda item: _age(item[1]))
         for _, manifest in new:
             self._record(policy, manifest, state="present")
@@ -165,7 +164,7 @@ class _Draft:
             self.policies[policy.policy] = after
 
     def _newer(self, policy: PolicyRow) -> Iterator[tuple[str, Manifest]]:
-        """Checkpoints that the policy has published since the backup."""
+        """Yield the checkpoints that the policy has published since the backup."""
         for key, manifest in self.found.checkpoints.items():
             counters = (manifest.generation, manifest.agent_steps, manifest.learner_updates)
             before = (policy.generation, policy.agent_steps, policy.learner_updates)
@@ -246,7 +245,7 @@ class _Draft:
     def _record(
         self, policy: PolicyRow, manifest: Manifest, *, state: Literal["present", "deleted"]
     ) -> CheckpointRow:
-        """The row of a checkpoint, made from its manifest where there is none."""
+        """Return the row of a checkpoint, made from its manifest where there is none."""
         key = checkpoint_key(
             manifest.policy, agent_steps=manifest.agent_steps, digest=manifest.digest
         )
@@ -270,7 +269,9 @@ class _Draft:
         return row
 
     def _parent(self, policy: PolicyRow, manifest: Manifest) -> Digest | None:
-        """Weights that a checkpoint was trained from, or the newest known before them."""
+        """Return the weights that a checkpoint was trained from, or the newest known ones before
+        them.
+        """
         if manifest.parent is None:
             return None
         rows = (*self.checkpoints.values(), *self.tables.checkpoints.values())
@@ -283,9 +284,9 @@ class _Draft:
         return None if current is None else current.weights_digest
 
     def forget_removed(self) -> None:
-        """Record as deleted what is gone and nobody needs any more.
+        """Record missing checkpoints as deleted, unless they are needed.
 
-        What somebody needs is damage, which `populations.storage.recovery` puts right.
+        A needed one that is missing is damage, which `populations.storage.recovery` handles.
         """
         needed: set[str] = set()
         for policy in (self.tables.policies | self.policies).values():
@@ -304,7 +305,7 @@ def _age(manifest: Manifest) -> tuple[int, int, int]:
 
 
 def _like(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """Integers stay integers: a manifest says 4.0 where the journal says 4."""
+    """Restore integers: a manifest holds 4.0 where the journal holds 4."""
     return {
         name: int(after[name]) if isinstance(old, int) else after[name]
         for name, old in before.items()
@@ -312,7 +313,7 @@ def _like(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, 
 
 
 def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterator[GenerationRow]:
-    """The generations that began after the backup: all that is known is that there were some."""
+    """Yield the generations that began after the backup, of which only the number is known."""
     last = tables.generations.get(trainee_entrant(before.policy, generation=before.generation))
     if last is None:
         return

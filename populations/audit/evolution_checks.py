@@ -1,4 +1,4 @@
-"""What must hold for PBT's rows: generations without gaps, decisions that can be carried out."""
+"""Invariants of PBT's rows: generations without gaps, decisions that can be carried out."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ BEGINS_ANEW = ("immigrate", "reset")
 """Causes after which a policy that has trained has no checkpoint for a while."""
 
 KINDS = ("exploit", "explore")
-"""Decisions that wait."""
+"""Kinds of pending decisions."""
 
 
 def check_evolution(tables: Tables) -> Iterator[str]:
-    """Faults in generations and in decisions that wait for new hyperparameters."""
+    """Yield faults in generations and in decisions that wait for new hyperparameters."""
     in_training = {
         trainee.policy
         for row in tables.assignments.values()
@@ -33,7 +33,7 @@ def check_evolution(tables: Tables) -> Iterator[str]:
     for policy in tables.policies.values():
         for problem in _problems_of_pending(policy, tables, in_training=in_training):
             yield f"{policy.policy}: {problem}"
-        # A journal without any is of a run that recorded none.
+        # Older releases recorded no generations.
         if tables.generations:
             for problem in _problems_of_generations(policy, generations.get(policy.policy, [])):
                 yield f"{policy.policy}: {problem}"
@@ -42,7 +42,7 @@ def check_evolution(tables: Tables) -> Iterator[str]:
 
 
 def begins_anew(policy: PolicyRow, tables: Tables) -> bool:
-    """Whether a policy waits for the first checkpoint of new weights."""
+    """Return whether a policy waits for the first checkpoint of new weights."""
     row = tables.generations.get(trainee_entrant(policy.policy, generation=policy.generation))
     is_at_its_begin = row is not None and row.agent_steps_begin == policy.agent_steps
     return row is not None and is_at_its_begin and row.cause in BEGINS_ANEW

@@ -1,8 +1,8 @@
-"""What a faulty learner may have done to a run of an older release, undone by a repair. Pure.
+"""Repair of the damage that a faulty learner may have done to a run of an older release. Pure.
 
-Checkpoints and ghosts that were called corrupt and verify come back, with the policies that were
-given up for them. Counters that no run can reach fall back to the newest checkpoint below. Open
-assignments that cannot be sent are failed, so that others take their place.
+Checkpoints and ghosts marked corrupt that verify come back, with the policies that were quarantined
+because of them. Impossible counters fall back to the newest checkpoint below. Open assignments that
+cannot be sent are failed, so that others replace them.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from populations.records.tables import Tables
 from populations.storage.store import newest_last
 
 MAX_AGENT_STEPS = 10**15
-"""More than any policy trains: a billion a second for eleven days."""
+"""Agent steps that no policy reaches: a billion a second for eleven days."""
 
 Verifies = Callable[[CheckpointRow | GhostRow], bool]
-"""Whether every byte of a checkpoint or ghost is right."""
+"""Function that checks every byte of a checkpoint or ghost."""
 
 
 def mend(
     tables: Tables, assignments: Sequence[AssignmentRow], *, verifies: Verifies, utc: str
 ) -> list[Row]:
-    """Decide which rows change, with an event for each change.
+    """Return the rows that change, with an event for each change.
 
     Args:
-        tables: The journal's rows; not changed.
-        assignments: All assignments, the ended ones too.
-        verifies: Reads a checkpoint or ghost back.
-        utc: Time for the events.
+        tables: Rows of the journal; not changed.
+        assignments: All assignments, ended ones included.
+        verifies: Check of a checkpoint's or ghost's bytes.
+        utc: Time of the events.
 
     Returns:
-        Rows to commit in one transaction; empty where there is nothing to mend.
+        Rows to commit in one transaction; empty if there is nothing to repair.
     """
     draft = _Draft(tables, assignments, verifies)
     draft.lower_counters()
@@ -60,7 +60,7 @@ def mend(
 
 @dataclass(slots=True)
 class _Draft:
-    """Rows that change, by what they are about."""
+    """Changed rows by subject."""
 
     tables: Tables
     assignments: Sequence[AssignmentRow]
@@ -69,7 +69,7 @@ class _Draft:
     notes: list[tuple[str, str, dict[str, Json]]] = field(default_factory=list)
 
     def lower_counters(self) -> None:
-        """Take back agent steps that nobody can have trained."""
+        """Take back agent steps that no policy can have trained."""
         tables = self.tables
         lies = [row for row in tables.checkpoints.values() if row.agent_steps > MAX_AGENT_STEPS]
         for row in lies:
@@ -103,6 +103,7 @@ class _Draft:
             and row.state == "present"
             and row.agent_steps <= MAX_AGENT_STEPS
         ]
+        # Without a credible checkpoint the policy begins anew, at 0 steps.
         newest = max(own, key=newest_last, default=None)
         steps = 0 if newest is None else newest.agent_steps
         self.rows[policy.policy] = replace(
@@ -110,6 +111,8 @@ class _Draft:
             agent_steps=steps,
             learner_updates=0 if newest is None else newest.learner_updates,
             checkpoint=None if newest is None else newest.key,
+            # The next decision, ghost and generation are counted from these marks: above the
+            # lowered counter they would not come for billions of steps.
             ready_at=min(policy.ready_at, steps),
             ghost_at=min(policy.ghost_at, steps),
             generation_at=min(policy.generation_at, steps),
@@ -126,7 +129,7 @@ class _Draft:
                 )
 
     def bring_back(self) -> None:
-        """Take back what is corrupt by its row and right by its bytes."""
+        """Restore checkpoints and ghosts marked corrupt whose bytes are right."""
         for row in self.tables.checkpoints.values():
             is_lie = row.agent_steps > MAX_AGENT_STEPS
             if row.state == "corrupt" and not is_lie and self.verifies(row):
@@ -141,7 +144,7 @@ class _Draft:
                 self._reactivate(policy)
 
     def _lost_its_checkpoint(self, policy: PolicyRow) -> bool:
-        """Whether a policy was given up for a checkpoint that is corrupt."""
+        """Return whether a policy was quarantined because of a corrupt checkpoint."""
         row = self.tables.checkpoints.get(policy.checkpoint or "")
         return row is not None and row.state == "corrupt"
 
@@ -157,12 +160,13 @@ class _Draft:
             self._note("policy_restored", policy.policy, checkpoint=newest.key)
 
     def _checkpoint(self, key: str) -> CheckpointRow:
+        # The draft's own row first: an earlier step may have restored it.
         row = self.rows.get(key, self.tables.checkpoints[key])
         assert isinstance(row, CheckpointRow), "a key names a checkpoint"
         return row
 
     def fail_unsendable(self) -> None:
-        """End open assignments that no learner can be given."""
+        """Fail open assignments that no message can carry."""
         changed = {PolicyId(str(name)) for name in self.rows if name in self.tables.policies}
         for assignment in self.tables.assignments.values():
             reason = _unsendable(assignment)

@@ -1,4 +1,4 @@
-"""All tallies folded again: what the rows that are kept beside them must be equal to."""
+"""Refolding of all tallies, for comparison with the aggregates kept beside them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KeyT = TypeVar("KeyT", bound=tuple[object, ...])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folded:
-    """What tallies add up to, each row in the order of its first tally."""
+    """Aggregates of tallies, each row in the order of its first tally."""
 
     records: dict[RecordKey, RecordRow] = field(default_factory=dict)
     pairs: dict[PairKey, PairRow] = field(default_factory=dict)
@@ -42,7 +42,7 @@ def refold(
 
 
 def differences(tables: Tables, folded: Folded) -> Iterator[str]:
-    """Say of each kept row in what it is not what its tallies add up to."""
+    """Describe how each kept row differs from the fold of its tallies."""
     yield from _differences("record", tables.records, folded.records)
     yield from _differences("pair", tables.pairs, folded.pairs)
 

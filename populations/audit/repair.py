@@ -1,9 +1,9 @@
-"""`arena verify RUN --repair`: a damaged journal gives way to its last backup.
+"""`arena verify RUN --repair`: replacement of a damaged journal by its last backup.
 
-What manifests on disk show since is added (`populations.audit.adoption`), and every checkpoint
-and ghost is read back: damaged ones are set aside, and their policies fall back. The new journal
-is made complete under another name and then takes the old one's place, which stays beside it for
-people to look at: killed at any moment, doing it again does the rest.
+Newer manifests on disk are added (`populations.audit.adoption`), and every checkpoint and ghost is
+read back: damaged ones are set aside, and their policies fall back. The new journal is completed
+under another name and then takes the old one's place, which stays beside it for inspection. A
+repair that was killed at any moment can be repeated.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from populations.storage.recovery import is_intact, recover
 from populations.storage.status import read_status
 
 REPAIRING = f"{JOURNAL}.repairing"
-"""The new journal, until it is complete."""
+"""Name of the new journal until it is complete."""
 
 _MAX_BELIEVABLE = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """What was done.
+    """Result of a repair.
 
     Attributes:
-        events: Those that the journal has of it, in order.
+        events: Events of the repair in the journal, in order.
         restored: Whether the journal was replaced.
-        lost_assignments: At least so many that had finished are not in the journal any more.
+        lost_assignments: Least number of finished assignments that the journal no longer has.
     """
 
     events: list[EventRow]
@@ -63,7 +63,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counters:
-    """How far a run had come, as far as that can be read; 0 where it cannot."""
+    """Progress of a run as far as it can be read; 0 where it cannot."""
 
     assignments_finished: int = 0
     next_assignment: int = 0
@@ -71,17 +71,17 @@ class _Counters:
 
 
 def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
-    """Put a run directory right, under its lock.
+    """Repair a run directory, under its lock.
 
     Args:
-        run_dir: The run directory.
-        utc: For records; default: now.
+        run_dir: Run directory.
+        utc: Time of the records; default: now.
 
     Raises:
         RunInUse: If a controller has the run.
         ConfigError: If run.yaml cannot be read.
         StorageError: If the journal is damaged and there is no usable backup, or it is another
-            release's: nothing was changed. If the disk refuses: nothing that is needed was lost.
+            release's: nothing was changed. If the disk refuses: nothing needed was lost.
         CheckpointError: If the disk refuses.
     """
     with RunLock(run_dir):
@@ -97,7 +97,7 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
 
 
 def _damage(path: Path) -> str | None:
-    """Why a journal cannot be used; None if all of it can be read."""
+    """Return why a journal cannot be used; None if all of it can be read."""
     if not path.exists():
         return f"{path}: there is no journal"
     try:
@@ -151,14 +151,14 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
 
 
 def _remove(path: Path) -> None:
-    """A database with SQLite's files beside it, and copies that a migration made of it."""
+    """Remove a database with SQLite's side files and the copies that a migration made of it."""
     with storage_errors(path):
         for left in path.parent.glob(f"{path.name}*"):
             left.unlink()
 
 
 def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: str) -> Tables:
-    """Copy the backup, and see whether all of it can be read.
+    """Copy the backup, and check that all of it can be read.
 
     Raises:
         StorageError: If there is none, or it is damaged or another run's.
@@ -184,7 +184,7 @@ def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: s
 def _restored_rows(
     run_dir: Path, tables: Tables, counters: _Counters, *, damage: str, aside: str, utc: str
 ) -> tuple[list[Row], int]:
-    """The rows that a restored journal needs, and how many assignments are lost at least."""
+    """Return the rows that a restored journal needs, and the least number of lost assignments."""
     found = survey(run_dir)
     adoption = adopt(tables, found)
     strangers = _set_strangers_aside(run_dir, tables, found)
@@ -194,7 +194,7 @@ def _restored_rows(
         run,
         state="stopped",
         reason=RESTORED,
-        # Above all that learners of the lost time may still hold.
+        # Above every epoch that learners of the lost time may still hold.
         epoch=max(run.epoch, counters.epoch),
         next_assignment=max(run.next_assignment + lost, counters.next_assignment),
         agent_steps=run.agent_steps + adoption.agent_steps,
@@ -211,7 +211,7 @@ def _restored_rows(
 
 
 def _set_strangers_aside(run_dir: Path, tables: Tables, found: Survey) -> list[Note]:
-    """Keep for people what is damaged and not in the backup; the sweep would remove it."""
+    """Set damaged directories that the backup does not know aside; a sweep would remove them."""
     known = tables.checkpoints.keys() | {ghost.key for ghost in tables.ghosts.values()}
     notes: list[Note] = []
     for key, reason in found.damaged.items():
@@ -247,7 +247,7 @@ def _events(run_dir: Path, *, after: int) -> list[EventRow]:
 
 
 def _counters(run_dir: Path) -> _Counters:
-    """What ``status.json`` and what can still be read of the damaged journal say."""
+    """Return the progress by ``status.json`` and the readable part of the damaged journal."""
     found = [_Counters(), _counters_of_status(run_dir)]
     with contextlib.suppress(sqlite3.Error, OSError):
         with contextlib.closing(connect_reader(run_dir / JOURNAL)) as connection:

@@ -1,4 +1,4 @@
-"""What tallies must be: whole, of known assignments, and what the rows beside them add up."""
+"""Checks of tallies: complete, of known assignments, and equal to their aggregates."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from populations.records.tables import Tables
 
 
 class TallyChecks:
-    """Looks at every tally as it goes by, so that never all of them are in memory.
+    """Checks of a stream of tallies, so that not all of them are in memory.
 
     Attributes:
-        faults: What was wrong with single tallies.
+        faults: Faults of single tallies.
         played: Matches of each assignment.
-        num_tallies: That went by.
+        num_tallies: Number of tallies checked.
     """
 
     def __init__(self, *, num_seats: int | None) -> None:
-        """Nothing has gone by.
+        """Start without tallies.
 
         Args:
-            num_seats: Of the environment; None where that is not known.
+            num_seats: Number of seats of the environment. None: unknown.
         """
         self._num_seats = num_seats
         self.faults: list[str] = []
@@ -35,7 +35,7 @@ class TallyChecks:
         self.num_tallies = 0
 
     def pass_sound(self, tallies: Iterable[TallyRow]) -> Iterator[TallyRow]:
-        """Let those go on that can be folded."""
+        """Yield the tallies that can be folded."""
         has_gap = False
         for row in tallies:
             self.num_tallies += 1
@@ -57,13 +57,13 @@ def check_tallies(
     assignments: Sequence[AssignmentRow],
     run_file: RunFile | None,
 ) -> list[str]:
-    """Find what is wrong with tallies, with the matches of assignments, and with folded rows.
+    """Return faults of tallies, of the assignments' matches, and of aggregates.
 
     Args:
-        tallies: All, in order of commit.
-        tables: Of the same moment.
-        assignments: All.
-        run_file: Says who has which seat and how results fade; None: folded rows are not looked at.
+        tallies: All tallies, in order of commit.
+        tables: Rows at the same moment.
+        assignments: All assignments.
+        run_file: Run file with seats and half-life. None: aggregates are not checked.
     """
     seats: tuple[Seat, ...] = ()
     if run_file is not None:

@@ -1,7 +1,7 @@
-"""Every invariant that a run directory can show, checked without changing it.
+"""Checks of every invariant that a run directory can show, without changing it.
 
-Faults are broken promises. Notes are what a run may show while it goes on or after a crash, and
-what the next resume puts right.
+Faults are broken promises. Notes are states that a running or crashed run may show, and that the
+next resume repairs.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from populations.storage.recovery import unrecorded_checkpoints
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a check found.
+    """Result of a check.
 
     Attributes:
         faults: Broken invariants; empty for a sound run.
-        notes: Worth knowing, nothing broken.
+        notes: Remarks about an intact run.
     """
 
     faults: list[str]
@@ -60,12 +60,13 @@ class _Records:
 
 
 def verify_run(run_dir: Path) -> Report:
-    """Check a run directory, whatever state it is in.
+    """Check a run directory, whatever its state.
 
-    What a running controller changes between reading the journal and looking at the disk is no
-    fault: only what is found twice counts.
+    Only faults found twice count: a running controller may change the disk after the journal was
+    read.
     """
     report = _verify_once(run_dir)
+    # Nobody writes without the lock, so a second reading would find the same.
     if report.faults and lock_holder(run_dir) is not None:
         again = _verify_once(run_dir)
         return Report(faults=[f for f in again.faults if f in report.faults], notes=again.notes)
@@ -82,6 +83,7 @@ def _verify_once(run_dir: Path) -> Report:
     try:
         with JournalReader(run_dir / JOURNAL) as reader:
             reader.integrity_check()
+            # All tables of one commit: between two commits the sums below would not add up.
             with reader.snapshot():
                 records = _read(reader, run_file)
     except StorageError as error:
@@ -92,6 +94,8 @@ def _verify_once(run_dir: Path) -> Report:
     faults += _check_ghosts(run_dir, tables)
     notes = [*_expected(tables), *_unknown_ghosts(run_dir, tables)]
     leftovers = _leftovers(run_dir, tables)
+    # A running or killed controller may leave temporary directories, which the next start removes;
+    # after an orderly end there must be none.
     if tables.run.state == "running":
         notes += leftovers
     else:
@@ -160,7 +164,11 @@ def _problem_of_current(policy: PolicyRow, tables: Tables) -> str | None:
 
 
 def _trained(records: _Records) -> Counter[PolicyId]:
-    """Agent steps of each policy in finished assignments, and in those that a repair found."""
+    """Return the agent steps of each policy in finished assignments and in those that a repair
+    found.
+    """
+    # An assignment with several trainees stores only the sum of their steps, so the steps of each
+    # are the difference between its checkpoint and its counter at the start.
     made = {
         (row.assignment_id, row.policy): row.agent_steps
         for row in records.tables.checkpoints.values()
@@ -180,7 +188,7 @@ def _trained(records: _Records) -> Counter[PolicyId]:
 
 
 def adopted_steps(events: Iterable[EventRow]) -> Counter[PolicyId]:
-    """Agent steps of each policy in assignments that only a checkpoint is left of."""
+    """Return the agent steps of each policy in assignments of which only a checkpoint is left."""
     steps: Counter[PolicyId] = Counter()
     for event in events:
         before, after = event.data.get("agent_steps_before"), event.data.get("agent_steps")
@@ -200,7 +208,7 @@ def _check_run(records: _Records) -> Iterator[str]:
         "matches": (run.matches, sum(row.matches for row in finished)),
         "assignments_finished": (run.assignments_finished, len(finished)),
         "evaluation_assignments": (run.evaluation_assignments, len(evaluation)),
-        # Those that only published an initial checkpoint are not counted.
+        # Assignments that only published an initial checkpoint are not counted.
         "training_assignments": (
             run.training_assignments,
             sum(row.agent_steps > 0 for row in training),
@@ -267,7 +275,7 @@ def _check_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
 def _compare(
     run_dir: Path, row: CheckpointRow | GhostRow, *, without: frozenset[str]
 ) -> Iterator[str]:
-    """Read every byte of a directory and compare it with its row."""
+    """Compare every byte of a directory with its row."""
     try:
         manifest = verify_directory(resolve_key(run_dir, row.key), without=without)
     except CheckpointError as error:
@@ -285,7 +293,7 @@ def _facts(row: CheckpointRow | GhostRow) -> list[str]:
 
 
 def _expected(tables: Tables) -> list[str]:
-    """What the next resume does again, and what is known to be damaged."""
+    """Return notes on work that the next resume repeats, and on known damage."""
     notes = [f"{row.player}: not linked yet" for row in tables.ghosts.values() if not row.linked]
     notes += [f"{row.player}: corrupt" for row in tables.ghosts.values() if row.corrupt]
     for row in tables.checkpoints.values():
@@ -295,7 +303,9 @@ def _expected(tables: Tables) -> list[str]:
 
 
 def _unknown_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
-    """Ghosts that nobody knows any more, after a repair: opponents no longer, but left alone."""
+    """Yield ghosts that the journal no longer knows after a repair: not opponents, but
+    left alone.
+    """
     known = {row.key for row in tables.ghosts.values()}
     for key in list_directories(run_dir, "ghosts"):
         if DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]) and key not in known:
@@ -303,7 +313,7 @@ def _unknown_ghosts(run_dir: Path, tables: Tables) -> Iterator[str]:
 
 
 def _leftovers(run_dir: Path, tables: Tables) -> list[str]:
-    """Temporary directories and unrecorded checkpoints."""
+    """Return notes on temporary directories and unrecorded checkpoints."""
     keys = [*list_directories(run_dir, "checkpoints"), *list_directories(run_dir, "ghosts")]
     found = [
         f"{key}: temporary directory" for key in keys if TEMPORARY.fullmatch(key.rsplit("/", 1)[1])

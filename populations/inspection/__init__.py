@@ -1,1 +1,1 @@
-"""What is shown of a run: views, cells, calibration, exploitability, studies."""
+"""Views of a run: documents, payoff cells, calibration, exploitability, studies."""

@@ -1,4 +1,4 @@
-"""Whether ratings hold what they promise: predicted scores beside those that were seen."""
+"""Calibration of ratings: predicted scores beside observed ones."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from populations.records.rows import RatingsRow
 
 @dataclass(slots=True)
 class Calibration:
-    """What one player scored against another in evaluation, over all seats.
+    """Score of one player against another in evaluation, over all seats.
 
     Attributes:
-        matches: How many.
+        matches: Number of matches.
         seen: Sum of its scores, a draw half.
-        predicted: Sum of the scores that the ratings promise.
-        variance: Of ``seen`` by chance alone: that of wins and losses, less what draws, and other
-            scores between 0 and 1, take away.
+        predicted: Sum of the scores that the ratings predict.
+        variance: Variance of ``seen`` by chance: that of wins and losses, less the reduction by
+            draws and other scores between 0 and 1.
     """
 
     matches: float = 0.0
@@ -39,14 +39,14 @@ class Calibration:
         self.variance += max(counts.matches * promised * (1.0 - promised) - between, 0.0)
 
     def turned(self) -> Calibration:
-        """The same seen from the other player."""
+        """Return the same seen from the other player."""
         return Calibration(
             self.matches, self.matches - self.seen, self.matches - self.predicted, self.variance
         )
 
     @property
     def deviations(self) -> float | None:
-        """How many standard deviations more was seen than predicted; None where none is known."""
+        """Standard deviations by which ``seen`` exceeds ``predicted``; None where unknown."""
         if self.variance <= 0.0:
             return None
         return (self.seen - self.predicted) / math.sqrt(self.variance)
@@ -58,9 +58,9 @@ def calibrations(
     """Compare the results of rated players with their ratings; each pair once.
 
     Args:
-        pairs: Of evaluation.
-        ratings: The last fits.
-        seats: Of the environment.
+        pairs: Results of evaluation.
+        ratings: Last fits.
+        seats: Seats of the environment.
     """
     known: dict[Rated, float] = {
         (population, entrant): rating
@@ -80,7 +80,7 @@ def calibrations(
         if advantages and not is_cooperation:
             ahead += advantages[row.first_seat * len(seats) + row.second_seat]
         promised = expected_score(ahead, known[second])
-        counts = Counts.of(row)
+        counts = Counts.from_results(row)
         if (second, first) in found:
             one = found[second, first]
             one.add(counts.turned(), promised=1.0 - promised)

@@ -1,4 +1,4 @@
-"""The cells of the payoff table that people and programs read: one player against another."""
+"""Cells of the payoff table for people and programs: one player against another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from populations.records.rows import (
 )
 
 Names = Mapping[tuple[str, str], str]
-"""By population and entrant: the players that are shown."""
+"""Displayed players, by population and entrant."""
 
 
 @dataclass(slots=True)
@@ -37,12 +37,12 @@ class _Cell:
 def payoff_cells(
     pairs: Iterable[PairRow], *, seats: tuple[Seat, ...], names: Names, by_seats: bool = False
 ) -> list[dict[str, Json]]:
-    """What players did against each other, each pair seen from both.
+    """Return the results of players against each other, each pair seen from both.
 
     Args:
-        pairs: Of evaluation.
-        seats: Of the environment.
-        names: Who is shown; pairs with others are left out.
+        pairs: Results of evaluation.
+        seats: Seats of the environment.
+        names: Displayed players; pairs with others are left out.
         by_seats: Whether each pair of seats has a cell of its own, or all of them one.
 
     Returns:

@@ -1,9 +1,10 @@
-"""The generations of a run as an Optuna study, for Optuna's own tools and its dashboard.
+"""Generations of a run as an Optuna study, for Optuna's own tools and its dashboard.
 
 A trial is a generation: its parameters are the hyperparameters of the search space, its value is
-what it gained, in Elo per million agent steps, by one fit of ratings: what the weights were worth
-before is no merit of the hyperparameters. PBT ranks policies within a population and a role, so
-each of these has its own study: an exploiter's settings are not bad because it loses to others.
+the gain in Elo per million agent steps, by one fit of ratings. The gain counts, because the initial
+strength of the weights is no merit of the hyperparameters. PBT ranks policies within a population
+and a role, so each of these has its own study: an exploiter's settings are not bad because it loses
+to others.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ logger = logging.getLogger(__name__)
 
 
 def study_name(run: str, population: str, *, role: str = MAIN) -> str:
-    """What the study of a population's policies of one role is called.
+    """Return the name of the study of a population's policies of one role.
 
     Args:
-        run: The run's id.
-        population: Its name.
-        role: Exploiters' is in the name.
+        run: Run's id.
+        population: Name of the population.
+        role: Role; the name contains it for exploiters.
     """
     return f"{population}-{run[:8]}" if role == MAIN else f"{population}-{role}-{run[:8]}"
 
@@ -43,12 +44,12 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
     """Write all generations of a run as Optuna studies into an SQLite file.
 
     Args:
-        run: The run.
-        path: The file; studies of other runs may be in it.
-        population: Only this one.
+        run: Run to read.
+        path: SQLite file; it may contain studies of other runs.
+        population: Population to write. None: all.
 
     Returns:
-        How many trials there are, by study.
+        Number of trials, by study.
 
     Raises:
         ConfigError: If the file has a study of this run already, or cannot be written.
@@ -89,15 +90,16 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
 
 
 def _ranked_together(run: Inspection) -> list[tuple[str, str]]:
-    """Populations and the roles that their policies have."""
+    """Return populations and the roles of their policies."""
     rows = run.tables.policies.values()
     return list(dict.fromkeys((row.population, row.role) for row in rows))
 
 
 def trials_of(run: Inspection, population: str, *, role: str = MAIN) -> list[FrozenTrial]:
-    """Generations of the policies of a population that have a role, in order of beginning.
+    """Return the generations of a population's policies with a role as trials, in order of
+    beginning.
 
-    Those that last still are running, those whose gain is not known count as pruned.
+    Unfinished generations are running; those of unknown gain count as pruned.
     """
     policies = run.tables.policies
     return [
@@ -146,10 +148,10 @@ def _attributes(row: GenerationRow) -> Mapping[str, object]:
 
 
 def _distribution(dimension: Range | Choices, *, value: float | None) -> BaseDistribution | None:
-    """Optuna's distribution of a dimension, wide enough for a value; None if it cannot hold it.
+    """Return Optuna's distribution of a dimension, widened to hold a value; None if it cannot.
 
-    Start values may be outside of the search space. Unlike in a sampler, those with ``complement``
-    are about x itself: a person who looks at the study knows the hyperparameter by it.
+    Start values may be outside the search space. Unlike in a sampler, a dimension with
+    ``complement`` is about x itself, by which people know the hyperparameter.
     """
     from optuna.distributions import (
         CategoricalDistribution,

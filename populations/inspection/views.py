@@ -1,7 +1,7 @@
-"""The views of ``arena league``: documents of plain data from a run directory.
+"""Views of ``arena league``: documents of plain data from a run directory.
 
-Inspection never talks to the controller: it reads the journal through a read-only connection and
-`status.json`. It works while the run goes on, after a SIGKILL, and after the end.
+Inspection never talks to the controller: it reads the journal through a read-only connection, and
+`status.json`. It works during a run, after a SIGKILL, and after the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Document = dict[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A run as it is in its directory at one moment."""
+    """Run directory at one moment."""
 
     run_dir: Path
     run_file: RunFile
@@ -63,13 +63,13 @@ class Inspection:
         self.reader.close()
 
     def standings(self, population: str | None = None) -> dict[str, list[Standing]]:
-        """Standings of all populations, or of one."""
+        """Return the standings of all populations, or of one."""
         found = standings(self.tables, self.league)
         return {name: found[name] for name in found if population in (None, name)}
 
 
 def standings_view(run: Inspection, population: str | None) -> Document:
-    """Who stands where."""
+    """Return the standings with ratings and records."""
     measured = read_exploitability(run.run_dir)
     return {
         "run": run.tables.run.run,
@@ -83,7 +83,7 @@ def standings_view(run: Inspection, population: str | None) -> Document:
 
 
 def cyclicity(run: Inspection, population: str | None = None) -> dict[str, float | None]:
-    """By population, the share of results that no rating can express; None before a fit."""
+    """Return the share of results that no rating can express, by population; None before a fit."""
     ratings = run.tables.ratings
     return {
         name: ratings[name].cyclicity if name in ratings else None
@@ -100,12 +100,12 @@ def _standing_json(line: Standing, measured: Mapping[str, float]) -> Document:
 
 
 def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = False) -> Document:
-    """Results between the players of the standings, from evaluation matches.
+    """Return results between the players of the standings, from evaluation matches.
 
     Args:
-        run: What to read.
-        population: Only cells of its players; None: all.
-        by_seats: A cell for each pair of seats, instead of one over all seats.
+        run: Run to read.
+        population: Population of the cells' players. None: all.
+        by_seats: Whether each pair of seats has a cell, instead of one over all seats.
     """
     names: dict[tuple[str, str], str] = {
         (name, line.weights or line.player): line.player
@@ -123,7 +123,7 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
 
 
 def calibration_view(run: Inspection, population: str | None) -> Document:
-    """Scores that ratings promise beside those that were seen, the worst pair first."""
+    """Return predicted beside observed scores, the worst pair first."""
     names: dict[tuple[str, str], str] = {
         (name, line.weights or line.player): line.player
         for name, lines in run.standings().items()
@@ -156,7 +156,7 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
 
 
 def fits(run: Inspection, population: str | None = None) -> dict[str, dict[str, Json]]:
-    """By rated population: how far results are off the ratings, in Elo a pair, and how surely."""
+    """Return the misfit of each rated population: Elo per pair, and its significance."""
     return {
         name: {"pair_deviation": row.pair_deviation, "misfit": row.misfit}
         for name, row in run.tables.ratings.items()
@@ -165,7 +165,7 @@ def fits(run: Inspection, population: str | None = None) -> dict[str, dict[str, 
 
 
 def lineage_view(run: Inspection, population: str | None) -> Document:
-    """Where each policy's weights come from: copies, and every generation of every policy."""
+    """Return the origin of each policy's weights: copies, and every generation of every policy."""
     policies: list[Json] = [
         {
             "policy": row.policy,
@@ -187,7 +187,9 @@ def lineage_view(run: Inspection, population: str | None) -> Document:
 
 
 def _generations(run: Inspection, population: str | None) -> list[Json]:
-    """In order of beginning; ``parent`` is whose weights they are: policy and generation."""
+    """Return generations in order of beginning; ``parent`` is the policy and generation of the
+    weights.
+    """
     return [
         asdict(row)
         for row in run.tables.generations.values()
@@ -196,7 +198,7 @@ def _generations(run: Inspection, population: str | None) -> list[Json]:
 
 
 def hyperparameters_view(run: Inspection, population: str | None) -> Document:
-    """What each policy trains with now, and every change."""
+    """Return the current hyperparameters of each policy, and every change."""
     now: Document = {
         row.policy: dict(row.hyperparameters)
         for row in run.tables.policies.values()
@@ -215,7 +217,7 @@ def hyperparameters_view(run: Inspection, population: str | None) -> Document:
 
 
 def matches_view(run: Inspection, population: str | None) -> Document:
-    """Every committed tally: who played whom, in which assignment, with which results."""
+    """Return every committed tally: players, assignment and results."""
     seats = run.league.seats
     rows: list[Json] = [
         {
@@ -239,7 +241,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
 
 
 def _name(run: Inspection, entrant: str) -> str:
-    """A readable name for a tally's entrant: weights digests as policy@agent_steps."""
+    """Return a readable name for a tally's entrant: weights digests as policy@agent_steps."""
     origin = run.league.checkpoints.get(Digest(entrant))
     if is_bot(entrant) or origin is None:
         return entrant
@@ -247,7 +249,7 @@ def _name(run: Inspection, entrant: str) -> str:
 
 
 def checkpoints_view(run: Inspection, population: str | None) -> Document:
-    """Every recorded checkpoint and ghost."""
+    """Return every recorded checkpoint and ghost."""
     checkpoints: list[Json] = [
         asdict(row)
         for row in run.tables.checkpoints.values()
@@ -260,7 +262,7 @@ def checkpoints_view(run: Inspection, population: str | None) -> Document:
 
 
 def events_view(run: Inspection, population: str | None) -> Document:
-    """Every decision with its reason and numbers, oldest first."""
+    """Return every decision with its reason and numbers, oldest first."""
     return {"run": run.tables.run.run, "events": _events(run, population, kinds=None)}
 
 
@@ -281,7 +283,7 @@ def _events(
 
 
 def status_view(run: Inspection, population: str | None) -> Document:
-    """How the run is doing: committed counts, and live figures while it runs."""
+    """Return the state of the run: committed counts, and live figures while it runs."""
     tables, row = run.tables, run.tables.run
     holder = lock_holder(run.run_dir)
     state: str = row.state
@@ -326,7 +328,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
 
 
 def _evaluation(run: Inspection) -> Document:
-    """Share of learner seconds that evaluation had when training ended last, else until now."""
+    """Return evaluation's share of learner seconds when training ended last, else until now."""
     row = run.tables.run
     last = run.reader.events(kinds=["training_stopped"], limit=1, newest=True)
     reached = last[0].data.get("evaluation_share") if last else None
@@ -346,9 +348,9 @@ def _pbt(run: Inspection) -> Document:
 
 
 def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Json]:
-    """What somebody should look at: by the live figures, else by the events.
+    """Return the alerts: by the live figures, else by the events.
 
-    A disk that is full may have refused the live figures too.
+    A full disk may have refused the live figures, too.
     """
     if alerts := live.get("alerts"):
         return list(cast("list[Json]", alerts))

@@ -1,4 +1,7 @@
-"""One learner in the controller's own process, over the in-memory transport: for debuggers."""
+"""Launcher of one learner in the controller's own process, over the in-memory transport.
+
+Made for debuggers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class InlineLauncher:
-    """Starts a learner as a thread. There is one slot."""
+    """Launcher that starts a learner as a thread. There is one slot."""
 
     def __init__(self, *, setup: LearnerSetup, hub: InMemoryHub) -> None:
         self._setup = setup
@@ -24,7 +27,8 @@ class InlineLauncher:
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start the thread."""
-        # By name and only now: the learner's half imports torch, the controller's half never does.
+        # Imported by name and late: the learner's half imports torch, the controller's half never
+        # does.
         inline = import_module("arena.learners.inline")
         self._learner = inline.start_inline_learner(self._setup, self._hub, populations)
 
@@ -36,11 +40,11 @@ class InlineLauncher:
             self._learner = None
 
     def running(self) -> Mapping[int, int]:
-        """This process, while the thread runs."""
+        """Return this process, while the thread runs."""
         return {0: os.getpid()} if self._learner is not None else {}
 
     def exited(self) -> list[tuple[int, int]]:
-        """The slot, once its thread has ended."""
+        """Return the slot, once its thread has ended."""
         if self._learner is not None and not self._learner.is_alive():
             self._learner.join()
             self._learner = None

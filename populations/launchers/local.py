@@ -1,4 +1,4 @@
-"""Learners as processes on this machine, one per slot."""
+"""Launcher of learners as processes on this machine, one per slot."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from arena.learners.spawn import LearnerProcess, spawn_learner
 from arena.wire.keys import key_path
 
 STACKS_S = 2.0
-"""How long a process has to write its stacks. One that can do it at all takes milliseconds."""
+"""Time for a process to write its stacks. A live one needs milliseconds."""
 
 
 def slot_name(slot: int) -> str:
-    """What a slot's log and key are called."""
+    """Return the name of a slot's log and key."""
     return f"learner-{slot}"
 
 
 class LocalLauncher:
-    """Starts, watches and ends learner processes. Use it from the main thread only.
+    """Launcher of learner processes. Use it from the main thread only.
 
-    (A child asks the kernel to be killed with its parent, and the kernel takes the spawning thread
-    for the parent.)
+    A child asks the kernel to be killed with its parent, and the kernel takes the spawning thread
+    for the parent.
     """
 
     def __init__(
         self, *, setup_path: Path, endpoint: str, logs: Path, keys: Path | None = None
     ) -> None:
-        """Start nothing yet.
+        """Store the arguments; no process is started.
 
         Args:
-            setup_path: A LearnerSetup as JSON.
-            endpoint: Where learners connect to.
-            logs: The directory for their output.
-            keys: The directory with each slot's key, where the controller wants keys.
+            setup_path: File with a LearnerSetup as JSON.
+            endpoint: Address that learners connect to.
+            logs: Directory for their output.
+            keys: Directory with each slot's key, where the controller uses keys.
         """
         self._setup_path = setup_path
         self._endpoint = endpoint
@@ -45,7 +45,7 @@ class LocalLauncher:
         self._dying: list[tuple[LearnerProcess, float]] = []
 
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
-        """Start a process in a slot; what ran there before is killed."""
+        """Start a process in a slot, after killing its predecessor there."""
         self.kill(slot)
         self._processes[slot] = spawn_learner(
             self._setup_path,
@@ -56,7 +56,7 @@ class LocalLauncher:
         )
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
-        """End a slot's process group: at once, or soon, when it has written its stacks."""
+        """End a slot's process group: at once, or as soon as it has written its stacks."""
         process = self._processes.pop(slot, None)
         if process is None:
             return
@@ -67,11 +67,13 @@ class LocalLauncher:
             process.kill()
 
     def running(self) -> Mapping[int, int]:
-        """Process ids by slot."""
+        """Return process ids by slot."""
         return {slot: process.pid for slot, process in self._processes.items()}
 
     def exited(self) -> list[tuple[int, int]]:
-        """Slots whose process has ended since the last call, with exit codes (-n: by signal n)."""
+        """Return slots whose process has ended since the last call, with exit codes (-n: by signal
+        n).
+        """
         self._end_dying(now_s=time.monotonic())
         ended = [
             (slot, code)
@@ -83,13 +85,13 @@ class LocalLauncher:
         return ended
 
     def close(self) -> None:
-        """Kill what is left."""
+        """Kill all remaining processes."""
         for slot in list(self._processes):
             self.kill(slot)
         self._end_dying(now_s=math.inf)
 
     def _end_dying(self, *, now_s: float) -> None:
-        """Kill those whose moment is over."""
+        """Kill processes whose time for writing stacks is over."""
         for process, until_s in self._dying:
             if now_s >= until_s:
                 process.kill()

@@ -1,4 +1,4 @@
-"""The launcher that the configuration names, with the transport that its learners use."""
+"""Construction of the configured launcher, with its learners' transport."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def make_launcher(run: OpenRun) -> Iterator[tuple[ControllerTransport, Launcher]
 
 
 def _keys(run: OpenRun) -> ControllerKeys:
-    """The run's keys: those of earlier epochs, and new ones for whoever has none."""
+    """Return the run's keys: those of earlier epochs, and new ones where keys are missing."""
     names = [slot_name(slot) for slot in range(len(run.state.slots))]
     names += [f"remote-{number}" for number in range(run.run_file.config.remote_learners)]
     try:

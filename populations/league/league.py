@@ -1,8 +1,8 @@
-"""What follows from the rows: who was evaluated, how often, with which results, and from whom.
+"""League: results, records and lineage that follow from the journal's rows.
 
-Evaluation and training tallies are folded into rows of their own (`RecordRow`, `PairRow`), which
-the journal keeps beside the tallies: a league is made from those rows, and nobody has to read all
-tallies again. Training tallies feed the payoff that matchmaking uses, evaluation tallies the
+Evaluation and training tallies are folded into aggregates (`RecordRow`, `PairRow`), which the
+journal keeps beside the tallies. A league is made from the aggregates, so that the tallies need not
+be read again. Training tallies feed the payoff that matchmaking uses, evaluation tallies the
 ratings.
 """
 
@@ -32,11 +32,13 @@ ResultKey = tuple[Rated, Rated, tuple[int, int]]
 
 
 RECENT_PER_POLICY = 6
-"""Evaluated weights of a policy that the next fit of ratings is about, beside its standing."""
+"""Evaluated weights of a policy, besides its standing, that the next fit of ratings includes."""
 
 
 class Met(NamedTuple):
-    """What one did against another in evaluation: the sum of its scores, of how many matches."""
+    """Result of one entrant against another in evaluation: sum of scores, matches, sum of
+    returns.
+    """
 
     points: float
     matches: float
@@ -44,29 +46,29 @@ class Met(NamedTuple):
 
 
 class League:
-    """All players of all populations and what is known of them. Owned by one thread.
+    """All players of all populations with their results. Owned by one thread.
 
     Attributes:
-        seats: Of the environment.
+        seats: Seats of the environment.
         is_cooperation: Whether it has one side.
         payoff: Results of training matches.
         records: Evaluation matches of each entrant, in order of first evaluation.
-        results: Of evaluation matches, by pair and seats; a match is one result for each who
-            played it.
-        checkpoints: The origin of each weights digest.
-        last_evaluation_sequence: Of the last evaluation tally.
-        recent: The newest evaluated weights of each policy, in order of first evaluation.
-        evaluated_bots: In order of first evaluation.
-        evaluated_ghosts: Ghosts' weights that were evaluated; it only grows.
+        results: Results of evaluation matches, by pair and seats; a match is one result for each of
+            its players.
+        checkpoints: Origin of each weights digest.
+        last_evaluation_sequence: Sequence of the last evaluation tally.
+        recent: Newest evaluated weights of each policy, in order of first evaluation.
+        evaluated_bots: Bots in order of first evaluation.
+        evaluated_ghosts: Evaluated weights of ghosts; it only grows.
     """
 
     def __init__(self, *, seats: tuple[Seat, ...], half_life_matches: float) -> None:
         self.seats = seats
         self.is_cooperation = len({seat.side for seat in seats}) == 1
-        # Of n sides each meets n - 1 others in a match, which is one match still.
+        # With n sides each meets n - 1 others, but a match must still count as one.
         num_sides = len({seat.side for seat in seats})
         self._pair_weight = 1.0 / max(num_sides - 1, 1)
-        # Of a team each member has the team's result; rows are kept as if that were one of its own.
+        # Each member of a team has the team's result; rows store it as if it were the member's own.
         self._share_of_row = {
             pair: weight / self._pair_weight
             for pair, weight in result_weights(
@@ -85,16 +87,16 @@ class League:
         self._evaluation_pairs: dict[PairKey, PairRow] = {}
         self._generation_matches: dict[tuple[str, int], int] = {}
         self._first: dict[tuple[str, int], CheckpointRow] = {}
-        """The first checkpoint of each generation of each policy."""
+        """First checkpoint of each generation of each policy."""
         self._standing: dict[Rated, Digest | None] = {}
-        """Answers of `nearest_evaluated` about weights that were not evaluated themselves."""
+        """Cached answers of `nearest_evaluated` for weights that were not evaluated themselves."""
         self._depending: dict[str, set[Rated]] = {}
-        """Which of those answers would change if a digest were evaluated, or became known."""
+        """Cached answers to drop when a digest is evaluated or becomes known, by digest."""
 
     @classmethod
     @collector_paused()
     def fold(cls, tables: Tables, *, seats: tuple[Seat, ...], half_life_matches: float) -> League:
-        """The league that a journal's rows describe."""
+        """Make the league of a journal's rows."""
         league = cls(seats=seats, half_life_matches=half_life_matches)
         for checkpoint in tables.checkpoints.values():
             league.add_checkpoint(checkpoint)
@@ -111,7 +113,7 @@ class League:
         return league
 
     def add_checkpoint(self, row: CheckpointRow) -> None:
-        """Take in a recorded checkpoint; the first of equal weights is their origin."""
+        """Add a recorded checkpoint; the first of equal weights is their origin."""
         self._first.setdefault((row.policy, row.generation), row)
         known = self.checkpoints.get(row.weights_digest)
         if known is None or known.key == row.key:
@@ -119,7 +121,7 @@ class League:
             self._forget_standing(row.weights_digest)
 
     def add_ghost(self, row: GhostRow) -> None:
-        """Take in a ghost, once or more often."""
+        """Add a ghost; repeating it changes nothing."""
         key = (row.population, Entrant(row.weights_digest))
         if key not in self._ghosts:
             self._ghosts.add(key)
@@ -127,10 +129,10 @@ class League:
                 self.evaluated_ghosts.append(key)
 
     def add_tally(self, row: TallyRow) -> list[RecordRow | PairRow]:
-        """Take in a committed tally.
+        """Add a committed tally.
 
         Returns:
-            The rows that changed by it; they belong into the tally's transaction.
+            Changed rows, to be committed in the tally's transaction.
         """
         if row.kind == "train":
             return [*self.payoff.add(row.tally)]
@@ -146,8 +148,11 @@ class League:
         ]
         changed: dict[Rated, RecordRow] = {}
         for index, key in enumerate(rated):
+            # An entrant may hold several seats: its later seats add to the row of the earlier ones.
             old = changed.get(key) or self.record(*key)
             wins, draws, losses, won = _outcome(tally, seat=index)
+            # Scores between win and loss cannot be counted as wins, draws and losses: the sum is
+            # kept as soon as one pair has it.
             is_summed = old.score_sum is not None or any(
                 p.score_sum is not None for p in tally.pairs
             )
@@ -171,6 +176,7 @@ class League:
     def _add_results(self, tally: Tally) -> Iterator[PairRow]:
         for played in pair_rows(tally, kind="evaluate", weight=self._pair_weight):
             first, second, _ = self._result_key(played)
+            # A result of an entrant against itself holds no information on its strength.
             if first != second:
                 row = added(self._evaluation_pairs.get(played.key), played)
                 self._put_pair(row)
@@ -200,7 +206,7 @@ class League:
     def _put_pair(self, row: PairRow) -> None:
         self._evaluation_pairs[row.key] = row
         share = self._share_of_row[row.first_seat, row.second_seat]
-        self.results[self._result_key(row)] = Counts.of(row, weight=share)
+        self.results[self._result_key(row)] = Counts.from_results(row, weight=share)
 
     def _result_key(self, row: PairRow) -> ResultKey:
         first = (self.seats[row.first_seat].population, row.first)
@@ -210,12 +216,12 @@ class League:
         return first, second, seats
 
     def record(self, population: str, entrant: str) -> RecordRow:
-        """Evaluation matches of an entrant; zeros if it has played none."""
+        """Return the evaluation matches of an entrant; zeros if it has played none."""
         key = (population, Entrant(entrant))
         return self.records.get(key) or RecordRow(population=population, entrant=key[1])
 
     def evaluated_against(self, entrant: Entrant, other: Entrant) -> Met:
-        """What an entrant did in evaluation against another one, over all seats."""
+        """Return the result of an entrant against another in evaluation, over all seats."""
         won = matches = return_sum = 0.0
         for low, high in rival_seats(self.seats):
             row = self._evaluation_pairs.get(("evaluate", entrant, other, low, high))
@@ -231,11 +237,12 @@ class League:
         return Met(points=won, matches=matches, return_sum=return_sum)
 
     def is_evaluated(self, population: str, entrant: str) -> bool:
-        """Whether an entrant has played an evaluation match."""
+        """Return whether an entrant has played an evaluation match."""
         return (population, Entrant(entrant)) in self.records
 
     def ancestors(self, digest: Digest) -> Iterable[Digest]:
-        """Weights digests from which these weights were trained, nearest first, then on."""
+        """Yield the digests that these weights were trained from, nearest first."""
+        # Copied weights may repeat a digest within a line, so the walk could be a cycle.
         seen = {digest}
         row = self.checkpoints.get(digest)
         while row is not None and row.parent is not None and row.parent not in seen:
@@ -244,15 +251,16 @@ class League:
             row = self.checkpoints.get(row.parent)
 
     def standing_weights(self, policy: PolicyRow, tables: Tables) -> Digest | None:
-        """The latest evaluated weights in a policy's line: what its standing is about."""
+        """Return the latest evaluated weights in a policy's line, which its standing is about."""
         if policy.checkpoint is None:
             return None
         digest = tables.checkpoints[policy.checkpoint].weights_digest
         return self.nearest_evaluated(policy.population, digest)
 
     def first_weights(self, policy: PolicyRow, tables: Tables) -> Digest | None:
-        """Find the weights that a policy's present generation began with; None: not made yet."""
+        """Return the weights that a policy's current generation began with; None: not made yet."""
         first = self._first.get((policy.policy, policy.generation))
+        # After an exploit the parent is the donor's weights, which the generation began with.
         if first is not None:
             return first.parent or first.weights_digest
         if policy.checkpoint is None:
@@ -260,7 +268,7 @@ class League:
         return tables.checkpoints[policy.checkpoint].weights_digest
 
     def nearest_evaluated(self, population: str, digest: Digest) -> Digest | None:
-        """Find the evaluated weights nearest to some in their line, themselves included."""
+        """Return the evaluated weights nearest to given ones in their line, these included."""
         key = (population, Entrant(digest))
         if key in self.records:
             return digest
@@ -269,7 +277,7 @@ class League:
         return self._standing[key]
 
     def _evaluated_ancestor(self, key: Rated) -> Digest | None:
-        """Walk up to the nearest evaluated weights, and remember who was passed on the way."""
+        """Return the nearest evaluated ancestor; note all weights that the answer depends on."""
         population, digest = key
         self._depending.setdefault(digest, set()).add(key)
         for ancestor in self.ancestors(Digest(digest)):
@@ -284,11 +292,13 @@ class League:
                 self._standing.pop(key, None)
 
     def matches_in_generation(self, policy: PolicyRow) -> int:
-        """Evaluation matches of the checkpoints that the policy made in its generation."""
+        """Return the evaluation matches of the checkpoints that the policy made in its
+        generation.
+        """
         return self._generation_matches.get((policy.policy, policy.generation), 0)
 
     def rated_ancestor(self, digest: Digest, rated: set[Entrant]) -> Entrant | None:
-        """The nearest ancestor among some entrants: whose rating is the prior mean."""
+        """Return the nearest ancestor among some entrants: its rating is the prior mean."""
         for ancestor in self.ancestors(digest):
             if Entrant(ancestor) in rated:
                 return Entrant(ancestor)
@@ -296,7 +306,7 @@ class League:
 
 
 def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
-    """Whether somebody played only itself, which shows nothing of its strength."""
+    """Return whether a player met only itself, which shows nothing of its strength."""
     rated = list(zip((seat.population for seat in seats), tally.entrants, strict=True))
     if len({seat.side for seat in seats}) == 1:
         # Home and away have the same populations in the same order.
@@ -306,7 +316,7 @@ def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
 
 
 def _outcome(tally: Tally, *, seat: int) -> tuple[int, int, int, float]:
-    """Wins, draws, losses and sum of scores of a seat, over the pairs of seats that it is in."""
+    """Return wins, draws, losses and sum of scores of a seat, over its pairs of seats."""
     wins = draws = losses = 0
     won = 0.0
     for pair in tally.pairs:

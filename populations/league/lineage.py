@@ -1,4 +1,4 @@
-"""Where a policy's weights come from, generation by generation, and the schedule that follows."""
+"""Lineage of a policy's weights by generations, and the schedule that follows from it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from populations.yaml_documents import nearest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Training that is in some weights: a part of one generation.
+    """Part of one generation's training that is in some weights.
 
     Attributes:
-        generation: Whose hyperparameters were in use.
-        begin: Agent steps that were in the weights before it, counted along the lineage.
-        agent_steps: Trained in it.
+        generation: Generation whose hyperparameters were in use.
+        begin: Agent steps in the weights before it, counted along the lineage.
+        agent_steps: Agent steps trained in it.
     """
 
     generation: GenerationRow
@@ -31,15 +31,15 @@ class Stretch:
 def lineage(
     generations: Mapping[Entrant, GenerationRow], entrant: Entrant, *, agent_steps: int
 ) -> list[Stretch]:
-    """The training behind some weights, oldest first.
+    """Return the training behind some weights, oldest first.
 
-    A copy goes on from its donor's weights as they were then, so of the donor only what it had
-    trained until then counts, and of the copier nothing from before.
+    A copy continues from its donor's weights at the time. Of the donor only the training until then
+    counts, of the copier nothing from before.
 
     Args:
-        generations: All of a run.
-        entrant: Whose weights: policy and generation.
-        agent_steps: The policy's count when they were made.
+        generations: All generations of a run.
+        entrant: Policy and generation of the weights.
+        agent_steps: Policy's agent steps when they were made.
 
     Raises:
         KeyError: If there is no such generation.
@@ -59,14 +59,14 @@ def lineage(
 
 
 KEPT = ("explore", "quarantine", "replay")
-"""Causes of generations that go on from the policy's own weights."""
+"""Causes of generations that continue from the policy's own weights."""
 
 
 def line_of(generations: Mapping[Entrant, GenerationRow], entrant: Entrant) -> list[Entrant]:
     """Return the generations of a policy since its weights were last replaced, oldest first.
 
-    What is known of its play in them is about the weights that it goes on from. The last one is
-    ``entrant`` itself, the only one where a run has not recorded its generations.
+    Their results are about the weights that the policy continues from. The last one is ``entrant``
+    itself, the only one where a run has not recorded its generations.
     """
     line = [entrant]
     while (row := generations.get(line[-1])) is not None and row.cause in KEPT:
@@ -77,13 +77,13 @@ def line_of(generations: Mapping[Entrant, GenerationRow], entrant: Entrant) -> l
 
 
 def schedule_of(tables: Tables, policy_id: str) -> tuple[ScheduleEntry, ...]:
-    """Which hyperparameters a policy's weights were trained with, and from when on.
+    """Return the hyperparameters that a policy's weights were trained with, and since when.
 
-    Generations in which nothing was trained are left out.
+    Generations without training are left out.
 
     Args:
-        tables: A run's rows.
-        policy_id: One of its policies.
+        tables: Rows of a run.
+        policy_id: Policy of the run.
 
     Raises:
         ConfigError: If there is no such policy, it has not trained, or the run recorded no

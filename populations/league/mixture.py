@@ -1,9 +1,9 @@
-"""The Nash mixture of a league: frozen players with probabilities that nobody in it can beat.
+"""Nash mixture of a league: frozen players with probabilities that no player in it can beat.
 
-In a cyclic game the best rated player loses to somebody; a mixture need not. Players are weighed by
-the equilibrium of the game in which both sides choose one of them (Balduzzi, Tuyls, Perolat and
-Graepel, "Re-evaluating evaluation", NeurIPS, 2018), whose payoffs are the scores of evaluation
-matches minus 1/2, filled by what ratings predict (`populations.league.scores`).
+In a cyclic game even the best rated player loses to some other; a mixture need not. Players are
+weighed by the equilibrium of the game in which both sides choose one of them (Balduzzi, Tuyls,
+Perolat and Graepel, "Re-evaluating evaluation", NeurIPS, 2018). Its payoffs are the scores of
+evaluation matches minus 1/2, completed by predictions of the ratings (`populations.league.scores`).
 
 One population on both sides: the equilibrium of highest entropy, which is unique. Two populations,
 one on each side: a zero-sum game between their players, and one solution of its linear program.
@@ -30,7 +30,9 @@ from populations.ratings.nash import max_entropy_nash, zero_sum_nash
 from populations.records.aggregates import PairRow
 
 MAX_PLAYERS = 256
-"""Of more players, the best rated half of so many and the newest others are in the game."""
+"""Most players in the game: beyond that, the best rated half of this number and the
+newest others.
+"""
 
 MAX_MEMBERS = 16
 MIN_PROBABILITY = 0.01
@@ -42,11 +44,11 @@ NUM_HALVINGS = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MixtureMember:
-    """A player that is drawn now and then.
+    """Member of a mixture.
 
     Attributes:
-        standing: Who it is.
-        probability: Of being drawn for an episode.
+        standing: Standing of the player.
+        probability: Probability of being drawn for an episode.
     """
 
     standing: Standing
@@ -55,14 +57,14 @@ class MixtureMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    """What a population plays in equilibrium.
+    """Equilibrium strategy of a population.
 
     Attributes:
-        population: Whose it is.
-        members: Most probable first; probabilities sum to one.
+        population: Name of the population.
+        members: Members, the most probable first; probabilities sum to one.
         num_players: Frozen players that were weighed.
-        worst_score: Expected score against whichever of the opponents weighed does best, in [0, 1].
-            One population: 1/2 if nobody beats the mixture, less if members were dropped.
+        worst_score: Expected score against the strongest of the weighed opponents, in [0, 1]. One
+            population: 1/2 if none beats the mixture, less if members were dropped.
     """
 
     population: str
@@ -79,20 +81,20 @@ def nash_mixtures(
 ) -> dict[str, Mixture]:
     """Weigh the frozen players of every population.
 
-    Ghosts and the standing weights of active policies take part if they are rated; equal weights
-    once, as the ghost. Bots never do.
+    Rated ghosts and rated standing weights of active policies take part; equal weights once, as the
+    ghost. Bots never do.
 
     Args:
-        standings: Of all populations; only players whose weights can be loaded.
-        pairs: Evaluation results.
-        seats: Of the environment.
+        standings: Standings of all populations; only players whose weights can be loaded.
+        pairs: Results of evaluation.
+        seats: Seats of the environment.
 
     Returns:
-        By population. The same arguments give the same mixtures.
+        Mixtures by population. Equal arguments give equal mixtures.
 
     Raises:
-        ConfigError: If the game has not two sides, if more than one population plays on a side, or
-            if a population has no such player.
+        ConfigError: If the game does not have two sides, if more than one population plays on a
+            side, or if a population has no such player.
     """
     rows, columns = _opposed(seats)
     players = {name: _frozen(standings[name]) for name in dict.fromkeys((rows, columns))}
@@ -114,7 +116,7 @@ def nash_mixtures(
 
 
 def _opposed(seats: Sequence[Seat]) -> tuple[str, str]:
-    """The population of either side."""
+    """Return the populations of the two sides."""
     sides: dict[str, list[str]] = {}
     for seat in seats:
         sides.setdefault(seat.side, []).append(seat.population)
@@ -130,7 +132,7 @@ def _opposed(seats: Sequence[Seat]) -> tuple[str, str]:
 
 
 def _frozen(standings: Sequence[Standing]) -> list[Standing]:
-    """Who may be a member, best rated first."""
+    """Return the possible members, best rated first."""
     by_weights: dict[str, Standing] = {}
     for line in standings:
         is_rated = line.kind != "bot" and line.state == "active" and line.rating is not None
@@ -156,13 +158,13 @@ def _outcomes(
     rows: str,
     columns: str,
 ) -> Iterator[Outcome]:
-    """Results between players, seen from the rows' population."""
+    """Yield results between players, seen from the rows' population."""
     index = {
         name: {str(player.weights): i for i, player in enumerate(lines)}
         for name, lines in players.items()
     }
     for pair in pairs:
-        # The first seat is the lower one, and so on the rows' side.
+        # The first seat is the lower one, so it is on the rows' side.
         i, j = index[rows].get(pair.first), index[columns].get(pair.second)
         if i is not None and j is not None:
             yield i, j, points(pair), num_scored(pair)
@@ -171,14 +173,15 @@ def _outcomes(
 def _scores_between(
     rows: Sequence[Standing], columns: Sequence[Standing], outcomes: Sequence[Outcome]
 ) -> FloatArray:
-    """Scores of one population's players against the other's. float64 [N, M].
+    """Return the scores of one population's players against the other's. float64 [N, M].
 
-    Ratings of two populations are on scales of their own. So what they predict is shifted by the
-    advantage of the first side over the second with which they agree with the total of all results.
+    The ratings of two populations are on separate scales. Their predictions are shifted by the
+    advantage of the first side at which they agree with the total of all results.
     """
     row, column = _ratings(rows)[:, np.newaxis], _ratings(columns)[np.newaxis, :]
     won, matches = counted(outcomes, shape=(len(rows), len(columns)))
     low, high = -MAX_ADVANTAGE, MAX_ADVANTAGE
+    # Bisection: the predicted total grows with the advantage.
     for _ in range(NUM_HALVINGS if matches.any() else 0):
         middle = 0.5 * (low + high)
         if (matches * expected_scores(row + middle, column)).sum() < won.sum():
@@ -189,14 +192,14 @@ def _scores_between(
 
 
 def _pruned(game: FloatArray, mixture: FloatArray) -> FloatArray:
-    """The best mixture of few members.
+    """Reduce a mixture to few members.
 
     While there are more than ``MAX_MEMBERS``, or one has less than ``MIN_PROBABILITY``, the
-    lightest goes (of equals the last), and the others are weighed anew by the linear program for
-    which all players are still opponents: its mass goes to those who do its work.
+    lightest is dropped (the last of equals) and the others are weighed anew by the linear program,
+    with all players as opponents. Members that replace the dropped one thus get its mass.
 
     Args:
-        game: What rows get from columns. float64 [N, M].
+        game: Payoff of rows against columns. float64 [N, M].
         mixture: Probabilities [N].
 
     Returns:

@@ -1,7 +1,7 @@
-"""Who beats whom while training: what matchmaking reads.
+"""Results of training matches between entrants, for matchmaking.
 
-Sparse: only pairs that met take room. A pair is one entrant in one seat against another in another
-seat; a view without seats is the sum over them, in the order of the seats.
+Sparse: only pairs that met take memory. A pair is one entrant in one seat against another in
+another seat; a view without seats is the sum over them, in the order of the seats.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class PairRecord:
     """Decayed counts of two entrants, seen from the first one.
 
     Attributes:
-        wins: Of the first one.
+        wins: Wins of the first one.
         draws: Matches with equal scores.
-        losses: Of the first one.
-        return_sum: Of the first one, over these matches.
-        opponent_return_sum: Of the second one.
-        score_sum: Of the first one's scores, where they say by how much it won or lost.
-        square_sum: Of the squares of these scores; None where ``score_sum`` is.
+        losses: Losses of the first one.
+        return_sum: Sum of the first one's returns.
+        opponent_return_sum: Sum of the second one's returns.
+        score_sum: Sum of the first one's scores, where scores are margins.
+        square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
     """
 
     wins: float = 0.0
@@ -49,21 +49,22 @@ class PairRecord:
 
     @property
     def matches(self) -> float:
-        """How many matches the counts are worth."""
+        """Number of matches that the counts are worth."""
         return num_scored(self)
 
     @property
     def win_rate(self) -> float:
         """Posterior mean of the score, draws half: in (0, 1), and 0.5 without a match."""
+        # Mean of Beta(wins + 1/2, losses + 1/2), draws half.
         return (points(self) + JEFFREYS) / (self.matches + 2.0 * JEFFREYS)
 
     @property
     def mean_return(self) -> float | None:
-        """Of the first one, per match; None without a match."""
+        """Mean return of the first one; None without a match."""
         return self.return_sum / self.matches if self.matches else None
 
     def reversed(self) -> PairRecord:
-        """The same seen from the other one."""
+        """Return the same seen from the other one."""
         score_sum, square_sum = reversed_sums(self)
         return PairRecord(
             wins=self.losses,
@@ -77,11 +78,11 @@ class PairRecord:
 
 
 @dataclass(slots=True, weakref_slot=True)
-class Followed:
-    """Whom one entrant has met, in order of first meeting, and how that went.
+class MetOpponents:
+    """Opponents that one entrant has met, in order of first meeting, with the results.
 
     Attributes:
-        others: Whom it has met.
+        others: Opponents met.
     """
 
     others: list[Entrant] = field(default_factory=list)
@@ -94,15 +95,15 @@ class Followed:
         return self._results[:, : len(self.others)]
 
     def place(self, other: Entrant) -> int | None:
-        """Return where another one is; None if it was never met."""
+        """Return the index of an opponent; None if it was never met."""
         return self._places.get(other)
 
     def put(self, other: Entrant, total: PairRecord, *, is_first: bool) -> None:
-        """Take in what was done against another one.
+        """Set the results against an opponent.
 
         Args:
-            other: The other one.
-            total: Over all seats, seen from the entrant that sorts lower.
+            other: Opponent.
+            total: Results over all seats, seen from the entrant that sorts lower.
             is_first: Whether that is the entrant itself.
         """
         place = self._places.setdefault(other, len(self.others))
@@ -119,18 +120,18 @@ class Followed:
 class Payoff:
     """Results between entrants, from training tallies. Owned by one thread.
 
-    Old results fade with the matches of their own pair in all its seats, not with time, so a rival
-    who has not been met for long is as well known as before. A trainee's entrant names its
-    generation, so its statistics start anew after an exploit. Folding the same tallies gives the
-    same table to the bit, and so does taking in the rows that `add` gave and going on from there.
+    Old results decay with the matches of their own pair in all its seats, not with time, so a rival
+    that has not been met for long stays known. A trainee's entrant contains its generation, so its
+    statistics restart after an exploit. Folding the same tallies gives the same table to the bit,
+    and so does restoring the rows that `add` returned and continuing from there.
     """
 
     def __init__(self, *, half_life_matches: float, pair_weight: float = 1.0) -> None:
-        """An empty table.
+        """Make an empty table.
 
         Args:
-            half_life_matches: After so many further matches of a pair, a result counts half.
-            pair_weight: How much of a match the result of one pair of seats counts.
+            half_life_matches: Further matches of a pair after which a result counts half.
+            pair_weight: Weight, in matches, of the result of one pair of seats.
 
         Raises:
             ValueError: If ``half_life_matches`` is not above 0.
@@ -140,12 +141,12 @@ class Payoff:
         self.half_life_matches = half_life_matches
         self._pair_weight = pair_weight
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
-        """By both entrants, either way round: the rows of their seats, in order."""
-        self._followed: WeakValueDictionary[Entrant, Followed] = WeakValueDictionary()
+        """Rows of the seats, in order, by both entrants in either order."""
+        self._followed: WeakValueDictionary[Entrant, MetOpponents] = WeakValueDictionary()
 
     @property
     def records(self) -> Mapping[tuple[Entrant, Entrant], PairRecord]:
-        """All pairs that met, each once, the entrant that sorts lower first."""
+        """Return all pairs that met, each once, the entrant that sorts lower first."""
         return {
             (first, second): _total(rows)
             for first, met in self._met.items()
@@ -154,7 +155,7 @@ class Payoff:
         }
 
     def put(self, row: PairRow) -> None:
-        """Take in a stored row, in the place of the one with the same entrants and seats."""
+        """Set a stored row, replacing the one with the same entrants and seats."""
         old = self._rows(row.first, row.second)
         if not old:
             self._set((row,))
@@ -163,13 +164,13 @@ class Payoff:
         self._set(tuple(sorted((*kept, row), key=_seats)))
 
     def add(self, tally: Tally) -> list[PairRow]:
-        """Take in the results of a tally: each pair of its seats that are on different sides.
+        """Add the results of a tally: each pair of its seats on different sides.
 
-        Pairs of seats with the same two players count as one batch, so their order does not
-        matter. What an entrant does against itself says nothing and is left out.
+        Pairs of seats with the same two players count as one batch, so their order does not matter.
+        Results of an entrant against itself mean nothing and are left out.
 
         Returns:
-            The rows that changed: all of each pair that met.
+            Changed rows: all rows of each pair that met.
         """
         batches: dict[tuple[Entrant, Entrant], dict[Seats, PairRow]] = {}
         for played in pair_rows(tally, kind="train", weight=self._pair_weight):
@@ -177,6 +178,7 @@ class Payoff:
                 continue
             row = played if played.first < played.second else _swapped(played)
             batches.setdefault((row.first, row.second), {})[_seats(row)] = row
+        # Half-life in matches of the pair: remaining = 2^(-new / half_life).
         changed: list[PairRow] = []
         for (first, second), batch in batches.items():
             new = sum(num_scored(row) for row in batch.values())
@@ -191,12 +193,12 @@ class Payoff:
         return changed
 
     def record(self, first: Entrant, second: Entrant, *, seats: Seats | None = None) -> PairRecord:
-        """Counts of a pair seen from ``first``; zeros if they never met.
+        """Return the counts of a pair seen from ``first``; zeros if they never met.
 
         Args:
             first: An entrant.
-            second: Another.
-            seats: Only where ``first`` had the one seat and ``second`` the other; None: all.
+            second: Another entrant.
+            seats: Seats of ``first`` and ``second``. None: all.
         """
         if second < first:
             turned = None if seats is None else (seats[1], seats[0])
@@ -205,31 +207,33 @@ class Payoff:
         return _total(row for row in rows if seats is None or _seats(row) == seats)
 
     def win_rate(self, first: Entrant, second: Entrant) -> float:
-        """How often ``first`` beats ``second``, draws half; 0.5 if they never met."""
+        """Return the score of ``first`` against ``second``, draws half; 0.5 if they never met."""
         return self.record(first, second).win_rate
 
     def win_rates_of(self, entrant: Entrant) -> dict[Entrant, float]:
-        """`win_rate` of an entrant against everybody whom it has met, in order of first meeting."""
+        """Return `win_rate` against every opponent of an entrant, in order of first meeting."""
         return {
             other: (_total(rows) if entrant < other else _total(rows).reversed()).win_rate
             for other, rows in self._met.get(entrant, {}).items()
         }
 
     def met(self, entrant: Entrant) -> Iterator[tuple[Entrant, float, float]]:
-        """Whom an entrant has met, with its wins and losses, draws half; in order of meeting."""
+        """Yield the opponents of an entrant, with its wins and losses, draws half; in order of
+        meeting.
+        """
         for other, rows in self._met.get(entrant, {}).items():
             won = sum(map(points, rows))
             lost = sum(map(num_scored, rows)) - won
             yield (other, won, lost) if rows[0].first == entrant else (other, lost, won)
 
-    def follow(self, entrant: Entrant) -> Followed:
-        """Return whom an entrant has met, as columns that are kept up to date while they are held.
+    def follow(self, entrant: Entrant) -> MetOpponents:
+        """Return the opponents of an entrant as columns, kept up to date while they are referenced.
 
-        A decision that reads them does not look at all those meetings again.
+        A decision that reads them does not scan all results again.
         """
         followed = self._followed.get(entrant)
         if followed is None:
-            followed = Followed()
+            followed = MetOpponents()
             for other, rows in self._met.get(entrant, {}).items():
                 followed.put(other, _total(rows), is_first=entrant < other)
             self._followed[entrant] = followed
@@ -252,12 +256,12 @@ class Payoff:
 def pair_rows(
     tally: Tally, *, kind: Literal["train", "evaluate"], weight: float = 1.0
 ) -> Iterator[PairRow]:
-    """What one tally says about each pair of its seats, the lower seat first.
+    """Return the rows of one tally, one for each pair of its seats, the lower seat first.
 
     Args:
         tally: Results of some matches.
-        kind: Of the assignment.
-        weight: How much of a match the result of one pair counts.
+        kind: Kind of the assignment.
+        weight: Weight, in matches, of the result of one pair.
     """
     for pair in tally.pairs:
         score_sum, square_sum = _weighed_sums(pair, weight)
@@ -284,7 +288,7 @@ def _weighed_sums(pair: PairScore, weight: float) -> tuple[float | None, float |
 
 
 def added(old: PairRow | None, new: PairRow, *, remaining: float = 1.0) -> PairRow:
-    """The counts of ``new``, and what ``remaining`` is of the same pair's old ones."""
+    """Add the counts of ``new`` to ``remaining`` times the old ones of the same pair."""
     if old is None:
         return new
     score_sum, square_sum = added_sums(old, new, remaining=remaining)
@@ -337,7 +341,7 @@ def _nothing(row: PairRow) -> PairRow:
 
 
 def _total(rows: Iterable[PairRow]) -> PairRecord:
-    """The sum over the rows of one pair, in their order, seen from their first entrant."""
+    """Sum the rows of one pair, in their order, seen from their first entrant."""
     total = PairRecord()
     for row in rows:
         score_sum, square_sum = added_sums(total, row)

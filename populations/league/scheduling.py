@@ -1,15 +1,14 @@
-"""Which evaluation matches tell most about what will be decided.
+"""Choice of the evaluation matches that are most informative for pending decisions.
 
-Two questions are decided by ratings: who is champion, and who is in the bottom fraction that PBT
-replaces. A player matters as far as the answers about it are open; where nothing is open, every
-player still matters a little, so that the whole order gets better known. Matches then go to the
-pairs that shrink the variance of those who matter most: a greedy A-optimal design, weighted by how
-open the decisions are.
+Ratings decide two questions: the champion, and the bottom fraction that PBT replaces. A player is
+important as far as the answers about it are open. Where nothing is open, every player still has a
+small importance, so that the whole order becomes better known. Matches go to the pairs that reduce
+the variance of important players most: a greedy A-optimal design, weighted by importance.
 
 Sources: Chaloner and Verdinelli, "Bayesian experimental design: a review" (Statistical Science,
 1995), section 2.2 (A-optimality); the reduction of variance by one observation of a difference is
-the Kalman update of a linear Gaussian model, with the curvature of Bradley-Terry's likelihood,
-p (1 - p), as its precision.
+the Kalman update of a linear Gaussian model, with the curvature of Bradley-Terry's likelihood, p (1
+- p), as its precision.
 
 Shapes: N players, K columns of the factor of their covariance (`populations.ratings`).
 """
@@ -32,32 +31,32 @@ BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 
 BASE_IMPORTANCE = 0.3
-"""Of a ranked player about whom nothing is open, against 1 for each question that is quite open."""
+"""Importance of a ranked player with no open question; each fully open question adds 1."""
 
 GROWTH = 32
-"""Rows for pairs that are made at once."""
+"""Rows for pairs that are allocated at once."""
 
 BASE_IMPORTANCE_UNRANKED = 0.03
-"""Of a ghost about which nothing is open: nothing but a table shows its rating."""
+"""Importance of a ghost with no open question: its rating is only displayed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Field:
-    """The players of all populations, as far as they are known.
+    """Players of all populations, with their ratings and uncertainty.
 
-    The covariance of two players is ``spread[i] @ spread[j]``, plus ``own_variance[i]`` where i is
-    j: what separates weights that have not played yet from those that they were trained from.
+    The covariance of two players is ``spread[i] @ spread[j]``, plus ``own_variance[i]`` if i = j:
+    the uncertainty of weights that have not played yet about those that they were trained from.
 
     Attributes:
-        ratings: Elo. float64 [N].
+        ratings: Ratings in Elo. float64 [N].
         spread: Factor of the covariance, in Elo. float64 [N, K].
-        own_variance: In Elo squared, at least 0. float64 [N].
-        is_eligible: Who may become champion. bool [N].
-        is_ranked: Among whom PBT selects. bool [N].
-        population: Index of each player's population; in a game of several populations nobody
-            meets players of its own. int64 [N].
-        remaining: Share of each variance that matches since the last fit will have left, in (0, 1].
-            float64 [N].
+        own_variance: Variance of each player alone, in Elo squared, at least 0. float64 [N].
+        is_eligible: Whether a player may become champion. bool [N].
+        is_ranked: Whether PBT selects among these players. bool [N].
+        population: Index of each player's population; in a game of several populations no player
+            meets one of its own. int64 [N].
+        remaining: Share of each variance that remains after the matches since the last fit, in (0,
+            1]. float64 [N].
     """
 
     ratings: FloatArray
@@ -69,10 +68,10 @@ class Field:
     remaining: FloatArray
 
     def centred_spread(self) -> FloatArray:
-        """The factor without what is uncertain about all of a population alike. float64 [N, K].
+        """Return the factor without the uncertainty common to a population. float64 [N, K].
 
-        How far all of them are from the anchor decides nothing among them. The mean is that of the
-        ranked players, of all where nobody is ranked.
+        The distance of all players from the anchor decides nothing among them. The mean is that of
+        the ranked players, or of all where none is ranked.
         """
         means = np.zeros_like(self.spread)
         for population in np.unique(self.population):
@@ -82,34 +81,35 @@ class Field:
         return np.asarray(self.spread - means)
 
     def variances(self) -> FloatArray:
-        """Of each rating, in Elo squared. float64 [N]."""
+        """Return the variance of each rating, in Elo squared. float64 [N]."""
         return np.asarray((self.spread**2).sum(axis=1) + self.own_variance)
 
     def covariances(self, player: int) -> FloatArray:
-        """With one player, in Elo squared. float64 [N]."""
+        """Return the covariances with one player, in Elo squared. float64 [N]."""
         covariances = np.asarray(self.spread @ self.spread[player])
         covariances[player] += self.own_variance[player]
         return covariances
 
 
 def import_slow_modules() -> None:
-    """What the first decision would import otherwise, and be a second about it: on any thread."""
+    """Import the modules that the first decision needs, which takes a second; on any thread."""
     importlib.import_module("scipy.special")
 
 
 def importance(field: Field, *, fraction: float) -> FloatArray:
-    """How much each player's rating matters for what will be decided.
+    """Return how important each player's rating is for pending decisions.
 
-    An answer is open where the probability p of being ahead of the player in question is far from 0
-    and 1: it counts 4 p (1 - p). For the champion that player is the one with the best lower bound,
-    for the bottom fraction the best of those in it.
+    A question is open as far as the probability p of being ahead of the decisive player is far from
+    0 and 1: it counts 4 p (1 - p). For the champion that is the player with the best lower bound,
+    for the bottom fraction the best one in it.
 
     Args:
-        field: The players.
-        fraction: Of the ranked, that PBT replaces. 0: none.
+        field: Players.
+        fraction: Share of the ranked players that PBT replaces. 0: none.
 
     Returns:
-        float64 [N], from ``BASE_IMPORTANCE`` (``BASE_IMPORTANCE_UNRANKED``) to that plus 2.
+        Importance, float64 [N], from ``BASE_IMPORTANCE`` (``BASE_IMPORTANCE_UNRANKED``) to that
+            plus 2.
     """
     weights = np.where(field.is_ranked, BASE_IMPORTANCE, BASE_IMPORTANCE_UNRANKED)
     variances = field.variances()
@@ -132,9 +132,13 @@ def importance(field: Field, *, fraction: float) -> FloatArray:
 def _openness(
     field: Field, players: npt.NDArray[np.intp], variances: FloatArray, *, against: int
 ) -> FloatArray:
-    """4 p (1 - p) of each player being ahead of one; that one gets the largest of the others'."""
+    """Return 4 p (1 - p) for the probability p that each player is ahead of one.
+
+    That one player gets the largest value of the others.
+    """
     from scipy.special import ndtr  # only once somebody is rated: the controller starts without
 
+    # Var(i - j) = V_ii + V_jj - 2 V_ij, and p = Phi((r_i - r_j) / sqrt(Var)).
     covariances = field.covariances(against)
     spread = variances[players] + variances[against] - 2.0 * covariances[players]
     deviations = np.sqrt(np.maximum(spread, 1e-12))
@@ -154,22 +158,22 @@ def choose_pairs(
     matches_per_pair: int,
     first: Sequence[int] = (),
 ) -> list[tuple[int, int]]:
-    """Choose pairs one after the other, each as if the matches of those before were played.
+    """Choose pairs one after the other, each as if the earlier pairs had been played.
 
-    Each time the player whose weighted variance is largest plays the opponent against whom the
-    matches shrink the weighted variance of the two most. Opponents of about the same strength tell
-    most by themselves, well known ones most about the player.
+    Each time the player with the largest weighted variance meets the opponent against whom matches
+    reduce the weighted variance of both most. Opponents of similar strength are the most
+    informative in themselves, well known ones about the player.
 
     Args:
-        field: The players.
-        weights: How much each rating matters; 0 for those who only serve as opponents. [N].
-        may_play: Whose weights are there to be played with. [N].
-        num_pairs: So many, if there are two who may play; pairs may come again.
-        matches_per_pair: That will be played.
-        first: Players that come before that, each with the opponent that tells most; all may play.
+        field: Players.
+        weights: Importance of each rating; 0 for mere opponents. [N].
+        may_play: Whether a player's weights exist. [N].
+        num_pairs: Number of pairs, if there are two players; pairs may repeat.
+        matches_per_pair: Matches per pair.
+        first: Players to serve first, each with its most informative opponent; all may play.
 
     Returns:
-        Indices, the player in question first.
+        Indices of the pairs, the served player first.
     """
     playing = np.flatnonzero(may_play)
     num_present = np.unique(field.population[playing]).size
@@ -191,9 +195,9 @@ def choose_pairs(
 
 
 class _Knowledge:
-    """The covariance of those who may play, as it will be after the pairs chosen so far.
+    """Covariance of the playing players, as it will be after the chosen pairs.
 
-    Kept as factor, own variances and one column for each pair: the covariance lost with it.
+    Stored as factor, own variances, and one column per pair with the covariance that it removes.
     """
 
     def __init__(self, field: Field, playing: npt.NDArray[np.intp], *, weights: FloatArray) -> None:
@@ -209,14 +213,16 @@ class _Knowledge:
         self.variances = np.asarray((self._spread**2).sum(axis=1) + self._own)
 
     def best_rival(self, focus: int, covariances: FloatArray, *, num_matches: int) -> int:
-        """The opponent against whom matches shrink the weighted variance of the two most.
+        """Return the opponent against whom matches reduce the weighted variance of both most.
 
         Args:
-            focus: The player in question.
-            covariances: Its own. float64 [N].
-            num_matches: To be played.
+            focus: Player to serve.
+            covariances: Covariances with the player. float64 [N].
+            num_matches: Number of matches.
         """
         variances = self.variances
+        # Observing i - j with noise s: the variance of i falls by (V_ii - V_ij)^2 / (Var(i - j) +
+        # s).
         total = self._noise(focus, num_matches=num_matches) + np.maximum(
             variances + variances[focus] - 2.0 * covariances, 0.0
         )
@@ -230,16 +236,17 @@ class _Knowledge:
         return int(np.argmax(gain))
 
     def play(self, focus: int, rival: int, covariances: FloatArray, *, num_matches: int) -> None:
-        """Take in that two have played: the Kalman update of a difference.
+        """Update the covariance for two players' matches: the Kalman update of a difference.
 
         Args:
             focus: One of the two.
             rival: The other one.
-            covariances: Of ``focus``, as they are now. float64 [N].
-            num_matches: That were played.
+            covariances: Current covariances with ``focus``. float64 [N].
+            num_matches: Number of matches.
         """
         difference = covariances - self.covariances(rival)
         ahead = float(self._ratings[focus] - self._ratings[rival])
+        # V' = V - l l^T, with l = V (e_i - e_j) / sqrt(Var(i - j) + s).
         noise = noise_of(ahead, num_matches=num_matches)
         lost = difference / math.sqrt(noise + max(float(difference[focus] - difference[rival]), 0))
         if self._num_lost == len(self._lost):
@@ -249,7 +256,7 @@ class _Knowledge:
         self.variances = np.maximum(self.variances - lost**2, 0.0)
 
     def covariances(self, player: int) -> FloatArray:
-        """With one player, after all that was played so far. float64 [N]."""
+        """Return the covariances with one player, after the chosen pairs. float64 [N]."""
         covariances = np.asarray(self._spread @ self._spread[player])
         covariances[player] += self._own[player]
         lost = self._lost[: self._num_lost]
@@ -257,16 +264,17 @@ class _Knowledge:
         return covariances
 
     def _noise(self, focus: int, *, num_matches: int) -> FloatArray:
-        """Variance of a difference as matches tell it, in Elo squared. float64 [N]."""
+        """Return the noise of matches against each opponent, in Elo squared. float64 [N]."""
         ahead = (self._ratings[focus] - self._ratings) / ELO_PER_UNIT
         return np.asarray(ELO_PER_UNIT**2 * (2.0 + 2.0 * np.cosh(ahead)) / num_matches)
 
 
 def noise_of(ahead: float, *, num_matches: int) -> float:
-    """Variance of a difference as matches of two tell it, in Elo squared.
+    """Return the variance of two players' difference as measured by matches, in Elo squared.
 
     Args:
-        ahead: Elo, by their ratings.
+        ahead: Difference of their ratings in Elo.
         num_matches: At least 1.
     """
+    # 1 / (n p (1 - p)), and 1 / (p (1 - p)) = 2 + 2 cosh(d).
     return ELO_PER_UNIT**2 * (2.0 + 2.0 * math.cosh(ahead / ELO_PER_UNIT)) / num_matches

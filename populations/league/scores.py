@@ -1,12 +1,12 @@
-"""What players are expected to score against each other: results, filled by what ratings predict.
+"""Expected scores between players: results, completed by predictions of the ratings.
 
 The score of row i against column j is
 
-    (points + k p) / (matches + k),    k = PRIOR_MATCHES,
+(points + k p) / (matches + k),    k = PRIOR_MATCHES,
 
-over all matches of the pair, points the sum of the row's scores and p the score that their ratings
-promise. So it is the prediction for who never met, and the results for who met often. Shapes: N
-rows, M columns.
+over all matches of the pair, with points the sum of the row's scores and p the score that the
+ratings predict. It is the prediction without matches, and the results after many. Shapes: N rows, M
+columns.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from populations.core import PRIOR_MATCHES, FloatArray
 from populations.matchmaking.rating_proximate import ELO_SCALE, expected_scores
 
 SIDE_DEVIATION = 400.0
-"""Elo that a game may give to a side, as the rating model has it."""
+"""Prior deviation of a side's advantage in Elo, as in the rating model."""
 
 MAX_NEWTON_STEPS = 60
 MAX_NEWTON_STEP = 200.0
 MIN_NEWTON_STEP = 0.01
-"""Elo."""
+"""Least step in Elo."""
 
 Outcome = tuple[int, int, float, float]
 """Row, column; points of the row, matches."""
 
 
 def filled_scores(predicted: FloatArray, outcomes: Iterable[Outcome]) -> FloatArray:
-    """The formula above.
+    """Compute the formula of the module.
 
     Args:
         predicted: p. float64 [N, M].
-        outcomes: In any order; those of a pair add up.
+        outcomes: Results in any order; those of a pair add up.
 
     Returns:
-        float64 [N, M].
+        Scores float64 [N, M].
     """
     points, matches = counted(outcomes, shape=predicted.shape)
     return np.asarray((points + PRIOR_MATCHES * predicted) / (matches + PRIOR_MATCHES))
 
 
 def filled_scores_among(ratings: FloatArray, outcomes: Iterable[Outcome]) -> FloatArray:
-    """Scores of some players among themselves, over all seats.
+    """Return the scores of players among themselves, over all seats.
 
     Args:
-        ratings: Elo; NaN if unrated, which counts as even. float64 [N].
-        outcomes: Of each meeting once, seen from either player.
+        ratings: Ratings in Elo; NaN if unrated, which counts as even. float64 [N].
+        outcomes: Each meeting once, seen from either player.
 
     Returns:
-        float64 [N, N]; with its transpose it adds up to 1.
+        Scores float64 [N, N]; with the transpose they add up to 1.
     """
     predicted = expected_scores(ratings[:, np.newaxis], ratings[np.newaxis, :])
     both = (
@@ -64,7 +64,7 @@ def filled_scores_among(ratings: FloatArray, outcomes: Iterable[Outcome]) -> Flo
 def counted(
     outcomes: Iterable[Outcome], *, shape: tuple[int, ...]
 ) -> tuple[FloatArray, FloatArray]:
-    """Points of the row and matches of each pair. float64 [N, M] each."""
+    """Sum the row's points and the matches of each pair. float64 [N, M] each."""
     points, matches = np.zeros(shape), np.zeros(shape)
     for i, j, won, met in outcomes:
         points[i, j] += won
@@ -77,18 +77,18 @@ def rating_by_results(
 ) -> float:
     """Move a rating to the scale of another population, by results against its players.
 
-    The highest point of the posterior of a logistic score (Bradley and Terry, "Rank analysis of
-    incomplete block designs", 1952), opponents' ratings given, with the rating as prior mean and a
-    deviation of ``SIDE_DEVIATION``: scales differ by what the game gives to a side.
+    The mode of the posterior of a logistic score (Bradley and Terry, "Rank analysis of incomplete
+    block designs", 1952) with fixed ratings of the opponents, the rating as prior mean and a
+    deviation of ``SIDE_DEVIATION``: scales differ by the advantage of a side.
 
     Args:
-        rating: Elo; NaN stays NaN.
-        opponents: Elo, finite. float64 [N].
-        wins: Draws half. float64 [N].
-        losses: Draws half. float64 [N].
+        rating: Rating in Elo; NaN stays NaN.
+        opponents: Ratings in Elo, finite. float64 [N].
+        wins: Wins, draws half. float64 [N].
+        losses: Losses, draws half. float64 [N].
 
     Returns:
-        Elo.
+        The moved rating in Elo.
     """
     if np.isnan(rating) or not len(opponents):
         return rating

@@ -1,4 +1,4 @@
-"""Who stands where, who is champion, how a run is doing: pure functions of the journal's rows.
+"""Standings, champion and ratings of a run: pure functions of the journal's rows.
 
 A policy's standing is that of its latest evaluated checkpoint; a ghost's is its own. Intervals are
 95%; on each scale ``bot:random`` is at 0.
@@ -26,13 +26,13 @@ Z95 = 1.959963984540054
 
 
 class Standing(NamedTuple):
-    """One line of the standings; the JSON of ``arena league RUN standings`` has the same keys.
+    """Line of the standings; the JSON of ``arena league RUN standings`` has the same keys.
 
-    A named tuple because there are as many as ghosts, and it is made in two thirds of the time.
+    A named tuple: there are as many as ghosts, and it takes two thirds of a dataclass's time.
 
     Attributes:
-        key: Directory of the weights that the standing is about, relative to the run; None for
-            bots and for policies that have no checkpoint.
+        key: Directory of the weights that the standing is about, relative to the run; None for bots
+            and for policies without a checkpoint.
     """
 
     player: PlayerId
@@ -58,13 +58,14 @@ class Standing(NamedTuple):
 
 
 class Ratings:
-    """A population's ratings, by entrant. Immutable.
+    """Ratings of a population, by entrant. Immutable.
 
     Attributes:
-        row: The last fit; None before the first.
-        spread: Elo, in the order of the row's entrants (see `populations.ratings.bradley_terry`);
-            None where it is not known, as in what is read from a journal. float64 [N, K].
-        centre: Its part that is uncertain about all policies alike. float64 [K].
+        row: Last fit; None before the first.
+        spread: Spread in Elo, in the order of the row's entrants (see
+            `populations.ratings.bradley_terry`); None where unknown, as in a journal. float64 [N,
+            K].
+        centre: Part of the spread common to all policies. float64 [K].
     """
 
     __slots__ = ("_positions", "centre", "row", "spread")
@@ -82,22 +83,23 @@ class Ratings:
         self._positions: dict[str, int] = {entrant: i for i, entrant in enumerate(entrants)}
 
     def index(self, entrant: str | None) -> int | None:
-        """Where an entrant is, if it is rated."""
+        """Return the index of an entrant, if it is rated."""
         return None if entrant is None else self._positions.get(entrant)
 
     def indices(self, entrants: Iterable[str]) -> IntArray:
-        """Where entrants are, -1 for those who are unrated. int64 [entrants]."""
+        """Return the indices of entrants, -1 for unrated ones. int64 [entrants]."""
         return np.fromiter(map(self._positions.get, entrants, repeat(-1)), dtype=np.int64)
 
     def rating(self, entrant: str | None) -> float | None:
-        """Say an entrant's rating, in Elo; None if unrated."""
+        """Return an entrant's rating in Elo; None if unrated."""
         i = self.index(entrant)
         return None if i is None or self.row is None else self.row.ratings[i]
 
     def deviation(self, entrant: str | None) -> float:
-        """Say how unsure a rating is apart from what all policies share, in Elo; 0 if unrated.
+        """Return a rating's deviation without the part common to all policies, in Elo; 0 if
+        unrated.
 
-        Without a spread that part is in it.
+        Without a spread the common part is included.
         """
         i = self.index(entrant)
         if i is None or self.row is None:
@@ -108,7 +110,7 @@ class Ratings:
         return math.sqrt(float(own @ own))
 
     def interval(self, entrant: str | None) -> tuple[float, float, float] | None:
-        """Rating and the ends of its 95% interval, in Elo; None if unrated."""
+        """Return a rating and the ends of its 95% interval, in Elo; None if unrated."""
         i = self.index(entrant)
         if i is None or self.row is None:
             return None
@@ -116,10 +118,10 @@ class Ratings:
         return self.row.ratings[i], self.row.ratings[i] - half, self.row.ratings[i] + half
 
     def difference(self, first: str, second: str) -> tuple[float, float] | None:
-        """Mean and standard deviation of how much better ``first`` is; None if unrated.
+        """Return mean and deviation of how much better ``first`` is, in Elo; None if unrated.
 
-        Without a spread errors count as independent, which makes nearly all differences look less
-        sure than they are.
+        Without a spread errors count as independent, which overstates the deviation of nearly all
+        differences.
         """
         i, j = self.index(first), self.index(second)
         if i is None or j is None or self.row is None:
@@ -134,7 +136,7 @@ class Ratings:
 
 
 def standings(tables: Tables, league: League) -> dict[str, list[Standing]]:
-    """All players by population: best rating first, unrated ones last."""
+    """Return all players by population: best rating first, unrated ones last."""
     populations = dict.fromkeys(seat.population for seat in league.seats)
     return {population: _standings(tables, league, population) for population in populations}
 
@@ -236,14 +238,14 @@ def _bot_standing(league: League, ratings: Ratings, population: str, entrant: En
 
 
 def champion(lines: list[Standing], *, optimism: float = 0.0) -> Standing | None:
-    """Find the player with the best lower confidence bound: a rated ghost or active policy.
+    """Return the player with the best lower confidence bound: a rated ghost or active policy.
 
-    A policy goes before a ghost with the same weights. None before anybody is rated.
+    A policy precedes a ghost with the same weights. None before any player is rated.
 
     Args:
-        lines: Of one population.
-        optimism: Elo to take from its rating, because the matches that chose it rate it, too; of
-            the population's `RatingsRow`.
+        lines: Standings of one population.
+        optimism: Elo to subtract from the rating, because the matches that chose the champion rate
+            it, too; from the population's `RatingsRow`.
     """
     eligible = [
         line

@@ -1,8 +1,9 @@
-"""Alpha-rank: how often evolution comes past each player.
+"""Alpha-rank: the share of time that evolution spends at each player.
 
-A population plays one strategy until a mutant takes over; how likely it does depends on the payoff
-and on the strength of selection, alpha. The ranking is the stationary distribution of that walk.
-Logarithms throughout, and elimination without subtraction, so that no alpha is too large.
+A population plays one strategy until a mutant takes over. The probability that it does depends on
+the payoff and on the strength of selection, alpha. The ranking is the stationary distribution of
+this Markov chain. All rates are kept as logarithms and states are eliminated without subtraction,
+so no alpha is too large.
 
 Sources: Omidshafiei et al., "alpha-Rank: multi-agent evaluation by evolution" (Scientific Reports,
 2019), equations 7-12; Rowland et al., "Multiagent evaluation under incomplete information"
@@ -26,8 +27,8 @@ TIE = 1e-12
 """Payoffs that differ by less than this share of the largest difference are equal."""
 
 SELECTION_AT_START = 40.0
-"""Where the sweep of alpha begins: log-odds of the smallest difference of payoffs. Below, the
-distribution can stay the same for a while and move on later."""
+"""Log-odds of the smallest difference of payoffs at which the sweep of alpha begins. Below it the
+    distribution can rest for a while and move on later."""
 
 MAX_DOUBLINGS = 60
 
@@ -37,13 +38,13 @@ def alpha_rank(
 ) -> FloatArray:
     """Rank the strategies of a symmetric game by evolution in one population.
 
-    Selection compares the two strategies of a match (OpenSpiel's default, the local model). In a
-    constant-sum game that of the paper, against the whole population, is the same with alpha times
-    m / (2 (m - 1)), m individuals.
+    Selection compares the two strategies of a match (the local model, OpenSpiel's default). The
+    paper compares a strategy with the whole population; in a constant-sum game this is the same
+    with alpha times m / (2 (m - 1)) for m individuals.
 
     Args:
-        payoff: What the row gets against the column. Shape [N, N], N at least 1.
-        alpha: Strength of selection, at least 0; None: doubled until nothing moves any more.
+        payoff: Payoff of the row against the column. Shape [N, N], N at least 1.
+        alpha: Strength of selection, at least 0. None: doubled until the ranking stays.
         num_individuals: Size of the population, at least 2.
 
     Returns:
@@ -59,13 +60,13 @@ def alpha_rank(
 
 
 def infinite_alpha_rank(payoff: npt.ArrayLike, *, epsilon: float = 1e-9) -> FloatArray:
-    """Rank as if a better mutant always took over, an equal one half the time.
+    """Rank as if a better mutant always took over and an equal one half the time.
 
-    It differs from large alphas only where payoffs are equal: there a finite population lets a
-    mutant in with probability 1 / m.
+    The result differs from large alphas only where payoffs are equal: there a mutant takes over a
+    finite population with probability 1 / m.
 
     Args:
-        payoff: What the row gets against the column. Shape [N, N], N at least 1.
+        payoff: Payoff of the row against the column. Shape [N, N], N at least 1.
         epsilon: Probability that a worse mutant takes over, in (0, 1/2].
 
     Returns:
@@ -92,10 +93,10 @@ def alpha_rank_profiles(
     """Rank the joint profiles of several populations (predators and prey, say).
 
     Args:
-        payoffs: For each of K populations, what it gets in each profile. K arrays of one shape
-            [N_1, ..., N_K]; the number of profiles should stay below 1000 or so.
-        alpha: As `alpha_rank`.
-        num_individuals: As `alpha_rank`.
+        payoffs: Payoff of each of the K populations in each profile: K arrays of one shape [N_1,
+            ..., N_K]. The number of profiles should stay below about 1000.
+        alpha: As for `alpha_rank`.
+        num_individuals: As for `alpha_rank`.
 
     Returns:
         Stationary distribution [N_1, ..., N_K]; its sums over the other axes rank each population.
@@ -113,6 +114,7 @@ def alpha_rank_profiles(
     if 0 in shape or not all(np.isfinite(table).all() for table in tables):
         raise ValueError("every population needs a strategy, and every payoff must be finite")
     profiles = np.stack(np.unravel_index(np.arange(tables[0].size), shape))  # [K, S]
+    # Only one population at a time changes its strategy.
     differs = profiles[:, :, None] != profiles[:, None, :]
     is_reachable = differs.sum(axis=0) == 1
     gains = np.zeros(is_reachable.shape)
@@ -123,13 +125,13 @@ def alpha_rank_profiles(
 
 
 def stationary(log_rates: FloatArray) -> FloatArray:
-    """Stationary distribution of an irreducible walk, to full relative precision.
+    """Return the stationary distribution of an irreducible chain, to full relative precision.
 
     Grassmann's elimination in logarithms: no subtraction, no overflow, rates as small as e^-1e300.
 
     Args:
-        log_rates: Logarithm of the rate (in any unit) from the row to the column; -inf for none;
-            the diagonal is ignored. Shape [S, S], S at least 1.
+        log_rates: Logarithm of the rate from the row to the column, in any unit; -inf for no
+            transition. The diagonal is ignored. Shape [S, S], S at least 1.
 
     Returns:
         Probabilities [S].
@@ -137,27 +139,30 @@ def stationary(log_rates: FloatArray) -> FloatArray:
     rates = log_rates.copy()
     size = len(rates)
     for last in range(size - 1, 0, -1):
+        # A detour i -> last -> j has the rate q_i,last q_last,j / sum_k<last q_last,k.
         rates[:last, last] -= np.logaddexp.reduce(rates[last, :last])
         detour = rates[:last, last, None] + rates[None, last, :last]
         rates[:last, :last] = np.logaddexp(rates[:last, :last], detour)
     log_mass = np.zeros(size)
     for state in range(1, size):
+        # mass_s = sum_k<s mass_k q_ks, with q_ks already divided by the rate out of s.
         log_mass[state] = np.logaddexp.reduce(log_mass[:state] + rates[:state, state])
     return normalized(np.exp(log_mass - log_mass.max()))
 
 
 def log_fixation(gains: FloatArray, *, num_individuals: int) -> FloatArray:
-    """Logarithm of the probability that a single mutant takes over: (1 - e^-u) / (1 - e^-mu).
+    """Return the logarithm of a single mutant's fixation probability.
 
     Args:
-        gains: u: alpha times what the mutant gets more. Any shape.
+        gains: u: alpha times the mutant's advantage in payoff. Any shape.
         num_individuals: m.
     """
+    # (1 - e^-u) / (1 - e^-mu), and its limit 1 / m at u = 0.
     u = np.abs(gains)
     safe = np.where(u < 1e-14, 1.0, u)
-    # log(1 - e^-u), without loss near 0.
+    # expm1 loses no digits near 0.
     result = np.log(-np.expm1(-safe)) - np.log(-np.expm1(-num_individuals * safe))
-    # A worse mutant: the fraction times e^((m - 1) u) is that of a better one.
+    # A worse mutant's probability is e^(-(m - 1) |u|) times that of a better one.
     result = np.where(gains < 0.0, result - (num_individuals - 1) * safe, result)
     return np.asarray(np.where(u < 1e-14, -np.log(num_individuals), result), dtype=np.float64)
 
@@ -173,6 +178,7 @@ def _rank(
         return _walk(alpha * gains, is_reachable=is_reachable, m=m)
     if not gains.any():
         return np.full(len(gains), 1.0 / len(gains))
+    # The smallest difference decides where the sweep must start to see it at all.
     clean = _without_ties(gains / np.abs(gains).max())
     strength = SELECTION_AT_START / float(np.abs(clean[clean != 0.0]).min())
     mass = _walk(strength * clean, is_reachable=is_reachable, m=m)

@@ -1,9 +1,9 @@
 """Intervals without a normal approximation: the percentile bootstrap over all matches.
 
-As many matches as were played are drawn anew from all of them, whoever played, and everything is
-fitted again. So who met whom how often is drawn, too; within a pair alone, one match a pair would
-always be drawn as it was. What was seen without exception is drawn without exception: with few
-matches these intervals are too narrow (README.md says by how much) and Wald's are to be trusted.
+The bootstrap draws as many matches as were played, from all matches of all pairs, and fits
+everything again. How often each pair met is therefore drawn, too. Drawn within a pair, a single
+match could only come back as it was, with an interval of width 0. An outcome that was always seen
+is always drawn, so with few matches these intervals are too narrow and Wald's are better.
 
 Source: Efron and Tibshirani, "An introduction to the bootstrap" (1993), chapter 13.
 
@@ -32,7 +32,7 @@ class Bootstrap(Generic[E]):
     """Ratings of resampled leagues.
 
     Attributes:
-        entrants: In the order of `populations.ratings.bradley_terry.Fit`.
+        entrants: Names, in the order of `populations.ratings.bradley_terry.Fit`.
         ratings: Elo. float64 [B, N].
     """
 
@@ -40,18 +40,18 @@ class Bootstrap(Generic[E]):
     ratings: FloatArray
 
     def intervals(self, *, confidence: float = 0.95) -> FloatArray:
-        """Ends of each rating's interval, in Elo. float64 [N, 2]."""
+        """Return the ends of each rating's interval, in Elo. float64 [N, 2]."""
         return _percentiles(self.ratings, confidence=confidence).T
 
     def difference(self, first: E, second: E, *, confidence: float = 0.95) -> tuple[float, float]:
-        """Ends of the interval of how much better ``first`` is, in Elo."""
+        """Return the interval of how much better ``first`` is, in Elo."""
         i, j = self.entrants.index(first), self.entrants.index(second)
         gap = self.ratings[:, i] - self.ratings[:, j]
         low, high = _percentiles(gap, confidence=confidence).tolist()
         return low, high
 
     def ranks(self, *, confidence: float = 0.95) -> FloatArray:
-        """Ends of each rank's interval; 1 is the best, equals share. float64 [N, 2]."""
+        """Return the ends of each rank's interval; 1 is the best, equals share. float64 [N, 2]."""
         from scipy.stats import rankdata
 
         ranks = rankdata(-self.ratings, axis=1)
@@ -72,38 +72,42 @@ def bootstrap(
     """Fit resampled results, each time from the ratings of all results.
 
     Args:
-        model: With its priors.
-        results: As for `populations.ratings.model.RatingModel.fit`, and so are the next four. As
-            many matches are drawn as the nearest whole number to their sum.
-        entrants: To be rated even if they have no result.
-        parents: Whose rating is the prior mean.
-        times: When those who learn came to be.
-        anchors: At exactly 0.
+        model: Model with its priors.
+        results: As for `populations.ratings.model.RatingModel.fit`; so are the next four. The
+            number of matches drawn is their sum, rounded.
+        entrants: Entrants to rate even if they have no result.
+        parents: Entrant whose rating is the prior mean, by child.
+        times: Population and age of the entrants that learn.
+        anchors: Entrants fixed at exactly 0.
         num_resamples: B; 200 for a look, 1000 for the record.
-        rng: Draws the resamples.
+        rng: Generator of the resamples.
 
     Raises:
-        ValueError: As `RatingModel.fit`, and if ``num_resamples`` is below 2.
+        ValueError: As for `RatingModel.fit`, and if ``num_resamples`` is below 2.
     """
     if num_resamples < 2:
         raise ValueError(f"num_resamples must be at least 2, got {num_resamples!r}")
     posterior = model.posterior(
         results, entrants=entrants, parents=parents, times=times, anchors=anchors
     )
-    settled = model.settle(posterior)
-    posterior = settled.posterior
+    estimated = model.estimate(posterior)
+    posterior = estimated.posterior
     counts = posterior.counts
     total = round(float(counts.sum()))
-    # Without matches none is drawn; any distribution will do.
+    # No match is drawn from an empty table; any distribution will do.
     seen = counts.ravel() if total else np.ones(counts.size)
     shares = seen / seen.sum()
     ratings = np.empty((num_resamples, len(posterior.entrants)))
     for b in range(num_resamples):
         drawn = rng.multinomial(total, shares).reshape(counts.shape) if total else counts
+        # The components of variance stay as they were estimated from all results: a resample of few
+        # matches would move them more than chance does.
         resampled = replace(
             posterior.problem, matches=drawn.sum(axis=1).astype(np.float64), scores=drawn @ POINTS
         )
-        ratings[b] = posterior.elo(maximize(resampled, settled.solver, start=settled.parameters))
+        ratings[b] = posterior.elo(
+            maximize(resampled, estimated.solver, start=estimated.parameters)
+        )
     return Bootstrap(entrants=posterior.entrants, ratings=ratings)
 
 

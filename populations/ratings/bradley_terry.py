@@ -4,23 +4,24 @@ In a match between i in seat a and j in seat b, the expected score of i is
 
     p = 1 / (1 + exp(-d)),    d = theta_i - theta_j + g_ab,
 
-a draw being half a win and a margin its share, so that 400 Elo points of d are an expected score of
-10/11, however often is drawn. The ratings solve the score equations: sum of w (s - n p) over the
-results, plus the priors' pull, is 0. It is the gradient of a concave function, and normal priors
-make it strictly so: every fit has exactly one finite answer, also where somebody always won or two
-groups never met. The weights w, and with them the intervals, follow from how much scores scatter
-(`populations.ratings.components`).
+where a draw is half a win and a margin its share. 400 Elo points of d are an expected score of
+10/11, however often games are drawn. The ratings solve the score equations: the sum of w (s - n p)
+over the results, plus the pull of the priors, is 0. This is the gradient of a concave function, and
+normal priors make it strictly concave: every fit has exactly one finite solution, even where an
+entrant always won or two groups never met. The weights w, and with them the intervals, follow from
+the scatter of the scores (`populations.ratings.components`).
 
-A child of rated weights is near its parent and the common gain of its time: those who are trained
-together learn together, and errors of what they gained do not cancel over generations. So entrants
-are put into stages by their time; the steps between stages have wide priors of their own.
+A child that starts from rated weights has the prior mean of its parent plus the common gain of its
+time: policies that train together improve together, and errors in that gain would add up over
+generations. Entrants are therefore put into stages by their time, and the steps between stages have
+wide priors of their own.
 
 Sources: Bradley and Terry, "Rank analysis of incomplete block designs" (Biometrika, 1952);
 Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method"
 (Biometrika, 1974).
 
-Few entrants are fitted exactly; many (over `populations.ratings.newton.MAX_EXACT` parameters) by
-sparse matrices, with a spread from samples.
+Problems of up to `populations.ratings.newton.MAX_EXACT` parameters are fitted exactly, larger ones
+by sparse matrices, with a spread from samples.
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
 one advantage per pair of seats, then the stages; M results; C children.
@@ -53,13 +54,13 @@ ELO_PER_UNIT = 400.0 / math.log(10.0)
 """Elo points of one unit of theta."""
 
 Time = tuple[str, float]
-"""Among whom an entrant came to be (its population), and when, in any unit."""
+"""Population in which an entrant learned, and its age there in any unit."""
 
 NUM_STAGES = 32
-"""Per group, with about equally many entrants each."""
+"""Most stages per population, with about equally many entrants each."""
 
 NUM_GROUPS = 256
-"""As `NUM_STAGES`, of entrants whose ratings are moved together by a solver that iterates."""
+"""Most groups per population of entrants that the sparse solver's preconditioner moves together."""
 
 NUM_ROUNDS = 3
 """Estimates of the components of variance before the last fit."""
@@ -70,19 +71,22 @@ ROUGH = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BradleyTerry:
-    """The model with its priors; each is a normal distribution.
+    """Bradley-Terry model with normal priors.
 
     Attributes:
-        root_deviation: Elo, around the anchor, of an entrant without a rated parent.
-        child_deviation: Elo, around its parent and the common gain, of an entrant with one, before
-            the children themselves say more.
-        least_child_deviation: Elo, the same at least, however near to their parents children are.
-        stage_deviation: Elo, of what all gain from one stage to the next.
-        advantage_deviation: Elo, around 0, of each advantage; weaker than one match.
-        reduces_bias: Whether ratings at the end of long chains of results are kept from being too
-            far from the anchor, at the price that they are no highest point any more.
-        num_rounds: Estimates of the components of variance; 0: they stay as they are here.
-        max_exact: Parameters up to which the fit is exact.
+        root_deviation: Prior deviation in Elo of an entrant without a rated parent, around the
+            anchor.
+        child_deviation: Prior deviation in Elo of an entrant with a rated parent, around its parent
+            plus the common gain; the start of the estimate of tau.
+        least_child_deviation: Lower limit of that deviation in Elo, however close children are to
+            their parents.
+        stage_deviation: Prior deviation in Elo of the common gain from one stage to the next.
+        advantage_deviation: Prior deviation in Elo of each advantage, around 0; weaker than one
+            match.
+        reduces_bias: Whether Firth's correction pulls ratings at the end of long chains of results
+            towards the anchor. The ratings are then no longer the mode of the posterior.
+        num_rounds: Estimates of the components of variance. 0: they stay as they are here.
+        max_exact: Number of parameters up to which the fit is exact.
     """
 
     root_deviation: float = 1000.0
@@ -105,23 +109,23 @@ class BradleyTerry:
     ) -> Fit[E]:
         """Find the ratings of highest posterior density; see `RatingModel`.
 
-        Entrants whose scales are apart (predators and prey) go into one fit under different names,
-        each scale with its own anchor; what the game gives to one side is in the advantages.
+        Entrants on separate scales (predators and prey) go into one fit under different names, each
+        scale with its own anchor. The advantages hold what the game gives to one side.
 
         Raises:
-            ValueError: If counts are negative or not finite, an entrant plays itself, or parents
-                go round in a circle.
+            ValueError: If counts are negative or not finite, an entrant plays itself, or the
+                parents form a cycle.
         """
         posterior = self.posterior(
             results, entrants=entrants, parents=parents, times=times, anchors=anchors
         )
-        settled = self.settle(posterior)
-        return settled.posterior.fit(
-            settled.parameters, settled.solver.spread(), shrunk=settled.shrunk
+        estimated = self.estimate(posterior)
+        return estimated.posterior.fit(
+            estimated.parameters, estimated.solver.spread(), shrunk=estimated.shrunk
         )
 
-    def settle(self, posterior: Posterior[E]) -> Settled[E]:
-        """Find the components of variance, then the highest point."""
+    def estimate(self, posterior: Posterior[E]) -> Estimated[E]:
+        """Estimate the components of variance, then find the mode of the posterior."""
         solver = make_solver(posterior.problem, max_exact=self.max_exact)
         narrow = None
         for _ in range(self.num_rounds):
@@ -129,10 +133,12 @@ class BradleyTerry:
             posterior = posterior.learned(narrow, solver)
         posterior = posterior.widened()
         parameters = maximize(posterior.problem, solver, start=narrow)
+        # One step of Firth's correction, from a point near the mode, is enough: the leverages
+        # hardly change over the distance that it moves.
         if self.reduces_bias:
             unbiased = posterior.unbiased(parameters, solver)
             parameters = maximize(unbiased.problem, solver, start=parameters)
-        return Settled(
+        return Estimated(
             posterior=posterior,
             parameters=parameters,
             shrunk=parameters if narrow is None else narrow,
@@ -148,7 +154,7 @@ class BradleyTerry:
         times: Mapping[E, Time] | None = None,
         anchors: Collection[E] = (),
     ) -> Posterior[E]:
-        """What `fit` maximizes, before anything is learned about the components of variance."""
+        """Return the posterior that `fit` maximizes, with the components of variance as given."""
         columns = result_columns(results)
         lineage = dict(parents or {})
         _check_lineage(lineage)
@@ -162,14 +168,14 @@ class BradleyTerry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settled(Generic[E]):
-    """A posterior whose components of variance are known.
+class Estimated(Generic[E]):
+    """Posterior with estimated components of variance, and its mode.
 
     Attributes:
-        posterior: With priors that are wide.
-        parameters: Its highest point [P].
-        shrunk: The highest point with priors as wide as the entrants lie apart [P].
-        solver: With the curvature at ``parameters``.
+        posterior: Posterior with the wide priors of the final fit.
+        parameters: Mode of the posterior [P].
+        shrunk: Mode with priors as narrow as the entrants lie apart [P].
+        solver: Solver with the curvature at ``parameters``.
     """
 
     posterior: Posterior[E]
@@ -180,19 +186,19 @@ class Settled(Generic[E]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior(Generic[E]):
-    """A problem, and what its parameters stand for.
+    """Problem, and the meaning of its parameters.
 
     Attributes:
-        problem: Arrays only.
-        entrants: All, sorted.
-        free: Positions of those that are no anchors. int64 [F].
-        seats: Pairs that have an advantage.
+        problem: Arrays of the posterior.
+        entrants: All entrants, sorted.
+        free: Positions of the entrants that are no anchors. int64 [F].
+        seats: Pairs of seats that have an advantage.
         counts: Wins, draws and losses of the match rows. float64 [M, 3].
-        pairs: Rows of results by pair of entrants.
-        children: Terms of the priors of children. int64 [C].
-        roots: Terms of the priors of those without a rated parent whose time is known. int64 [R].
-        components: Constants of the model.
-        model: What it was made by.
+        pairs: Match rows by pair of entrants.
+        children: Prior terms of the children. int64 [C].
+        roots: Prior terms of entrants without a rated parent whose time is known. int64 [R].
+        components: Components of variance.
+        model: Model that the posterior was made by.
     """
 
     problem: Problem
@@ -207,11 +213,11 @@ class Posterior(Generic[E]):
     model: BradleyTerry
 
     def learned(self, parameters: FloatArray, solver: Solver) -> Posterior[E]:
-        """The posterior with components of variance as a fit of it shows them.
+        """Return the posterior with components of variance estimated from a fit.
 
         Args:
-            parameters: Of the fit [P].
-            solver: With the curvature there.
+            parameters: Parameters of the fit [P].
+            solver: Solver with the curvature there.
         """
         problem, now = self.problem, self.components
         num_rows = len(problem.matches)
@@ -222,7 +228,7 @@ class Posterior(Generic[E]):
             self.pairs, ahead=summed[:num_rows], scores=problem.scores, matches=problem.matches
         )
         variances = np.zeros(len(fit.error))
-        # Of a pair's rows any tells the variance of the difference, near enough.
+        # The seats of a pair's rows differ, but their variances are close: any row's will do.
         variances[self.pairs.of_row] = term_variances[:num_rows]
         pair, misfit = pair_variance(fit, variances=variances, now=variance_now)
         scale, stretched = scale_deviation(fit, variances=variances, pair_variance=pair)
@@ -256,12 +262,12 @@ class Posterior(Generic[E]):
         )
 
     def widened(self) -> Posterior[E]:
-        """The posterior with priors that are wide enough for lines, not only for single steps.
+        """Return the posterior with priors wide enough for whole lines, not only for single steps.
 
-        What a line gains, it gains step after step, and it is the lines that gain most that go on.
-        A prior as narrow as single steps are apart takes a part of each of them, and the parts add
-        up: leagues of 64 ended 40 Elo too low. One of 200 Elo believes the luck of those who are
-        copied, and their children have it all: leagues of 16 ended 15 Elo too high.
+        A line gains step after step, and the lines that gain most go on. A prior as narrow as
+        single steps takes a part of each gain, and the parts add up: leagues of 64 ended 40 Elo too
+        low. A prior of 200 Elo mistakes the luck of copied policies for strength, which all their
+        children inherit: leagues of 16 ended 15 Elo too high.
         """
         tau = max(self.components.child_deviation, self.model.least_child_deviation)
         if not self.model.num_rounds:
@@ -270,15 +276,15 @@ class Posterior(Generic[E]):
         return replace(self, problem=replace(self.problem, precisions=precisions))
 
     def unbiased(self, parameters: FloatArray, solver: Solver) -> Posterior[E]:
-        """The posterior with what takes the bias from its highest point.
+        """Return the posterior with Firth's correction added to the results.
 
-        Few matches are won more clearly than strengths promise, and ratings at the end of a chain
-        of results are too far from 0. A row that decides its own log-odds by a share h, its
-        leverage, gets h matches more, half of them won.
+        Maximum likelihood puts ratings at the end of a chain of results too far from 0. The
+        correction adds h matches, half of them won, to a row of leverage h (its share in deciding
+        its own log-odds).
 
         Args:
-            parameters: Near the highest point [P].
-            solver: With the curvature there.
+            parameters: Parameters near the mode [P].
+            solver: Solver with the curvature there.
 
         Source: Firth, "Bias reduction of maximum likelihood estimates" (Biometrika, 1993).
         """
@@ -286,7 +292,8 @@ class Posterior(Generic[E]):
         num_rows = len(problem.matches)
         _, information = logistic(differences(problem, parameters)[:num_rows])
         variances = solver.variances()[:num_rows]
-        # The weight cancels: the leverage has it, and what is added is weighted again.
+        # Leverage h = w n p (1 - p) v, at most 1. The weight w cancels: the fit weights the added
+        # matches again.
         added = (
             problem.matches
             * information
@@ -309,7 +316,7 @@ class Posterior(Generic[E]):
         return precisions
 
     def elo(self, values: FloatArray) -> FloatArray:
-        """Values [P, ...] of the parameters in Elo, of every entrant [N, ...].
+        """Convert parameter values [P, ...] to Elo of every entrant [N, ...].
 
         Without anchors the mean over the entrants is 0.
         """
@@ -320,7 +327,7 @@ class Posterior(Generic[E]):
         return rows
 
     def fit(self, parameters: FloatArray, spread: FloatArray, *, shrunk: FloatArray) -> Fit[E]:
-        """What parameters [P], their spread [P, K] and those with narrow priors [P] say."""
+        """Return the fit of parameters [P], their spread [P, K] and the shrunk parameters [P]."""
         ratings, scale = self.elo(parameters), self.components.scale_deviation
         # A factor that is unknown is one more direction in which all ratings may be off.
         stretched = [scale * ratings[:, None]] if scale > 0.0 else []
@@ -344,7 +351,9 @@ def _check_lineage(parents: Mapping[E, E]) -> None:
         entrant = child
         while entrant in parents and entrant not in settled:
             if entrant in line:
-                raise ValueError(f"parents must not go round in a circle, {entrant!r} does")
+                raise ValueError(
+                    f"parents must not form a cycle, but {entrant!r} is its own ancestor"
+                )
             line[entrant] = None
             entrant = parents[entrant]
         settled.update(line)
@@ -366,6 +375,8 @@ def _make_posterior(
     seatings = np.stack(np.divmod(codes, num_seats), axis=1)
     has_order = seatings[:, 0] != seatings[:, 1]
     num_advantages = int(has_order.sum())
+    # Parameters: theta of the free entrants, then the advantages, then the stages. Index `size` is
+    # the constant 0, so that anchors need no special case.
     stage, before = _slices([times.get(entrant) for entrant in entrants], number=NUM_STAGES)
     size = len(free) + num_advantages + len(before)
     parameter = np.full(len(entrants), size)
@@ -376,7 +387,8 @@ def _make_posterior(
     stage = np.where(stage >= 0, first_stage + stage, size)[free]
     before = np.where(before >= 0, first_stage + before, size)
 
-    # Parameter, its mean, its stage, the mean's stage; `size` stands for 0.
+    # Columns: parameter, its mean, its stage, the mean's stage. The prior term is their signed sum
+    # theta_child - theta_parent - stage_child + stage_parent.
     priors = np.full((size, 4), size)
     priors[:, 0] = np.arange(size)
     priors[: len(free), 2] = stage
@@ -423,7 +435,9 @@ def _make_posterior(
         free=free,
         seats=tuple((int(a), int(b)) for a, b in seatings[has_order]),
         counts=results.outcomes,
-        pairs=Pairs.of(results.first, results.second, slack=results.scores - results.squares),
+        pairs=Pairs.from_rows(
+            results.first, results.second, slack=results.scores - results.squares
+        ),
         children=len(results) + np.array(sorted(children), dtype=np.int64),
         roots=len(results) + np.flatnonzero(is_root),
         components=Components(
@@ -434,11 +448,11 @@ def _make_posterior(
 
 
 def _slices(times: Sequence[Time | None], *, number: int) -> tuple[IntArray, IntArray]:
-    """Put entrants into at most so many stages of about equally many, by group and time.
+    """Put entrants into stages of about equal size, by population and time.
 
     Returns:
-        Stage of each entrant, -1 without a time [N]; the stage before each one, -1 where it is the
-        first of its group [stages].
+        Stage of each entrant, -1 without a time [N]; and the preceding stage of each stage, -1 for
+            the first of a population [stages].
     """
     stage = np.full(len(times), -1, dtype=np.int64)
     before: list[int] = []
@@ -446,7 +460,7 @@ def _slices(times: Sequence[Time | None], *, number: int) -> tuple[IntArray, Int
     for group in groups:
         members = [i for i, time in enumerate(times) if time is not None and time[0] == group]
         when = np.array([time[1] for time in times if time is not None and time[0] == group])
-        # The borders are times that occur, so that equal times are in one stage.
+        # Borders are times that occur, so that equal times share a stage.
         num_borders = min(number, len(when))
         borders = np.unique(np.sort(when)[np.arange(num_borders) * len(when) // num_borders])
         index = np.searchsorted(borders, when, side="right") - 1

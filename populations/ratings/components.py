@@ -1,14 +1,14 @@
-"""What the results say about the model's own constants: four components of variance.
+"""Four components of variance, estimated from the results.
 
-A pair of entrants with expected score p in n matches has, of its summed score, the variance
+The summed score of a pair with expected score p in n matches has the variance
 
-    V = phi n p (1 - p) + sigma^2 (n p (1 - p))^2.
+V = phi n p (1 - p) + sigma^2 (n p (1 - p))^2.
 
-phi is below 1 where matches are drawn or won by margins: they scatter less than wins and losses.
-sigma, in units of theta, is how far pairs are off what any rating says (styles, cycles). tau is how
-far a child is off its parent and the common gain of its time, rho how far those without a rated
-parent are off the others of their time. They are estimated in turns with the ratings: phi and sigma
-by moments, tau and rho by their marginal likelihood.
+phi is below 1 where matches are drawn or won by margins: these scatter less than wins and losses.
+sigma, in units of theta, is the spread of pairs around what any rating predicts (styles, cycles).
+tau is the spread of children around their parent plus the common gain of their time, rho that of
+entrants without a rated parent around the others of their time. They are estimated in turns with
+the ratings: phi and sigma by moments, tau and rho by their marginal likelihood.
 
 Sources: Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton
 method" (Biometrika, 1974); Williams, "Extra-binomial variation in logistic linear models" (Journal
@@ -29,26 +29,34 @@ import numpy as np
 from populations.ratings.posterior import FloatArray, IntArray, logistic
 
 PRIOR_INFORMATION = 4.0
-"""Information n p (1 - p), that of sixteen even matches, that the prior of a pair's phi is worth,
-and that one pair without an effect has which the prior of sigma adds."""
+"""Weight of the priors of phi (per pair) and of sigma, as information n p (1 - p): sixteen even
+matches.
+"""
 
 PRIOR_PAIRS = 10.0
-"""Pairs like those that met, without an effect, that the prior of sigma is worth."""
+"""Weight of sigma's prior, as a number of typical pairs without an effect."""
 
 MAX_SURPRISE = 4.0
-"""How much more information than at the score seen (and half a win for each) a pair may have."""
+"""Limit of a pair's information, as a multiple of that at the observed score (plus half a win and
+half a loss).
+"""
 
 MAX_PAIR_VARIANCE = 5.3
-"""Greatest sigma^2, that of 400 Elo: more would let ratings explain nothing and pairs all."""
+"""Upper limit of sigma^2, that of 400 Elo: with more, ratings would explain nothing and pairs
+everything.
+"""
 
 MIN_EXPECTED = 1.0
-"""Information that a pair has at least in the test of the fit (Cochran's rule: one is expected).
+"""Least information of a pair in the test of the fit, after Cochran's rule of one expected event.
 
-A single win of the random bot in a hundred matches is what chance brings now and then, and thirty
-times what its variance promises."""
+A single win of the random bot in a hundred matches happens now and then, but its squared error is
+thirty times the variance that the fit expects.
+"""
 
 MIN_LEFT = 0.1
-"""Share of a pair's information that is left for the test: a fit agrees with what it is made of."""
+"""Least share of a pair's information left for the test: a fit agrees with the pairs that it rests
+on.
+"""
 
 MISFIT = 4.0
 """Standard deviations of a misfit below which chance is to blame (once in 30,000 fits)."""
@@ -58,24 +66,24 @@ SCALE_DOUBT = 2.0
 fits that hold is better than one that is too narrow in those that do not."""
 
 MIN_DISPERSION = 0.05
-"""Least phi: a pair that always draws is worth no more than twenty times its matches."""
+"""Lower limit of phi: a pair that always draws counts for no more than twenty times its matches."""
 
 PRIOR_CHILDREN = 0.25
-"""Entrants that the priors of tau and rho are worth."""
+"""Weight of the priors of tau and rho, in entrants."""
 
 LIMITS_OF_PRIORS = (10.0, 1000.0)
-"""Elo."""
+"""Lower and upper limit of tau and rho, in Elo."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """The rows of results by pair of entrants, in whatever seats.
+    """Rows of results by pair of entrants, whatever their seats.
 
     Attributes:
         of_row: Pair of each row. int64 [M].
         sign: 1 where the row's first entrant is the pair's first, else -1. float64 [M].
-        slack: Of each pair, the sum of s (1 - s) over its scores: 0 for wins and losses, 1/4 for a
-            draw. float64 [Q].
+        slack: Sum of s (1 - s) over each pair's scores: 0 for wins and losses, 1/4 for a draw.
+            float64 [Q].
     """
 
     of_row: IntArray
@@ -83,8 +91,8 @@ class Pairs:
     slack: FloatArray
 
     @classmethod
-    def of(cls, first: IntArray, second: IntArray, *, slack: FloatArray) -> Pairs:
-        """The pairs of rows, all [M]."""
+    def from_rows(cls, first: IntArray, second: IntArray, *, slack: FloatArray) -> Pairs:
+        """Group rows by pair; all arguments [M]."""
         width = 1 + int(max(first.max(initial=0), second.max(initial=0)))
         key = np.minimum(first, second) * width + np.maximum(first, second)
         _, of_row = np.unique(key, return_inverse=True)
@@ -96,24 +104,24 @@ class Pairs:
         )
 
     def sum(self, values: FloatArray) -> FloatArray:
-        """Sums over rows [M] by pair [Q]."""
+        """Sum values of rows [M] by pair [Q]."""
         return _by_pair(values, self.of_row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Components:
-    """The constants, as far as they are known.
+    """Estimated components of variance.
 
     Attributes:
         child_deviation: tau, in Elo.
         root_deviation: rho, in Elo.
         pair_deviation: sigma, in Elo.
         dispersion: phi of all pairs together.
-        misfit: How many standard deviations the pairs' squared errors are above what chance and
-            phi explain, or those of pairs far apart above what sigma explains, if that is more; 0
-            where nothing can be said.
-        scale_deviation: Standard deviation of the unknown factor, around 1, by which distances are
-            wrong; 0 where chance explains the errors.
+        misfit: Standard deviations by which the pairs' squared errors exceed what chance and phi
+            explain, or those of pairs far apart exceed what sigma explains, whichever is more. 0
+            where too little is known.
+        scale_deviation: gamma, the standard deviation of the unknown factor (around 1) by which
+            distances are wrong. 0 where chance explains the errors.
     """
 
     child_deviation: float
@@ -126,11 +134,11 @@ class Components:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairFit:
-    """What a fit says of each pair; all float64 [Q].
+    """Residual, information and dispersion of each pair; all float64 [Q].
 
     Attributes:
-        error: Score above the expected one, summed over the pair's matches.
-        information: n p (1 - p), at most ``MAX_SURPRISE`` times that at the score seen.
+        error: Score minus expected score, summed over the pair's matches.
+        information: n p (1 - p), at most ``MAX_SURPRISE`` times that at the observed score.
         dispersion: phi.
         played: Matches.
         won: Sum of the scores of the pair's first.
@@ -143,36 +151,39 @@ class PairFit:
     won: FloatArray
 
     def weights(self, pair_variance: float) -> FloatArray:
-        """Information over variance, with sigma^2 in units of theta. float64 [Q]."""
+        """Return information over variance, with sigma^2 in units of theta. float64 [Q]."""
+        # w = n p (1 - p) / V = 1 / (phi + sigma^2 n p (1 - p))
         return np.asarray(1.0 / (self.dispersion + pair_variance * self.information))
 
 
 def pair_fit(
     pairs: Pairs, *, ahead: FloatArray, scores: FloatArray, matches: FloatArray
 ) -> tuple[PairFit, float]:
-    """Compare pairs with their log-odds.
+    """Compare the scores of pairs with their log-odds.
 
     Args:
-        pairs: Of the rows.
+        pairs: Pairs of the rows.
         ahead: Log-odds of each row. float64 [M].
         scores: Sum of the scores of its first. float64 [M].
-        matches: float64 [M].
+        matches: Matches of each row. float64 [M].
 
     Returns:
-        By pair, and phi of all together.
+        The fit of each pair, and phi of all pairs together.
     """
     expected, information = logistic(ahead)
     known = pairs.sum(matches * information)
-    # Where somebody always won, a fit that the priors hold back promises information that the
-    # results do not have, and weights by it would hold the fit back even more.
+    # Where an entrant always won, the priors hold the fit back: it expects losses, and so
+    # information, that the results do not have. Weights by that would hold it back further.
     played = pairs.sum(matches)
     won = pairs.sum(np.where(pairs.sign > 0.0, scores, matches - scores))
     seen = (won + 0.5) * (played - won + 0.5) / (played + 1.0)
+    # phi = 1 - sum s (1 - s) / sum n p (1 - p), since E[(s - p)^2] = p (1 - p) - E[s (1 - s)].
     known = np.minimum(known, MAX_SURPRISE * seen)
     total = float(known.sum())
     ceiling = 1.0 - MIN_DISPERSION
     common = min(float(pairs.slack.sum()) / total, ceiling) if total > 0.0 else 0.0
-    # A pair's own phi leans on that of all, so that few matches do not decide their own weight.
+    # Each pair's phi is shrunk towards the common one, so that few matches do not decide their own
+    # weight.
     slack = (pairs.slack + PRIOR_INFORMATION * common) / (known + PRIOR_INFORMATION)
     fit = PairFit(
         error=pairs.sum(pairs.sign * (scores - matches * expected)),
@@ -233,13 +244,14 @@ def scale_deviation(
 def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[float, float]:
     """Estimate sigma^2, and test it against 0.
 
-    A pair's squared error is expected to be (1 - h) V, with h = w I v the share of its information
-    that the ratings have taken from it: weight w, information I, variance v of its log-odds.
+    The expected squared error of a pair is (1 - h) V. h = w I v is the share of the pair's
+    information that the ratings have absorbed: weight w, information I, variance v of its log-odds.
 
     Args:
-        fit: Of the pairs.
-        variances: v: of the difference of each pair's ratings, units of theta. float64 [Q].
-        now: sigma^2 with which the fit was made.
+        fit: Fit of each pair.
+        variances: v: variance of the difference of each pair's ratings, units of theta. float64
+            [Q].
+        now: sigma^2 that the fit was made with.
 
     Returns:
         sigma^2 in units of theta, and ``Components.misfit``.
@@ -252,9 +264,10 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
     error, information = fit.error[usable], fit.information[usable]
     chance, left = (fit.dispersion * fit.information)[usable], left[usable]
     by_weight = weights[usable] ** 2
+    # Moments: sum w^2 (e^2 - (1 - h) phi I) = sigma^2 sum w^2 (1 - h) I^2.
     excess = float((by_weight * (error**2 - left * chance)).sum())
     freedom = float(left.sum())
-    # Few pairs or matches cannot tell effects from chance: the prior is some pairs without one.
+    # Few pairs or matches cannot tell effects from chance: the prior adds pairs without an effect.
     known = float((by_weight * left * information**2).sum())
     known += known * PRIOR_PAIRS / freedom + PRIOR_INFORMATION**2
     is_tested = (information >= MIN_EXPECTED) & (left >= MIN_LEFT)
@@ -263,32 +276,32 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
 
 
 def _misfit(squares: FloatArray, *, left: FloatArray) -> float:
-    """Compare squared errors over chance with a chi-squared variable; 0 where there are none."""
+    """Standardize squared errors over chance as a chi-squared variable; 0 where there are none."""
     freedom = float(left.sum())
     return 0.0 if freedom < 1.0 else _above_chance(float(squares.sum()) / freedom, freedom=freedom)
 
 
 def _above_chance(surprise: float, *, freedom: float) -> float:
-    """Turn a chi-squared variable over its degrees of freedom into a normal one.
+    """Standardize a chi-squared variable over its degrees of freedom.
 
     Source: Wilson and Hilferty, "The distribution of chi-square" (PNAS, 1931).
     """
+    # (X / k)^(1/3) is nearly normal with mean 1 - 2 / 9k and variance 2 / 9k.
     spread = 2.0 / (9.0 * freedom)
     return (math.pow(surprise, 1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)
 
 
 def prior_deviation(jumps: FloatArray, *, variances: FloatArray, now: float, prior: float) -> float:
-    """Estimate tau or rho, in Elo, by one step of a fixed point whose end is that of maximization.
-
-    Of C entrants the results tell gamma = sum(1 - v / now^2); the others are where the prior puts
-    them, and say nothing about it.
+    """Take one fixed-point step of MacKay's evidence maximization for tau or rho, in Elo.
 
     Args:
-        jumps: Of entrants from what their priors expect, Elo. float64 [C].
+        jumps: Distance of the entrants from their prior means, Elo. float64 [C].
         variances: v: posterior variances of the jumps, in Elo squared. float64 [C].
-        now: Deviation with which the fit was made.
-        prior: Deviation in Elo that the answer leans on where little is told.
+        now: Deviation that the fit was made with.
+        prior: Deviation in Elo that the estimate leans on where little is known.
     """
+    # deviation^2 = sum jump^2 / gamma, with gamma = sum (1 - v / now^2) the number of jumps that
+    # the results determine; the prior counts as PRIOR_CHILDREN more.
     told = float(np.clip(1.0 - variances / now**2, 0.0, 1.0).sum())
     total = float((jumps**2).sum()) + PRIOR_CHILDREN * prior**2
     low, high = LIMITS_OF_PRIORS

@@ -1,8 +1,8 @@
-"""Elo ratings, game after game: for comparison, and where only the order of games is known.
+"""Sequential Elo ratings: for comparison, and where only the order of games is known.
 
-Source: Elo, "The rating of chessplayers, past and present" (1978). More than two players: every
-pair with the ratings before the game, changes divided by the number of opponents. Teams: a side has
-the mean rating of its members, and each of them gets the change of the side.
+Source: Elo, "The rating of chessplayers, past and present" (1978). With more than two players, each
+pair is rated by the ratings before the game and the changes are divided by the number of opponents.
+With teams, a side has the mean rating of its members, and each member gets the change of the side.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ K_FACTOR = 32.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Game(Generic[E]):
-    """One game.
+    """Game of two or more players.
 
     Attributes:
-        players: Two or more, all different.
-        scores: Of each player against the one in its column, in [0, 1]; ``scores[i][j]`` and
-            ``scores[j][i]`` sum to 1, the diagonal is ignored.
+        players: Two or more names, all different.
+        scores: Score of each player against the one in its column, in [0, 1]. ``scores[i][j]`` and
+            ``scores[j][i]`` sum to 1; the diagonal is ignored.
     """
 
     players: tuple[E, ...]
@@ -38,20 +38,21 @@ class Game(Generic[E]):
 
     @classmethod
     def of_two(cls, first: E, second: E, *, score: float) -> Game[E]:
-        """A game of two; ``score`` is that of ``first``."""
+        """Return a game of two; ``score`` is that of ``first``."""
         return cls(players=(first, second), scores=((0.5, score), (1.0 - score, 0.5)))
 
     @classmethod
     def of_ranking(cls, players: Sequence[E], *, results: Sequence[float]) -> Game[E]:
-        """A game in which the higher result wins each pair and equal ones draw."""
+        """Return a game in which the higher result wins each pair and equal ones draw."""
         scores = tuple(tuple(0.5 * (1 + (a > b) - (a < b)) for b in results) for a in results)
         return cls(players=tuple(players), scores=scores)
 
 
 def expected_score(rating: float, opponent: float) -> float:
-    """Score that a rating promises against another, in (0, 1); 400 points are 10:1 odds."""
-    # A bounded exponent cannot overflow; beyond it the score is 0 or 1 to the last bit.
+    """Return the expected score of a rating against another, in (0, 1)."""
+    # A bounded exponent cannot overflow; beyond the bound the score is 0 or 1 to the last bit.
     exponent = min(max((opponent - rating) / 400.0, -300.0), 300.0)
+    # 400 points are odds of 10:1.
     return float(1.0 / (1.0 + 10.0**exponent))
 
 
@@ -65,13 +66,13 @@ def elo_ratings(
 ) -> dict[E, float]:
     """Rate players by their games, in the order given.
 
-    Without frozen players every game is zero-sum: the mean rating stays.
+    Without frozen players every game is zero-sum: the mean rating does not change.
 
     Args:
-        games: In the order in which they were played.
-        k_factor: Points between expecting to lose and winning.
+        games: Games in the order in which they were played.
+        k_factor: Points gained by a win that was expected to be a loss.
         initial: Rating of a player before its first game.
-        start: Ratings of those who already have one.
+        start: Ratings of players that already have one.
         frozen: Players whose rating never moves (snapshots); their opponents' ratings do.
 
     Raises:
@@ -101,11 +102,11 @@ def team_elo_ratings(
     Between sides of equal numbers every game is zero-sum.
 
     Args:
-        games: In the order in which they were played.
-        k_factor: As `elo_ratings`, for a side and so for each of its members.
-        initial: As `elo_ratings`.
-        start: As `elo_ratings`.
-        frozen: As `elo_ratings`.
+        games: Games in the order in which they were played.
+        k_factor: As for `elo_ratings`; of a side, and so of each of its members.
+        initial: As for `elo_ratings`.
+        start: As for `elo_ratings`.
+        frozen: As for `elo_ratings`.
 
     Raises:
         ValueError: If a game is not as `TeamGame` says.
@@ -136,16 +137,16 @@ def elo_of_many(
     k_factor: float = K_FACTOR,
     initial: float = INITIAL,
 ) -> FloatArray:
-    """Rate many sequences of games of two at once; each as `elo_ratings` would.
+    """Rate many sequences of games of two at once, each as `elo_ratings` would.
 
     Args:
         homes: Indices of the first players. Shape [M], M games.
         aways: Indices of the second players. Shape [M].
-        scores: Of the first players. Shape [M].
-        orders: Indices of games, in the order in which sequence b plays them. Shape [B, L].
+        scores: Scores of the first players. Shape [M].
+        orders: Indices of games in the order in which sequence b plays them. Shape [B, L].
         num_players: N.
-        k_factor: As `elo_ratings`.
-        initial: As `elo_ratings`.
+        k_factor: As for `elo_ratings`.
+        initial: As for `elo_ratings`.
 
     Returns:
         Ratings [B, N].
@@ -155,6 +156,7 @@ def elo_of_many(
     for game in np.ascontiguousarray(orders.T):
         home, away = homes[game], aways[game]
         gap = np.clip((ratings[sequence, away] - ratings[sequence, home]) / 400.0, -300.0, 300.0)
+        # R' = R + K (s - 1 / (1 + 10^((R_opponent - R) / 400)))
         change = k_factor * (scores[game] - 1.0 / (1.0 + 10.0**gap))
         ratings[sequence, home] += change
         ratings[sequence, away] -= change
@@ -164,6 +166,7 @@ def elo_of_many(
 def _changes(
     ratings: Sequence[float], *, scores: Sequence[Sequence[float]], k_factor: float
 ) -> list[float]:
+    # Change of i: K / (n - 1) * sum_j (s_ij - E_ij)
     return [
         k_factor
         / (len(ratings) - 1)

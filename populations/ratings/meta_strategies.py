@@ -1,4 +1,4 @@
-"""Whom a policy-space response oracle plays: a distribution over the players of the league.
+"""Meta-strategies: distributions over the players of a league for new policies to respond to.
 
 Sources: Lanctot et al., "A unified game-theoretic approach to multiagent reinforcement learning"
 (NeurIPS, 2017), section 3.1 and appendix F (PSRO, projected replicator dynamics); Balduzzi et al.,
@@ -26,7 +26,7 @@ PRD_STEP = 0.05
 PRD_FLOOR = 1e-6
 TIE = 1e-12
 MASS = 1e-9
-"""Less mass than this is a rounding error."""
+"""Mass below this is a rounding error."""
 
 
 def meta_strategy(kind: MetaStrategy, payoff: npt.ArrayLike) -> FloatArray:
@@ -34,8 +34,8 @@ def meta_strategy(kind: MetaStrategy, payoff: npt.ArrayLike) -> FloatArray:
 
     Args:
         kind: ``uniform``; ``uniform_biased`` (favours recent players); ``nash`` (the equilibrium of
-            highest entropy); ``prd`` (projected replicator dynamics: near an equilibrium, everyone
-            keeps some mass); ``alpha_rank``; ``latest`` (the last player only: self-play).
+            highest entropy); ``prd`` (projected replicator dynamics: near an equilibrium, every
+            player keeps some mass); ``alpha_rank``; ``latest`` (the last player only: self-play).
         payoff: See the module. N at least 1.
 
     Returns:
@@ -63,34 +63,34 @@ def meta_strategy(kind: MetaStrategy, payoff: npt.ArrayLike) -> FloatArray:
 
 
 def uniform(size: int) -> FloatArray:
-    """The same mass for everyone [size]."""
+    """Return the same mass for every player [size]."""
     return np.full(size, 1.0 / size)
 
 
 def uniform_biased(size: int) -> FloatArray:
-    """Mass e times that of the player before: a softmax of the order of joining [size]."""
+    """Return a softmax of the order of joining: each mass is e times the one before [size]."""
     return normalized(np.exp(np.arange(size, dtype=np.float64) - (size - 1)))
 
 
 def latest(size: int) -> FloatArray:
-    """All mass on who joined last [size]."""
+    """Return all mass on the last player [size]."""
     weights = np.zeros(size)
     weights[-1] = 1.0
     return weights
 
 
 def rectified_weights(payoff: npt.ArrayLike, *, mixture: FloatArray | None = None) -> FloatArray:
-    """Whom each player trains against if it only meets those it beats or ties with.
+    """Return the mixtures that train each player only against those that it beats or ties with.
 
     "Amplify strengths, ignore weaknesses": only players with mass in the equilibrium train.
 
     Args:
         payoff: See the module. N at least 1.
-        mixture: An equilibrium [N]; None: that of highest entropy.
+        mixture: An equilibrium [N]. None: that of highest entropy.
 
     Returns:
-        Row i: distribution of the opponents of player i, in proportion to their mass; all 0 if i
-        has none. Shape [N, N].
+        Distribution over the opponents of player i in row i, in proportion to their mass; all 0 if
+            i has none. Shape [N, N].
 
     Raises:
         ValueError: If ``payoff`` is not antisymmetric or not finite.
@@ -100,7 +100,7 @@ def rectified_weights(payoff: npt.ArrayLike, *, mixture: FloatArray | None = Non
     masses = np.where(masses > MASS, masses, 0.0)
     weights = np.where(game >= -TIE, masses[None, :], 0.0)
     weights[masses == 0.0] = 0.0
-    # A player with mass ties with itself, so only rows of those without sum to 0.
+    # A player with mass ties with itself, so only rows of players without mass sum to 0.
     totals = weights.sum(axis=1, keepdims=True)
     return np.asarray(weights / np.where(totals > 0.0, totals, 1.0), dtype=np.float64)
 
@@ -115,16 +115,16 @@ def projected_replicator_dynamics(
     """Average two populations over their evolution from uniform, each with a least mass.
 
     Args:
-        payoff: What rows get from columns in a zero-sum game. Shape [N, M], both at least 1.
+        payoff: Payoff of rows against columns in a zero-sum game. Shape [N, M], both at least 1.
         num_iterations: Steps of the dynamics.
-        step: Its length; the paper's dt.
-        floor: The least mass of a strategy; the paper's gamma.
+        step: Length of a step; the paper's dt.
+        floor: Least mass of a strategy; the paper's gamma.
 
     Returns:
         Mean strategies of rows [N] and columns [M]; equal where ``payoff`` is antisymmetric.
 
     Raises:
-        ValueError: If ``floor`` leaves no room: it must be at least 0 and at most 1 / max(N, M).
+        ValueError: If ``floor`` is below 0 or above 1 / max(N, M).
     """
     game = np.asarray(payoff, dtype=np.float64)
     if not 0.0 <= floor * max(game.shape) <= 1.0:
@@ -133,6 +133,7 @@ def projected_replicator_dynamics(
     row_sum, column_sum = row.copy(), column.copy()
     for _ in range(num_iterations):
         row_fitness, column_fitness = game @ column, -(row @ game)
+        # dp_i / dt = p_i ((A q)_i - p A q), projected back onto the simplex with a floor.
         row = project_to_simplex(row + step * row * (row_fitness - row @ row_fitness), floor=floor)
         column = project_to_simplex(
             column + step * column * (column_fitness - column @ column_fitness), floor=floor
@@ -143,13 +144,13 @@ def projected_replicator_dynamics(
 
 
 def project_to_simplex(values: FloatArray, *, floor: float = 0.0) -> FloatArray:
-    """The nearest distribution in which nobody has less than ``floor``.
+    """Return the nearest distribution in which every strategy has at least ``floor``.
 
     Source: Wang and Carreira-Perpinan, "Projection onto the probability simplex" (2013).
 
     Args:
         values: Any numbers [N].
-        floor: At least 0, at most 1 / N.
+        floor: Least mass, from 0 to 1 / N.
 
     Returns:
         Probabilities [N].
@@ -158,13 +159,14 @@ def project_to_simplex(values: FloatArray, *, floor: float = 0.0) -> FloatArray:
     room = 1.0 - size * floor
     if room <= 0.0:
         return uniform(size)
-    # Subtract the floor: what remains is projected on a simplex of size ``room``.
+    # With the floor subtracted, the remainder is projected on a simplex of size ``room``.
     above = values - floor
     if above.min() >= 0.0:
         shifted = above + (room - above.sum()) / size
         if shifted.min() >= 0.0:
             return np.asarray(shifted + floor, dtype=np.float64)
     ordered = np.sort(above)[::-1]
+    # The shift t solves sum max(v - t, 0) = room; the sort finds which values stay positive.
     surplus = (np.cumsum(ordered) - room) / np.arange(1, size + 1)
     shift = surplus[np.flatnonzero(ordered > surplus)[-1]]
     return np.asarray(np.maximum(above - shift, 0.0) + floor, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What a rating model takes and gives: results of pairs, and ratings with their uncertainty."""
+"""Interface of a rating model: results of pairs in, ratings with their uncertainty out."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Result(Generic[E]):
     """Matches between two entrants in one pair of seats, seen from ``first``.
 
     Attributes:
-        first: An entrant: any hashable name.
-        second: Another one.
+        first: Entrant: any hashable name.
+        second: Another entrant.
         seats: Indices of their seats, in this order; equal numbers if seats do not matter.
-        wins: Of ``first``. A float where scores between 0 and 1 were counted in parts.
+        wins: Wins of ``first``. A float where scores between 0 and 1 were counted in parts.
         draws: Matches with equal scores.
-        losses: Of ``first``.
-        score_sum: Sum of ``first``'s scores, where they say by how much it won or lost; None: one
-            for a win and half for a draw.
+        losses: Losses of ``first``.
+        score_sum: Sum of ``first``'s scores, where scores are margins. None: one for a win and half
+            for a draw.
         square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
     """
 
@@ -47,18 +47,19 @@ class Result(Generic[E]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit(Generic[E]):
-    """Ratings and what is known about them.
+    """Ratings and their uncertainty.
 
     Attributes:
-        entrants: Everyone rated, in an order that does not depend on that of the results.
-        ratings: Elo. float64 [N].
-        spread: Elo: the ratings' covariance (Laplace's approximation) is spread @ spread.T, so a
-            rating's standard deviation is the length of its row, and a difference's that of the
-            difference of two rows. Rows of anchors are 0. float64 [N, K].
-        advantages: By pair of seats, lower first: Elo that the first seat is worth.
-        components: Constants of the model, as they were estimated.
-        shrunk: Elo, by priors that are only as wide as the entrants lie apart: right about the best
-            of many, who was lucky, too; less so about how far all are from the anchor. float64 [N].
+        entrants: All rated entrants, in an order that does not depend on that of the results.
+        ratings: Ratings in Elo. float64 [N].
+        spread: S, in Elo, with covariance S @ S.T (Laplace's approximation): a rating's standard
+            deviation is the length of its row, that of a difference the length of the difference of
+            two rows. Rows of anchors are 0. float64 [N, K].
+        advantages: Elo that the first seat is worth, by pair of seats, lower first.
+        components: Estimated components of variance.
+        shrunk: Ratings in Elo under priors only as wide as the entrants lie apart: free of the luck
+            of the best of many, but less exact about the distance of all from the anchor. float64
+            [N].
     """
 
     entrants: tuple[E, ...]
@@ -70,7 +71,7 @@ class Fit(Generic[E]):
 
     @property
     def covariance(self) -> FloatArray:
-        """Of the ratings, in Elo squared. float64 [N, N]: for few entrants."""
+        """Covariance of the ratings, in Elo squared. float64 [N, N]: for few entrants."""
         return self.spread @ self.spread.T
 
     @property
@@ -79,7 +80,7 @@ class Fit(Generic[E]):
         return np.asarray(np.linalg.norm(self.spread, axis=1), dtype=np.float64)
 
     def index(self, entrant: E) -> int:
-        """Position of an entrant.
+        """Return the position of an entrant.
 
         Raises:
             ValueError: If it was not rated.
@@ -87,38 +88,39 @@ class Fit(Generic[E]):
         return self.entrants.index(entrant)
 
     def rating(self, entrant: E) -> float:
-        """Elo."""
+        """Return the rating of an entrant, in Elo."""
         return float(self.ratings[self.index(entrant)])
 
     def deviation(self, entrant: E) -> float:
-        """Standard deviation of the rating, in Elo."""
+        """Return the standard deviation of a rating, in Elo."""
         return float(np.linalg.norm(self.spread[self.index(entrant)]))
 
     def interval(self, entrant: E) -> tuple[float, float]:
-        """Ends of the 95% interval, in Elo."""
+        """Return the ends of the 95% interval of a rating, in Elo."""
         rating, half = self.rating(entrant), Z95 * self.deviation(entrant)
         return rating - half, rating + half
 
     def difference(self, first: E, second: E) -> tuple[float, float]:
-        """Mean and standard deviation of how much better ``first`` is, in Elo."""
+        """Return mean and standard deviation of how much better ``first`` is, in Elo."""
         i, j = self.index(first), self.index(second)
+        # Errors against the anchor are common to both and cancel in the difference.
         deviation = float(np.linalg.norm(self.spread[i] - self.spread[j]))
         return float(self.ratings[i] - self.ratings[j]), deviation
 
     def probability_better(self, first: E, second: E) -> float:
-        """Probability that ``first`` is the stronger one."""
+        """Return the probability that ``first`` is the stronger one."""
         return probability_positive(*self.difference(first, second))
 
 
 def probability_positive(mean: float, deviation: float) -> float:
-    """Probability that a normal variable is above 0; 0.5 if it is 0 for certain."""
+    """Return the probability that a normal variable is above 0; 0.5 if it is 0 for certain."""
     if deviation <= 0.0:
         return 0.5 if mean == 0.0 else float(mean > 0.0)
     return 0.5 * math.erfc(-mean / (deviation * math.sqrt(2.0)))
 
 
 class RatingModel(Protocol):
-    """Turns results into ratings with their uncertainty. Keeps no state."""
+    """Function from results to ratings with their uncertainty. Keeps no state."""
 
     def fit(
         self,
@@ -132,36 +134,38 @@ class RatingModel(Protocol):
         """Fit ratings.
 
         Args:
-            results: In any order.
-            entrants: To be rated even if they have no result.
-            parents: Whose rating is the prior mean, for those that have a rated parent.
-            times: Population and age of those who learn: what all gain with time is found out.
-            anchors: At exactly 0. Without any, the mean of all ratings is 0.
+            results: Results in any order.
+            entrants: Entrants to rate even if they have no result.
+            parents: Entrant whose rating is the prior mean, by child.
+            times: Population and age of the entrants that learn, from which the common gain is
+                estimated.
+            anchors: Entrants fixed at exactly 0. Without any, the mean of all ratings is 0.
 
         Raises:
-            ValueError: If counts are negative or not finite, an entrant plays itself, or parents
-                go round in a circle.
+            ValueError: If counts are negative or not finite, an entrant plays itself, or the
+                parents form a cycle.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamGame(Generic[E]):
-    """One game between sides.
+    """Game between sides.
 
     Attributes:
-        sides: Two or more, each with one or more players; nobody plays twice.
-        results: Of each side: the higher one is ahead, equal ones draw. Only their order counts.
+        sides: Two or more sides, each with one or more players; no player appears twice.
+        results: Result of each side: the higher one is ahead, equal ones draw. Only their order
+            counts.
     """
 
     sides: tuple[tuple[E, ...], ...]
     results: tuple[float, ...]
 
     def check(self) -> None:
-        """Check what the class says.
+        """Check the invariants of the class.
 
         Raises:
-            ValueError: If it does not hold.
+            ValueError: If one does not hold.
         """
         players = [player for side in self.sides for player in side]
         if len(self.sides) < 2 or not all(self.sides) or len(set(players)) != len(players):

@@ -16,9 +16,10 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float64]
 
 RANK_TOLERANCE = 1e-10
-NEGLIGIBLE = 1e-9
-"""An advantage so much smaller than the largest one is none."""
 """Singular values below this share of the largest one are 0."""
+
+NEGLIGIBLE = 1e-9
+"""Share of the largest advantage below which an advantage is 0."""
 
 MAX_NEWTON_STEPS = 300
 MAX_HALVINGS = 50
@@ -30,7 +31,7 @@ def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]
     """Solve a zero-sum game by linear programming.
 
     Args:
-        payoff: What the row player gets from the column player. Shape [N, M], both at least 1.
+        payoff: Payoff of the row player against the column player. Shape [N, M], both at least 1.
 
     Returns:
         One optimal strategy of the row player [N], one of the column player [M], and the value.
@@ -42,9 +43,10 @@ def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]
 
     game = _matrix(payoff)
     num_rows, num_columns = game.shape
+    # Shifted and scaled, so that the solver's absolute tolerances fit games of any size.
     centre, scale = float(game.mean()), _scale(game - game.mean())
     scaled = (game - centre) / scale
-    # Maximize v such that every column gives the row player at least v.
+    # Maximize v subject to (p A)_j >= v for every column j.
     solution = linprog(
         np.append(np.zeros(num_rows), -1.0),
         A_ub=np.hstack([-scaled.T, np.ones((num_columns, 1))]),
@@ -57,6 +59,7 @@ def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]
     if solution.status != 0:
         raise RuntimeError(f"the linear program has a solution, but got {solution.message!r}")
     row = _distribution(solution.x[:num_rows])
+    # The dual variables of the columns' constraints are the column player's strategy.
     column = _distribution(-solution.ineqlin.marginals)
     return row, column, float(row @ game @ column)
 
@@ -64,23 +67,23 @@ def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]
 def max_entropy_nash(advantages: npt.ArrayLike) -> FloatArray:
     """Find the equilibrium of highest entropy of a symmetric zero-sum game.
 
-    It is unique, does not depend on the order of players, and shares out the mass of a player among
-    its copies. A linear program tells who has mass in some equilibrium; among the equilibria, which
-    then have a relative interior, Newton's method finds the highest entropy.
+    It is unique, does not depend on the order of players, and divides a player's mass among its
+    copies. A linear program finds which players have mass in some equilibrium. The set of
+    equilibria then has a relative interior, in which Newton's method maximizes the entropy.
 
     Args:
-        advantages: By how much i is ahead of j; antisymmetric. Shape [N, N], N at least 1.
+        advantages: Advantage of i over j; antisymmetric. Shape [N, N], N at least 1.
 
     Returns:
-        Probabilities [N]. Where players are so near to having mass that float64 cannot tell,
-        another equilibrium than the one of highest entropy.
+        Probabilities [N]. An equilibrium other than that of highest entropy where float64 cannot
+        tell whether a player has mass.
 
     Raises:
         ValueError: If ``advantages`` is not antisymmetric, is empty or not finite.
     """
     game = antisymmetric(advantages)
     game = game / _scale(game)
-    # Advantages that matter less than the linear program's tolerance make it fail for nothing.
+    # Advantages below the linear program's tolerance would make it fail for no gain.
     game[np.abs(game) < NEGLIGIBLE] = 0.0
     found = _relative_interior(game)
     if found is None:
@@ -92,7 +95,7 @@ def max_entropy_nash(advantages: npt.ArrayLike) -> FloatArray:
     equations = np.vstack([inside_game, np.ones((1, size))])
     left, singular, right = np.linalg.svd(equations, full_matrices=True)
     rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
-    # The linear program solves the equations to 1e-7 or so; the projection, to the last bit.
+    # The linear program solves the equations to about 1e-7; the projection, to the last bit.
     error = equations @ inside[has_mass] - np.append(np.zeros(size), 1.0)
     start = inside[has_mass] - right[:rank].T @ ((left[:, :rank].T @ error) / singular[:rank])
     slack = -outside_game @ start
@@ -104,21 +107,21 @@ def max_entropy_nash(advantages: npt.ArrayLike) -> FloatArray:
 
 
 def nash_averaging(advantages: npt.ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Measure everyone against the equilibrium of highest entropy.
+    """Measure every player against the equilibrium of highest entropy.
 
-    Copies of a player change nobody's skill, so a league full of similar players does not decide
-    who is good.
+    Copies of a player change no skill, so a league full of similar players does not decide which
+    ones are good.
 
     Args:
-        advantages: By how much i is ahead of j (log-odds, Elo, or score minus 1/2); antisymmetric.
-            Shape [N, N], N at least 1.
+        advantages: Advantage of i over j (log-odds, Elo, or score minus 1/2); antisymmetric. Shape
+            [N, N], N at least 1.
 
     Returns:
-        Skills [N] in the units of ``advantages``: 0 for those with mass, at most 0 for all; and the
-        equilibrium [N].
+        Skills [N] in the units of ``advantages``: 0 for players with mass, at most 0 for all; and
+            the equilibrium [N].
 
     Raises:
-        ValueError: As `max_entropy_nash`.
+        ValueError: As for `max_entropy_nash`.
     """
     game = antisymmetric(advantages)
     mixture = max_entropy_nash(game)
@@ -162,14 +165,15 @@ def _distribution(values: FloatArray) -> FloatArray:
 
 
 def _relative_interior(game: FloatArray) -> tuple[FloatArray, npt.NDArray[np.bool_]] | None:
-    """An equilibrium with all mass that is possible, and strict losses for all the others.
+    """Find an equilibrium with all mass that is possible, and strict losses for the other players.
 
     By strict complementarity every player either has mass in some equilibrium or loses to some
-    equilibrium, and one equilibrium shows it for all. Without the normalization it is a linear
-    program with optimum N: maximize the sum of z + w with p >= z, A p + w <= 0 and z, w in [0, 1].
+    equilibrium, and a single equilibrium shows it for all players. Without the normalization of p
+    this is a linear program with optimum N: maximize the sum of z + w subject to p >= z, A p + w <=
+    0 and z, w in [0, 1].
 
     Returns:
-        Probabilities [N], and who has mass [N]; None if the solver gives up.
+        Probabilities [N], and whether each player has mass [N]. None if the solver gives up.
     """
     from scipy.optimize import linprog
 
@@ -194,9 +198,9 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
     """Maximize entropy over ``start + directions @ y`` as far as ``outside @ p <= 0`` allows.
 
     Args:
-        start: Positive, with ``outside @ start < 0``. Shape [S].
+        start: Positive probabilities, with ``outside @ start < 0``. Shape [S].
         directions: Orthonormal columns. Shape [S, D]; D may be 0.
-        outside: Shape [T, S]; T may be 0.
+        outside: Payoffs of the players without mass. Shape [T, S]; T may be 0.
 
     Returns:
         Probabilities [S].
@@ -209,6 +213,8 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
     bounds, slack = bounds[is_felt], slack[is_felt]
     p, multipliers = start.copy(), np.full(len(slack), 1.0)
     for _ in range(MAX_NEWTON_STEPS):
+        # Primal-dual interior point: maximize -sum p log p with slack_i multiplier_i = target, and
+        # let the target go to 0.
         gap = float(slack @ multipliers)
         target = 0.1 * gap / max(len(slack), 1)
         # The Hessian is root.T @ root; its factor from root itself keeps twice the digits, which
@@ -223,6 +229,7 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
         multiplier_change = (target - multipliers * slack_change) / slack - multipliers
         length = _step_length((p, slack, multipliers), (change, slack_change, multiplier_change))
         before = _residual(p, slack, multipliers, directions, bounds, target)
+        # Backtracking line search on the norm of the residual.
         for _ in range(MAX_HALVINGS):
             candidate = (
                 p + length * change,
@@ -239,7 +246,7 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
 
 
 def _step_length(values: tuple[FloatArray, ...], changes: tuple[FloatArray, ...]) -> float:
-    """The longest step, at most 1, that leaves a hundredth of every positive value."""
+    """Return the longest step, at most 1, that leaves a hundredth of every positive value."""
     length = 1.0
     for value, change in zip(values, changes, strict=True):
         falls = change < 0.0

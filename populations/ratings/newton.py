@@ -1,11 +1,11 @@
-"""The highest point of a `Problem` and what is known around it: exactly, or by sparse matrices.
+"""The mode of a `Problem` and the posterior around it: exact, or by sparse matrices.
 
-Few parameters: the negated Hessian H as a matrix, its Cholesky factor, and a spread S with
-S @ S.T = inverse(H) exactly. Many: H as a sparse matrix, preconditioned conjugate gradients for the
-steps, and S from K posterior samples by perturbation: with H = J.T @ J and independent signs e, the
-solution x of H x = J.T @ e has mean 0 and covariance inverse(H), so K solutions over sqrt(K) are
-the columns of S. A deviation read from S then has a relative error of 1 / sqrt(2 K); what is unsure
-about all parameters together is exact.
+Few parameters: the negated Hessian H as a dense matrix, its Cholesky factor, and a spread S with S
+@ S.T = inverse(H) exactly. Many: H as a sparse matrix, preconditioned conjugate gradients for the
+steps, and S from K posterior samples by perturbation. With H = J.T @ J and independent signs e, the
+solution x of H x = J.T @ e has mean 0 and covariance inverse(H), so the columns of S are K
+solutions over sqrt(K). A deviation read from S has a relative error of 1 / sqrt(2 K); the
+uncertainty common to all parameters is exact.
 
 Sources: Papandreou and Yuille, "Gaussian sampling by local perturbations" (NeurIPS, 2010);
 Hutchinson, "A stochastic estimator of the trace of the influence matrix" (Communications in
@@ -27,45 +27,46 @@ import numpy.typing as npt
 from populations.ratings.posterior import FloatArray, Problem, evaluate
 
 MAX_EXACT = 1_500
-"""Parameters up to which matrices are dense: 18 MB each."""
+"""Number of parameters up to which matrices are dense: 18 MB each."""
 
 NUM_SAMPLES = 128
 
 ROUGH_SAMPLES = 16
-"""For variances of which only sums are wanted."""
+"""Samples for variances of which only sums are used."""
 
 MAX_STEPS = 200
 MAX_HALVINGS = 60
 
 NEARLY_SETTLED = 1e-9
-"""Below this gain in log-likelihood rounding hides whether a step was uphill: no search."""
+"""Gain in log-likelihood below which rounding hides whether a step was uphill, so no line search.
+"""
 
 SETTLED = 1e-18
-"""The step that would gain less than this is the last one."""
+"""Gain in log density below which a step is the last one."""
 
 
 class Solver(Protocol):
-    """Solves linear systems with the curvature of one problem."""
+    """Linear systems with the curvature of one problem."""
 
     def update(self, weights: FloatArray) -> None:
-        """Take the curvature at another point: the weights of the terms [T]."""
+        """Move to the curvature at another point: the weights of the terms [T]."""
         ...
 
     def solve(self, right: FloatArray, *, tolerance: float) -> FloatArray:
-        """The x of H x = right [P]; ``tolerance`` is relative, for who solves by iterating."""
+        """Solve H x = right for x [P]; ``tolerance`` is relative and concerns iterative solvers."""
         ...
 
     def spread(self) -> FloatArray:
-        """S with S @ S.T = inverse(H), or near it. float64 [P, K]."""
+        """Return S with S @ S.T = inverse(H), exact or sampled. float64 [P, K]."""
         ...
 
     def variances(self) -> FloatArray:
-        """Variances of the terms' signed sums of parameters, or rough estimates. float64 [T]."""
+        """Return (estimated) variances of the terms' signed sums of parameters. float64 [T]."""
         ...
 
 
 def make_solver(problem: Problem, *, max_exact: int = MAX_EXACT) -> Solver:
-    """The exact solver up to ``max_exact`` parameters, then the sparse one."""
+    """Make the exact solver up to ``max_exact`` parameters, else the sparse one."""
     if problem.num_parameters <= max_exact:
         return ExactSolver(problem)
     return SparseSolver(problem)
@@ -74,12 +75,14 @@ def make_solver(problem: Problem, *, max_exact: int = MAX_EXACT) -> Solver:
 def maximize(
     problem: Problem, solver: Solver, *, start: FloatArray | None = None, settled: float = SETTLED
 ) -> FloatArray:
-    """Newton's method with a line search; the solver is left with the curvature at the end.
+    """Maximize the log density by Newton's method with a line search.
+
+    The solver is left with the curvature at the last point.
 
     Args:
-        problem: Its log density is strictly concave, because every parameter has a prior.
-        solver: Of this problem, or of one with the same terms.
-        start: Parameters near the answer, if some are known [P].
+        problem: Problem whose log density is strictly concave, because every parameter has a prior.
+        solver: Solver of this problem, or of one with the same terms.
+        start: Parameters near the mode, if known [P].
         settled: Gain in log density below which a step is the last one.
 
     Returns:
@@ -91,11 +94,13 @@ def maximize(
     for _ in range(MAX_STEPS):
         solver.update(curvature)
         step = solver.solve(gradient, tolerance=tolerance)
+        # The Newton decrement g^T H^-1 g is twice the gain that a full step promises.
         decrement = float(gradient @ step)
         if decrement < settled:
             parameters = parameters + step
             break
-        # Far away a rough step is as good; near the end errors shrink as fast as exact ones.
+        # Far from the mode a rough step is as good; near it the tolerance shrinks with the
+        # decrement, so that convergence stays superlinear.
         tolerance = min(1e-2, max(1e-10, 1e-4 * decrement))
         for halvings in range(MAX_HALVINGS):
             scale = 0.5**halvings
@@ -103,6 +108,7 @@ def maximize(
             proposed = evaluate(problem, proposal)
             if decrement < NEARLY_SETTLED:
                 break
+            # Armijo's condition of sufficient increase.
             if proposed[0] >= value + 1e-4 * scale * decrement:
                 break
         parameters = proposal
@@ -111,50 +117,51 @@ def maximize(
 
 
 class ExactSolver:
-    """With H as a dense matrix."""
+    """Solver with H as a dense matrix."""
 
     def __init__(self, problem: Problem) -> None:
         width, signs = problem.num_parameters + 1, problem.signs
         self._size = problem.num_parameters
+        # The padded last row and column collect the constant 0 and are cut off afterwards.
         self._cells = problem.index[:, :, None] * width + problem.index[:, None, :]
         self._products = signs[:, :, None] * signs[:, None, :]
         self._factor = np.zeros((0, 0))
 
     def update(self, weights: FloatArray) -> None:
-        """Take the curvature at another point."""
+        """Move to the curvature at another point."""
         from scipy.linalg import lapack
 
         size = self._size
         values = self._products * weights[:, None, None]
         cells = np.bincount(self._cells.ravel(), values.ravel(), minlength=(size + 1) ** 2)
         hessian = cells.reshape(size + 1, size + 1)[:size, :size].copy()
-        # LAPACK by its own names: for small matrices it is 20 times as fast as through wrappers.
+        # LAPACK is called directly: for small matrices this is 20 times as fast as the wrappers.
         self._factor, info = lapack.dpotrf(hessian, lower=1, clean=1)
         if info != 0:
             raise np.linalg.LinAlgError(f"the Hessian is not positive definite: dpotrf gave {info}")
 
     def solve(self, right: FloatArray, *, tolerance: float) -> FloatArray:
-        """The x of H x = right [P], to rounding."""
+        """Solve H x = right for x [P], to rounding."""
         from scipy.linalg import lapack
 
-        if not self._size:  # LAPACK refuses what is empty
+        if not self._size:  # LAPACK refuses empty matrices
             return right
         solution, _ = lapack.dpotrs(self._factor, right, lower=1)
         return np.asarray(solution, dtype=np.float64)
 
     def variances(self) -> FloatArray:
-        """Read them from inverse(H), exactly. float64 [T]."""
+        """Read the variances from inverse(H), exactly. float64 [T]."""
         from scipy.linalg import lapack
 
         size = self._size
-        covariance = np.zeros((size + 1, size + 1))  # what is fixed has no variance
+        covariance = np.zeros((size + 1, size + 1))  # fixed parameters have no variance
         if size:
             lower, _ = lapack.dpotri(self._factor, lower=1)
             covariance[:size, :size] = np.tril(lower) + np.tril(lower, -1).T
         return np.asarray((self._products * covariance.ravel()[self._cells]).sum(axis=(1, 2)))
 
     def spread(self) -> FloatArray:
-        """H = L @ L.T, so S = inverse(L).T. float64 [P, P]."""
+        """Return S = inverse(L).T for H = L @ L.T. float64 [P, P]."""
         from scipy.linalg import lapack
 
         if not self._size:
@@ -164,16 +171,16 @@ class ExactSolver:
 
 
 class SparseSolver:
-    """With H as a sparse matrix, by preconditioned conjugate gradients."""
+    """Solver with H as a sparse matrix, by preconditioned conjugate gradients."""
 
     BLOCK = 32
-    """Samples that are solved for together: so many columns stay in the processor's cache."""
+    """Samples solved for together: as many columns as stay in the processor's cache."""
 
     SAMPLE_TOLERANCE = 1e-3
-    """Relative: well below the error that K samples have anyway."""
+    """Relative tolerance of a sample's solution, well below the sampling error of K samples."""
 
     MAX_ITERATIONS = 2_000
-    """Of one solve. A step that is unfinished by then still goes uphill, and others follow."""
+    """Most iterations of one solve. A step cut off there still goes uphill, and others follow."""
 
     def __init__(self, problem: Problem) -> None:
         from scipy import sparse
@@ -199,7 +206,8 @@ class SparseSolver:
         )
 
     def update(self, weights: FloatArray) -> None:
-        """Take the curvature at another point."""
+        """Move to the curvature at another point."""
+        # J = diag(sqrt(weights)) @ signs, so that H = J.T @ J.
         self._jacobian.data[:] = self._signs * np.sqrt(weights)[self._term]
         known = np.repeat(weights[: len(self._players)], 2)
         size = self._jacobian.shape[1]
@@ -211,20 +219,24 @@ class SparseSolver:
         self._together = np.linalg.inv(together)
 
     def solve(self, right: FloatArray, *, tolerance: float) -> FloatArray:
-        """The x of H x = right [P]."""
+        """Solve H x = right for x [P]."""
         return self._conjugate_gradients(self._hessian, right[:, None], tolerance=tolerance)[:, 0]
 
     def variances(self) -> FloatArray:
-        """Estimate them from few samples: sums over many terms average the errors. float64 [T]."""
+        """Estimate the variances from few samples: sums over many terms average the errors. float64
+        [T].
+        """
         sums = self._sums @ self._samples(ROUGH_SAMPLES)
         return np.asarray((sums**2).sum(axis=1))
 
     def spread(self) -> FloatArray:
-        """From samples. float64 [P, K]."""
+        """Return a spread made of samples. float64 [P, K]."""
         return self._samples(NUM_SAMPLES)
 
     def _samples(self, num_samples: int) -> FloatArray:
+        # float32 halves the memory traffic; sampling errors are far above its rounding.
         hessian, transposed = self._hessian.astype(np.float32), self._transposed.astype(np.float32)
+        # A fixed seed: the same results give the same bits, also when a resumed run fits again.
         rng = np.random.default_rng(0)
         blocks = []
         for start in range(0, num_samples, self.BLOCK):
@@ -237,12 +249,13 @@ class SparseSolver:
         return self._with_exact_means(np.asarray(np.concatenate(blocks, axis=1), np.float64))
 
     def _with_exact_means(self, spread: FloatArray) -> FloatArray:
-        """Give two means of the parameters their exact covariance, and change nothing beside them.
+        """Give two weighted means of the parameters their exact covariance, and change nothing
+        else.
 
-        What all are unsure about together is most of a deviation in a long league, and of that
-        samples have one error for all. The means are the plain one and that by matches played. For
-        x with covariance inverse(H), U.T x and x - C U.T x, C = inverse(H) U inverse(U.T inverse(H)
-        U), are independent.
+        The uncertainty common to all parameters is most of a deviation in a long league, and a
+        sampling error there is shared by all. The means are the plain one and that by matches
+        played. For x with covariance inverse(H), U.T x and x - C U.T x are independent, with C =
+        inverse(H) U inverse(U.T inverse(H) U).
         """
         size = len(spread)
         total = float(self._known.sum())
@@ -252,6 +265,7 @@ class SparseSolver:
         with_means = self._conjugate_gradients(self._hessian, means, tolerance=1e-6)
         exact, sampled = means.T @ with_means, means.T @ spread
         found = sampled @ sampled.T
+        # Without matches the two means are one; there is nothing to correct in the second.
         if np.linalg.cond(exact) > 1e10 or np.linalg.cond(found) > 1e10:
             return spread
         scale = np.linalg.cholesky(exact) @ np.linalg.inv(np.linalg.cholesky(found))
@@ -263,8 +277,9 @@ class SparseSolver:
     ) -> FloatArray:
         """Solve for every column of ``right`` [P, C], each with its own step lengths.
 
-        Preconditioned by the diagonal, and by an exact solution for groups that move as one: errors
-        of what whole times are worth would go through a long line a step each.
+        The preconditioner is the diagonal plus an exact solution for groups that move as one.
+        Without it, errors in the level of a whole group would travel along a long line one step an
+        iteration.
         """
         inverse = (1.0 / self._diagonal).astype(right.dtype)[:, None]
         groups = self._groups.astype(right.dtype)
@@ -296,7 +311,8 @@ class SparseSolver:
 
 
 def _signs(shape: tuple[int, int], *, rng: np.random.Generator) -> npt.NDArray[np.float32]:
-    """-1 and 1, equally likely. float32."""
+    """Draw -1 and 1, equally likely. float32."""
+    # One random byte gives eight signs through a table: much faster than a draw per sign.
     size = shape[0] * shape[1]
     of_byte = np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8) * np.float32(2.0) - 1
     signs = of_byte[rng.integers(0, 256, size=(size + 7) // 8, dtype=np.uint8)]

@@ -2,8 +2,8 @@
 
 The parameters are theta of every free entrant, one advantage per pair of seats, and the stages of
 learning (see `populations.ratings.bradley_terry`). Every match row and every prior is a *term*
-about a signed sum of at most four parameters, and the negated Hessian is J.T @ diag(weights) @ J,
-with a row of J, the signs, for each term.
+about a signed sum of at most four parameters. The negated Hessian is J.T @ diag(weights) @ J, where
+J has a row of signs for each term.
 
 Shapes: P parameters; M match rows; T terms, the M rows first, then the priors.
 """
@@ -19,26 +19,26 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 ROW_SIGNS = np.array([1.0, -1.0, 1.0, 0.0])
-"""Of first, second and advantage in a match row."""
+"""Signs of first, second and advantage in a match row."""
 
 PRIOR_SIGNS = np.array([1.0, -1.0, -1.0, 1.0])
-"""Of a prior's parameter, its mean, the parameter's stage and that of the mean."""
+"""Signs of a prior's parameter, its mean, the parameter's stage and the mean's stage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A posterior.
+    """Posterior as arrays.
 
     Attributes:
         num_parameters: P.
         index: Parameters of each term; P stands for the constant 0 (anchors, fixed means). Match
             rows: first, second, advantage, P. Priors: see ``PRIOR_SIGNS``. int64 [T, 4].
-        matches: Of the match rows. float64 [M].
+        matches: Matches of each row. float64 [M].
         scores: Sums of the scores of ``first``, a draw half, in [0, matches]. float64 [M].
-        weights: Information of a row's match over that of a win or a loss. float64 [M].
-        precisions: Of the priors, in units of theta. float64 [T - M].
-        groups: Number of the group of parameters that move together, -1 for none; it speeds up
-            sparse solvers and changes nothing else. int64 [P].
+        weights: Information of a row's match relative to that of a win or a loss. float64 [M].
+        precisions: Precisions of the priors, in units of theta. float64 [T - M].
+        groups: Group of parameters that move together, -1 for none; it speeds up sparse solvers and
+            changes nothing else. int64 [P].
     """
 
     num_parameters: int
@@ -51,7 +51,7 @@ class Problem:
 
     @property
     def signs(self) -> FloatArray:
-        """Of each term's parameters. float64 [T, 4]."""
+        """Signs of each term's parameters. float64 [T, 4]."""
         num_rows = len(self.matches)
         signs = np.empty(self.index.shape)
         signs[:num_rows], signs[num_rows:] = ROW_SIGNS, PRIOR_SIGNS
@@ -59,7 +59,9 @@ class Problem:
 
 
 def differences(problem: Problem, parameters: FloatArray) -> FloatArray:
-    """The signed sum of each term's parameters: of rows, the log-odds of a win. float64 [T]."""
+    """Return the signed sum of each term's parameters: of rows, the log-odds of a win.
+    float64 [T].
+    """
     padded = np.append(parameters, 0.0)
     num_rows = len(problem.matches)
     rows = padded[problem.index[:num_rows]] @ ROW_SIGNS
@@ -67,21 +69,26 @@ def differences(problem: Problem, parameters: FloatArray) -> FloatArray:
 
 
 def evaluate(problem: Problem, parameters: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """Log density up to a constant, its gradient [P], and the weights of the curvature [T]."""
+    """Return the log density up to a constant, its gradient [P], and the curvature's
+    weights [T].
+    """
     size, index, num_rows = problem.num_parameters, problem.index, len(problem.matches)
     summed = differences(problem, parameters)
     ahead, step = summed[:num_rows], summed[num_rows:]
     expected, information = logistic(ahead)
+    # log L = w (s d - n log(1 + e^d)) - 1/2 precision step^2
     log_likelihood = problem.scores * ahead - problem.matches * np.logaddexp(0.0, ahead)
     pull = problem.precisions * step
     value = float(problem.weights @ log_likelihood - 0.5 * (step @ pull))
 
+    # d log L / dd = w (s - n p)
     surplus = problem.weights * (problem.scores - problem.matches * expected)
     gradient = np.zeros(size + 1)
     for column, sign in enumerate(ROW_SIGNS[:3]):
         gradient += sign * np.bincount(index[:num_rows, column], surplus, minlength=size + 1)
     for column, sign in enumerate(PRIOR_SIGNS):
         gradient -= sign * np.bincount(index[num_rows:, column], pull, minlength=size + 1)
+    # -d^2 log L / dd^2 = w n p (1 - p); of a prior, its precision.
     curvature = np.concatenate(
         [problem.weights * problem.matches * information, problem.precisions]
     )
@@ -89,7 +96,10 @@ def evaluate(problem: Problem, parameters: FloatArray) -> tuple[float, FloatArra
 
 
 def logistic(ahead: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Expected score p and p (1 - p) for log-odds [M], without overflow or cancellation."""
+    """Return the expected score p and p (1 - p) for log-odds [M], without overflow or
+    cancellation.
+    """
+    # p = 1 / (1 + e^-d) for d >= 0 and e^d / (1 + e^d) below: the exponent is never positive.
     small = np.exp(-np.abs(ahead))
     norm = 1.0 + small
     return np.where(ahead >= 0.0, 1.0, small) / norm, small / norm**2

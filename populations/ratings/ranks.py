@@ -1,4 +1,4 @@
-"""What ratings do not say by themselves: how sure the ranks are, and how cyclic the game is.
+"""Certainty of ranks, and the share of results that no rating can express (cyclicity).
 
 Source of the split: Jiang, Lim, Yao and Ye, "Statistical ranking and combinatorial Hodge theory"
 (Mathematical Programming, 2011); used on agents by Balduzzi et al., "Re-evaluating evaluation"
@@ -20,16 +20,17 @@ Z95_ONE_SIDED = 1.6448536269514722
 
 
 def rank_intervals(ratings: FloatArray, *, covariance: FloatArray) -> list[tuple[int, int]]:
-    """Best and worst rank that each entrant may have; 1 is the best.
+    """Return the best and worst rank that each entrant may have; 1 is the best.
 
-    A pair is ordered where the 95% interval of its difference leaves out 0. Two intervals against
-    the anchor would overlap more often than they should, because their errors go together.
+    A pair is ordered where the 95% interval of its difference excludes 0. The intervals of two
+    ratings overlap more often than that, because their errors against the anchor are shared.
 
     Args:
-        ratings: Elo. Shape [N].
-        covariance: Elo squared. Shape [N, N].
+        ratings: Ratings in Elo. Shape [N].
+        covariance: Covariance in Elo squared. Shape [N, N].
     """
     variance = np.diag(covariance)
+    # Var(i - j) = V_ii + V_jj - 2 V_ij
     deviation = np.sqrt(np.maximum(variance[:, None] + variance[None, :] - 2.0 * covariance, 0.0))
     is_better = ratings[:, None] - ratings[None, :] > Z95 * deviation
     num_better = is_better.sum(axis=0)
@@ -41,25 +42,25 @@ def rank_intervals(ratings: FloatArray, *, covariance: FloatArray) -> list[tuple
 
 
 def measured_cyclicity(fit: Fit[E], results: Iterable[Result[E]]) -> float:
-    """Share of what was seen between players that no rating can express, beyond sampling noise.
+    """Return the share of the results that no rating can express, beyond sampling noise.
 
-    For a pair p with n_p matches, let R_p be the score that the first one won minus the score that
-    the fit promises, Z_p the same against equal ratings, and V_p the variance that the fit gives to
-    R_p. Then ``rest`` is the sum of R_p^2 / n_p, ``total`` that of Z_p^2 / n_p, and the answer is
+    For a pair p with n_p matches, R_p is the first one's score minus the score that the fit
+    expects, Z_p the same against equal ratings, and V_p the variance that the fit gives to R_p.
+    With ``rest`` the sum of R_p^2 / n_p and ``total`` that of Z_p^2 / n_p, the answer is
 
         max(0, rest - noise) / total,
 
     where ``noise`` is what sampling alone stays below in 95 of 100 leagues: the 95% quantile of a
     sum of V_p / n_p times independent chi-squared variables, by Satterthwaite's and Wilson and
-    Hilferty's approximations. So it reads low where little is known, never high. Scores, not
-    log-odds, because a pair in which one always won has no log-odds to speak of.
+    Hilferty's approximations. The figure is therefore low where little is known, never high. It is
+    in scores, not log-odds, because a pair in which one always won has no meaningful log-odds.
 
     Args:
-        fit: Has rated everybody in ``results``.
-        results: Those that the figure is about.
+        fit: Ratings of all entrants in ``results``.
+        results: Results that the figure is about.
 
     Returns:
-        In [0, 1]; 0 where nothing is known.
+        Share in [0, 1]; 0 where nothing is known.
     """
     columns = result_columns(results)
     first, second, ahead, advantage = log_odds(fit, columns)
@@ -81,6 +82,7 @@ def measured_cyclicity(fit: Fit[E], results: Iterable[Result[E]]) -> float:
     met = met[known]
     rest = by_pair(sign * (score - matches * expected))[known] ** 2 / met
     total = by_pair(sign * (score - matches * even))[known] ** 2 / met
+    # V = n p (1 - p) - sum s (1 - s): draws and margins scatter less than wins and losses.
     chance = np.maximum(matches * information - (score - columns.squares), 0.0)
     noise = _noise_quantile(by_pair(chance)[known] / met)
     if total.sum() <= 0.0:
@@ -91,7 +93,9 @@ def measured_cyclicity(fit: Fit[E], results: Iterable[Result[E]]) -> float:
 def log_odds(
     fit: Fit[E], columns: ResultColumns[E]
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray]:
-    """Positions of first and second [M]; log-odds by the fit [M], and of the seats alone [M]."""
+    """Return positions of first and second [M], their log-odds [M], and those of the seats alone
+    [M].
+    """
     position = {entrant: i for i, entrant in enumerate(fit.entrants)}
     renamed = np.array([position[entrant] for entrant in columns.entrants], dtype=np.int64)
     first, second = renamed[columns.first], renamed[columns.second]
@@ -103,7 +107,7 @@ def log_odds(
 
 
 def advantage_table(fit: Fit[E], *, num_seats: int) -> FloatArray:
-    """Elo that each seat is worth against each other one. float64 [seats, seats]."""
+    """Return the Elo that each seat is worth against each other one. float64 [seats, seats]."""
     advantages = np.zeros((num_seats, num_seats))
     for (a, b), value in fit.advantages.items():
         if max(a, b) < num_seats:
@@ -112,10 +116,11 @@ def advantage_table(fit: Fit[E], *, num_seats: int) -> FloatArray:
 
 
 def _noise_quantile(scales: FloatArray) -> float:
-    """95% quantile of a sum of chi-squared variables of one degree of freedom, times ``scales``."""
+    """Return the 95% quantile of a sum of ``scales`` times chi-squared variables of one degree."""
     mean, square = float(scales.sum()), float((scales**2).sum())
     if mean <= 0.0 or square <= 0.0:
         return 0.0
+    # Satterthwaite: a scaled chi-squared variable of the same mean and variance.
     freedom = mean**2 / square
     spread = 2.0 / (9.0 * freedom)
     return float(mean * (1.0 - spread + Z95_ONE_SIDED * np.sqrt(spread)) ** 3)

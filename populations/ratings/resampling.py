@@ -20,12 +20,12 @@ TAIL = 0.025
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """What resamples say about ratings.
+    """Percentile and rank intervals from resamples.
 
     Attributes:
         lows: Lower ends of the 95% intervals [N].
         highs: Upper ends [N].
-        ranks: Best and worst rank of each, 1 the best.
+        ranks: Best and worst rank of each player; 1 is the best.
     """
 
     lows: FloatArray
@@ -41,9 +41,9 @@ def intervals(
     A pair is ordered where one of the two is ahead in at least 97.5% of the resamples.
 
     Args:
-        ratings: Of the matches as they were; every interval holds its rating. Shape [N].
+        ratings: Ratings of the original matches; every interval holds its rating. Shape [N].
         resampled: Ratings of resamples, each [N]; at least one.
-        tie: Ratings that differ by less are equal.
+        tie: Difference below which two ratings are equal.
     """
     rows = []
     is_ahead = np.zeros((len(ratings), len(ratings)), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Results as rating models take them: merged, checked, and in columns where there are many.
+"""Results in the form that rating models use: merged, checked, and in columns where there are many.
 
 Shapes: M results.
 """
@@ -30,16 +30,16 @@ ResultKey = tuple[E, E, tuple[int, int]]
 """First, second, and their seats."""
 
 ROUNDING = 1e-9
-"""Per match: sums of scores that differ by no more are the same."""
+"""Difference per match below which two sums of scores are equal."""
 
 
 class Counts(NamedTuple):
     """Results of a pair in its seats, seen from the first one.
 
     Attributes:
-        wins: Of matches.
-        draws: Of matches.
-        losses: Of matches.
+        wins: Matches won.
+        draws: Matches drawn.
+        losses: Matches lost.
         points: Sum of scores.
         squares: Sum of the squares of scores.
     """
@@ -51,14 +51,14 @@ class Counts(NamedTuple):
     squares: float
 
     @classmethod
-    def of(cls, results: Scored, *, weight: float = 1.0) -> Counts:
+    def from_results(cls, results: Scored, *, weight: float = 1.0) -> Counts:
         """Count results, each as ``weight`` of a match."""
         wins, draws, losses = (
             weight * results.wins,
             weight * results.draws,
             weight * results.losses,
         )
-        # Where sums follow from counts they do so to the bit.
+        # Sums that follow from the counts are computed from them, so that they agree to the bit.
         follow = results.score_sum is None
         return cls(
             wins,
@@ -70,12 +70,12 @@ class Counts(NamedTuple):
 
     @property
     def matches(self) -> float:
-        """How many these are worth."""
+        """Number of matches that the counts are worth."""
         return self.wins + self.draws + self.losses
 
     def turned(self) -> Counts:
-        """The same seen from the second one."""
-        # The squares of 1 - s, summed.
+        """Return the same results seen from the second one."""
+        # sum (1 - s)^2 = n - 2 sum s + sum s^2
         squares = self.matches - 2.0 * self.points + self.squares
         return Counts(self.losses, self.draws, self.wins, self.lost_points, squares)
 
@@ -95,13 +95,13 @@ def merge_results(results: Iterable[Result[E]]) -> tuple[Result[E], ...]:
     Raises:
         ValueError: If a count is negative or not finite, or an entrant plays itself.
     """
-    # repr, because entrants need not be comparable; it is the same in every process.
+    # Sorted by repr, because entrants need not be comparable and hashes differ between processes.
     merged: dict[tuple[E, E, tuple[int, int]], list[float]] = {}
     for result in results:
         _check(result)
         forward = (result.seats, repr(result.first)) <= (result.seats[::-1], repr(result.second))
         first, second, seats = result.first, result.second, result.seats
-        numbers: tuple[float, ...] = Counts.of(result)
+        numbers: tuple[float, ...] = Counts.from_results(result)
         if not forward:
             first, second, seats = second, first, seats[::-1]
             numbers = _seen_by_second(np.array([numbers]))[0].tolist()
@@ -134,14 +134,14 @@ def _seen_by_second(numbers: FloatArray) -> FloatArray:
 
 def _check(result: Result[E]) -> None:
     counts = (result.wins, result.draws, result.losses)
-    if any(not math.isfinite(count) or count < 0.0 for count in Counts.of(result)):
+    if any(not math.isfinite(count) or count < 0.0 for count in Counts.from_results(result)):
         raise ValueError(f"wins, draws and losses must be finite and at least 0, got {counts!r}")
     if result.first == result.second:
         raise ValueError(f"an entrant cannot play itself, got {result.first!r} twice")
 
 
 def matches_by_entrant(results: Iterable[Result[E]]) -> Mapping[E, float]:
-    """How many matches each entrant has played."""
+    """Count the matches of each entrant."""
     matches: dict[E, float] = {}
     for result in results:
         for entrant in (result.first, result.second):
@@ -152,15 +152,15 @@ def matches_by_entrant(results: Iterable[Result[E]]) -> Mapping[E, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultColumns(Generic[E]):
-    """Results as arrays: what a fit of many takes without making an object of each.
+    """Results as arrays, so that a fit of many makes no object of each.
 
     Attributes:
         entrants: Names.
         first: Positions of names. int64 [M].
         second: As ``first``.
-        seats: Of first and second. int64 [M, 2].
+        seats: Seats of first and second. int64 [M, 2].
         counts: Wins, draws and losses of ``first``. float64 [M, 3].
-        sums: Of ``first``'s scores, and of their squares. float64 [M, 2].
+        sums: Sums of ``first``'s scores and of their squares. float64 [M, 2].
     """
 
     entrants: tuple[E, ...]
@@ -172,15 +172,15 @@ class ResultColumns(Generic[E]):
 
     @property
     def matches(self) -> FloatArray:
-        """How many each result is worth. float64 [M]."""
+        """Number of matches of each result. float64 [M]."""
         return np.asarray(self.counts.sum(axis=1))
 
     @property
     def outcomes(self) -> FloatArray:
-        """What may be drawn again match by match: wins, draws and losses. float64 [M, 3].
+        """Wins, draws and losses that can be resampled match by match. float64 [M, 3].
 
-        Where scores say by how much somebody won, a score of s is s of a win and 1 - s of a loss:
-        the right expectation, with the variance of a match that is won or lost.
+        A margin of score s counts as s of a win and 1 - s of a loss: the right expectation, with
+        the variance of a match that is won or lost.
         """
         follow = self.counts @ np.stack([POINTS, POINTS**2], axis=1)
         matches = self.matches
@@ -190,7 +190,7 @@ class ResultColumns(Generic[E]):
         return np.where(is_won_or_lost[:, None], self.counts, parts)
 
     def __len__(self) -> int:
-        """How many results there are."""
+        """Return the number of results."""
         return len(self.first)
 
     @property
@@ -204,7 +204,7 @@ class ResultColumns(Generic[E]):
         return np.asarray(self.sums[:, 1])
 
     def where(self, wanted: npt.NDArray[np.bool_]) -> ResultColumns[E]:
-        """Some of the results: bool [M]."""
+        """Return the results that a mask selects: bool [M]."""
         return replace(
             self,
             first=self.first[wanted],
@@ -215,7 +215,7 @@ class ResultColumns(Generic[E]):
         )
 
     def __iter__(self) -> Iterator[Result[E]]:
-        """One result after the other."""
+        """Yield one result after the other."""
         for i, j, (a, b), counts, sums in zip(
             self.first.tolist(),
             self.second.tolist(),
@@ -229,7 +229,7 @@ class ResultColumns(Generic[E]):
 
 
 def result_columns(results: Iterable[Result[E]]) -> ResultColumns[E]:
-    """Results as columns, as they are."""
+    """Return results as columns, in their order."""
     if isinstance(results, ResultColumns):
         return results
     listed = list(results)
@@ -239,7 +239,7 @@ def result_columns(results: Iterable[Result[E]]) -> ResultColumns[E]:
         position.setdefault(result.second, len(position))
     pairs = [(position[r.first], position[r.second]) for r in listed]
     both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    numbers = np.array([Counts.of(r) for r in listed], dtype=np.float64).reshape(-1, 5)
+    numbers = np.array([Counts.from_results(r) for r in listed], dtype=np.float64).reshape(-1, 5)
     return ResultColumns(
         entrants=tuple(position),
         first=both[:, 0],
@@ -254,8 +254,8 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
     """Add up results of the same entrants in the same seats, in the order of ``entrants``.
 
     Args:
-        columns: In any order.
-        entrants: All names in ``columns``, and maybe more: those of the answer.
+        columns: Columns in any order.
+        entrants: All names in ``columns``, and possibly more: the names of the answer.
 
     Raises:
         ValueError: If a count is negative or not finite, or an entrant plays itself.
@@ -301,14 +301,16 @@ def _check_columns(columns: ResultColumns[E]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSnapshot(Generic[E]):
-    """What was in a `ResultTable` at one moment; it shares what does not change with the table.
+    """State of a `ResultTable` at one moment.
+
+    The arrays are shared with the table, which only appends to them.
 
     Attributes:
-        names: Names; those after the first ``num_names`` came later.
-        positions: Of names; it only grows, too.
-        num_names: So many there were.
-        chunks: Rows, `CHUNK` in each.
-        num_rows: So many there were.
+        names: Names; those after the first ``num_names`` are newer than the snapshot.
+        positions: Position of each name; newer ones included.
+        num_names: Names at the moment of the snapshot.
+        chunks: Chunks of `CHUNK` rows.
+        num_rows: Rows at the moment of the snapshot.
     """
 
     names: list[E]
@@ -318,7 +320,7 @@ class ResultSnapshot(Generic[E]):
     num_rows: int
 
     def select(self, entrants: Collection[E]) -> ResultColumns[E]:
-        """The results between some entrants."""
+        """Return the results between the given entrants."""
         is_chosen = np.zeros(self.num_names, dtype=np.bool_)
         found = (self.positions.get(name, self.num_names) for name in entrants)
         is_chosen[[position for position in found if position < self.num_names]] = True
@@ -328,7 +330,7 @@ class ResultSnapshot(Generic[E]):
             rows = np.flatnonzero(is_chosen[own[:, 0]] & is_chosen[own[:, 1]])
             keys.append(own[rows])
             counts.append(chunk.counts[rows])
-        # Only names that are chosen, so that what is handed on does not grow with the run.
+        # Only chosen names are passed on, so that the answer does not grow with the run.
         renamed = np.cumsum(is_chosen) - 1
         chosen, found_counts = np.concatenate(keys), np.concatenate(counts)
         return ResultColumns(
@@ -347,18 +349,18 @@ _SEAT_BITS = 8
 _NAME_BITS = 32
 
 CHUNK = 4096
-"""Rows that are copied together where a snapshot has them and one of them changes."""
+"""Rows per chunk. A chunk is copied when a snapshot shares it and one of its rows changes."""
 
 
 @dataclass(slots=True)
 class _Chunk:
-    """Some rows of a `ResultTable`.
+    """Rows of a `ResultTable`.
 
     Attributes:
         keys: Positions of first and second among the names, and their seats. int64 [CHUNK, 4].
         counts: `Counts` of the first. float64 [CHUNK, 5].
-        links: Of the first and of the second: twice the row before with that name, plus 1 if it is
-            second in it; -1 for none. int64 [CHUNK, 2].
+        links: Link from the row's first and second to the preceding row with the same name: twice
+            that row, plus 1 if the name is second in it; -1 for none. int64 [CHUNK, 2].
     """
 
     keys: IntArray = field(default_factory=lambda: np.zeros((CHUNK, 4), dtype=np.int64))
@@ -369,8 +371,8 @@ class _Chunk:
 class ResultTable(Mapping[ResultKey[E], Counts]):
     """`Counts` by pair and seats, kept as columns. Owned by one thread.
 
-    A mapping to read and to set. `snapshot` takes what a fit needs for another thread, and `of`
-    finds the results of one entrant, both without looking at all the others.
+    `snapshot` gives another thread the rows of a fit without copying them, and `of_entrant` finds
+    the results of one entrant; neither looks at all rows.
     """
 
     def __init__(self) -> None:
@@ -382,7 +384,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         """Rows by packed key."""
         self._chunks: list[_Chunk] = []
         self._shared: set[int] = set()
-        """Chunks that a snapshot has."""
+        """Chunks that a snapshot shares."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -391,11 +393,11 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         return (key for key, _ in self.rows())
 
     def items(self) -> ItemsView[ResultKey[E], Counts]:
-        """Keys and counts, as fast as those of a dictionary."""
+        """Return keys and counts, as fast to read as those of a dictionary."""
         return _ResultItems(self)
 
     def rows(self) -> Iterator[tuple[ResultKey[E], Counts]]:
-        """Keys and counts, each once, in order of first setting."""
+        """Yield keys and counts in order of first setting."""
         names = self._names
         for index, chunk in enumerate(self._chunks):
             size = len(self) - index * CHUNK
@@ -403,7 +405,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
             for (first, second, a, b), numbers in zip(keys, counts, strict=True):
                 yield (names[first], names[second], (a, b)), Counts(*numbers)
 
-    def of(self, entrant: E) -> Iterator[tuple[ResultKey[E], Counts]]:
+    def of_entrant(self, entrant: E) -> Iterator[tuple[ResultKey[E], Counts]]:
         """Yield keys and counts of the results of one entrant, the newest pair first."""
         position = self._positions.get(entrant)
         link = -1 if position is None else self._newest[position]
@@ -428,7 +430,8 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
             row = self._append(i, j, seats)
         index, place = divmod(row, CHUNK)
         if index in self._shared:
-            # A snapshot has the counts; keys never change, nor does it look at links.
+            # The snapshot shares the counts, so they are copied. Keys never change, and snapshots
+            # do not read links.
             self._chunks[index] = replace(
                 self._chunks[index], counts=self._chunks[index].counts.copy()
             )
@@ -457,7 +460,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         return self._chunks[row // CHUNK], row % CHUNK
 
     def snapshot(self) -> ResultSnapshot[E]:
-        """All of it, as it is now. Rows come at the end and never change what they are about."""
+        """Return the state of now. Rows are only appended, and their keys never change."""
         self._shared.update(range(len(self._chunks)))
         return ResultSnapshot(
             names=self._names,
@@ -469,7 +472,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
 
 
 class _ResultItems(ItemsView[ResultKey[E], Counts]):
-    """Of a `ResultTable`, without a look-up for each row."""
+    """Items of a `ResultTable`, without a look-up for each row."""
 
     def __init__(self, table: ResultTable[E]) -> None:
         super().__init__(table)
@@ -480,5 +483,6 @@ class _ResultItems(ItemsView[ResultKey[E], Counts]):
 
 
 def _packed(first: int, second: int, seats: tuple[int, int]) -> int:
+    # The key of a pair as one integer: 32 bits a name and 8 a seat.
     names = (first << _NAME_BITS) | second
     return (((names << _SEAT_BITS) | seats[0]) << _SEAT_BITS) | seats[1]

@@ -26,26 +26,26 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_rank"]
 Progress = Callable[[int, int], None]
-"""Told how much is done, and of how much."""
+"""Callback with the work done and the total."""
 
 SEATS = (0, 1)
 NUM_RESAMPLES = 200
 MAX_ORDERS = 20_000_000
-"""Entries of the resampled orders that are in memory at once."""
+"""Entries of the resampled orders in memory at once."""
 
 MASS = 1e-6
-"""A share of the mixture below this is not shown."""
+"""Share of the mixture below which a player is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchTable:
-    """Matches of two, in the order in which they were played.
+    """Matches of two players, in the order in which they were played.
 
     Attributes:
-        players: Everyone who played, sorted.
+        players: All players, sorted.
         homes: Index of the player in the first seat [M].
-        aways: Index of the other [M].
-        scores: Of the player in the first seat, in [0, 1] [M].
+        aways: Index of the player in the second seat [M].
+        scores: Score of the player in the first seat, in [0, 1] [M].
     """
 
     players: tuple[str, ...]
@@ -54,8 +54,8 @@ class MatchTable:
     scores: FloatArray
 
     @classmethod
-    def of(cls, matches: Sequence[tuple[str, str, float]]) -> MatchTable:
-        """From (home, away, score of home), at least one."""
+    def from_matches(cls, matches: Sequence[tuple[str, str, float]]) -> MatchTable:
+        """Make a table from (home, away, score of home), at least one."""
         players = tuple(sorted({name for home, away, _ in matches for name in (home, away)}))
         index = {player: i for i, player in enumerate(players)}
         return cls(
@@ -66,12 +66,12 @@ class MatchTable:
         )
 
     def num_matches(self) -> IntArray:
-        """How many each player has played [N]."""
+        """Return how many matches each player has played [N]."""
         size = len(self.players)
         return np.bincount(self.homes, minlength=size) + np.bincount(self.aways, minlength=size)
 
     def kinds(self) -> tuple[FloatArray, IntArray]:
-        """Equal matches put together: home, away and score [C, 3]; how many of each [C]."""
+        """Merge equal matches into kinds: home, away and score [C, 3]; and how many of each [C]."""
         rows = np.stack([self.homes, self.aways, self.scores], axis=1)
         kinds, counts = np.unique(rows, axis=0, return_counts=True)
         return kinds, counts
@@ -79,15 +79,15 @@ class MatchTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatedTable:
-    """A table's ratings.
+    """Ratings of a table.
 
     Attributes:
         players: As in the table.
-        ratings: What they mean depends on the model. Shape [N].
-        intervals: None without resamples, where the model needs them.
-        cyclicity: Share of what was seen that no rating can express, beyond chance; see
+        ratings: Ratings in the unit of the model. Shape [N].
+        intervals: Intervals of the ratings. None without resamples, where the model needs them.
+        cyclicity: Share of the results that no rating can express, beyond chance; see
             `populations.ratings.ranks.measured_cyclicity`.
-        mixture: Nash averaging's equilibrium [N]; None for the other models.
+        mixture: Equilibrium of Nash averaging [N]. None for the other models.
     """
 
     players: tuple[str, ...]
@@ -99,16 +99,16 @@ class RatedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How to rate.
+    """Options of a rating.
 
     Attributes:
-        anchor: The player at 0. None: the mean is at 0, for Nash averaging that of the mixture.
+        anchor: Player at 0. None: the mean is at 0, for Nash averaging that of the mixture.
             Alpha-rank's shares have no zero to choose.
-        k_factor: Of Elo.
-        num_resamples: For the intervals; 0: Wald's for Bradley-Terry, none for Elo, Nash averaging
-            and alpha-rank. None: the default of the model, 0 for Elo, whose resamples hold the
-            strength in 58 to 91% of cases only. Weng-Lin has its own sigma.
-        seed: Of the resamples.
+        k_factor: Elo's k-factor.
+        num_resamples: Resamples for the intervals. 0: Wald's for Bradley-Terry, none for Elo, Nash
+            averaging and alpha-rank. None: the default of the model, 0 for Elo, whose resampled
+            intervals hold the strength in only 58 to 91% of cases. Weng-Lin has its own sigma.
+        seed: Seed of the resampling.
     """
 
     anchor: str | None = None
@@ -117,7 +117,7 @@ class Settings:
     seed: int = 0
 
     def resamples(self, model: Model) -> int:
-        """How many a model draws."""
+        """Return the number of resamples for a model."""
         if self.num_resamples is not None:
             return self.num_resamples
         return 0 if model in ("bradley_terry", "elo") else NUM_RESAMPLES
@@ -130,10 +130,10 @@ def rate_table(
     settings: Settings | None = None,
     progress: Progress = lambda done, total: None,
 ) -> RatedTable:
-    """Rate everyone in a table of matches.
+    """Rate all players of a table of matches.
 
-    Elo and Weng-Lin follow the order of the matches, the others do not. Weng-Lin only sees who was
-    ahead; for the others a score s counts as s of a win and 1 - s of a loss.
+    Elo and Weng-Lin follow the order of the matches, the others do not. Weng-Lin uses only which
+    side was ahead; for the others a score s counts as s of a win and 1 - s of a loss.
 
     Raises:
         ValueError: If the anchor is none of the players.
@@ -151,7 +151,7 @@ def rate_table(
     else:
         ratings = _estimate(table, totals, model=model, settings=chosen)
         rows = _resampled(table, model=model, settings=chosen, progress=progress)
-        # Elo points differ by more than rounding errors from 1e-6 on, shares from 1e-9 on.
+        # Rounding errors stay below 1e-6 Elo points, and below 1e-9 in shares.
         tie = 1e-9 if model == "alpha_rank" else 1e-6
         found = intervals(ratings, rows, tie=tie) if chosen.resamples(model) else None
         if model == "nash_averaging":
@@ -166,13 +166,15 @@ def rate_table(
 
 
 def nash_mixture(table: MatchTable) -> FloatArray:
-    """The equilibrium of highest entropy of the pairs' log-odds [N]: champion of a cyclic game."""
+    """Return the equilibrium of highest entropy of the pairs' log-odds [N]: champion of a cyclic
+    game.
+    """
     mixture = nash_averaging(_log_odds(_score_totals(table)))[1]
     return normalized(np.where(mixture > MASS, mixture, 0.0))
 
 
 def share_of_pairs_met(table: MatchTable) -> float:
-    """How many of the pairs of players have met."""
+    """Return the share of pairs of players that have met."""
     totals = _score_totals(table)
     size = len(totals)
     met = int(((totals + totals.T) > 0.0).sum())
@@ -180,10 +182,10 @@ def share_of_pairs_met(table: MatchTable) -> float:
 
 
 def _cyclicity(table: MatchTable) -> float:
-    """Of a fit that does not know who was home.
+    """Return the cyclicity of a fit that does not know the seats.
 
-    Where the winner is always listed first, an advantage of being home would explain everything,
-    a circle too.
+    Where winners are always listed first, an advantage of the first seat would explain everything,
+    a cycle included.
     """
     results = _results(table, seats=(0, 0))
     return measured_cyclicity(BradleyTerry().fit(results), results)
@@ -244,7 +246,7 @@ def _weng_lin(
     players = range(len(table.players))
     mu = ELO_PER_MU * np.array([rated[player].mu for player in players])
     sigma = ELO_PER_MU * np.array([rated[player].sigma for player in players])
-    # Beliefs are independent of each other; what is reported is relative to the zero.
+    # Weng-Lin's estimates are independent, but the reported ratings are relative to a common zero.
     zero = np.full(len(players), 1.0 / len(players))
     if anchor is not None:
         zero = (np.array(table.players) == anchor).astype(np.float64)
@@ -271,7 +273,9 @@ def _estimate(
 def _resampled(
     table: MatchTable, *, model: Model, settings: Settings, progress: Progress
 ) -> Iterator[FloatArray]:
-    """Ratings of ``settings.num_resamples`` tables, each of M matches drawn with replacement."""
+    """Yield the ratings of ``settings.num_resamples`` tables, each of M matches drawn with
+    replacement.
+    """
     rng = np.random.default_rng(settings.seed)
     total = settings.resamples(model)
     if model == "elo":
@@ -280,7 +284,7 @@ def _resampled(
         for done in range(0, total, chunk):
             progress(done, total)
             shape = (min(chunk, total - done), size)
-            # Sorted: matches are drawn, but the order in which they were played stays.
+            # Sorted: the matches are drawn, their order stays as played.
             orders = np.sort(rng.integers(size, size=shape, dtype=np.int32), axis=1)
             yield from _elo(table, orders, settings=settings)
         return
@@ -313,6 +317,8 @@ def _of_totals(
     totals: FloatArray, *, model: Model, settings: Settings, players: tuple[str, ...]
 ) -> FloatArray:
     if model == "alpha_rank":
+        # Expected score with a Jeffreys prior of half a win each, so that pairs that never met are
+        # even.
         return alpha_rank((totals + 0.5) / (totals + totals.T + 1.0) - 0.5)
     skills = ELO_PER_UNIT * nash_averaging(_log_odds(totals))[0]
     if settings.anchor is not None:
@@ -326,7 +332,7 @@ def _score_totals(table: MatchTable) -> FloatArray:
 
 
 def _totals(kinds: FloatArray, counts: IntArray, *, size: int) -> FloatArray:
-    """Sum of the scores of the row against the column [N, N]."""
+    """Sum the scores of the row against the column [N, N]."""
     homes, aways = kinds[:, 0].astype(np.int64), kinds[:, 1].astype(np.int64)
     totals = np.zeros((size, size))
     np.add.at(totals, (homes, aways), counts * kinds[:, 2])
@@ -335,5 +341,5 @@ def _totals(kinds: FloatArray, counts: IntArray, *, size: int) -> FloatArray:
 
 
 def _log_odds(totals: FloatArray) -> FloatArray:
-    """Of the posterior mean score (Jeffreys prior), antisymmetric; 0 where nobody met [N, N]."""
+    """Return log-odds of the posterior mean score (Jeffreys prior); 0 without matches [N, N]."""
     return np.asarray(np.log((totals + 0.5) / (totals.T + 0.5)))

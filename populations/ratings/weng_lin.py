@@ -1,4 +1,4 @@
-"""Weng-Lin ratings (Plackett-Luce), game after game: any number of sides, and teams.
+"""Sequential Weng-Lin ratings (Plackett-Luce): any number of sides, and teams.
 
 Source: Weng and Lin, "A Bayesian approximation method for online ranking" (Journal of Machine
 Learning Research, 2011), algorithm 4; computed by the library ``openskill``.
@@ -18,13 +18,16 @@ SIGMA = 25.0 / 3.0
 BETA = 25.0 / 6.0
 
 ELO_PER_MU = ELO_PER_UNIT / (math.sqrt(2.0) * BETA)
-"""Elo points of one unit of mu: between two players whose skills are known, the model's log-odds
-are the difference of their mu over sqrt(2) beta."""
+"""Elo points of one unit of mu.
+
+Between two players of known skills, the model's log-odds are the difference of their mu over
+sqrt(2) beta.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WengLinRating:
-    """What is believed about a player: a normal distribution of skill, in the model's own unit."""
+    """Normal distribution of a player's skill, in the model's own unit."""
 
     mu: float = MU
     sigma: float = SIGMA
@@ -40,14 +43,14 @@ def weng_lin_ratings(
     """Rate players by their games, in the order given.
 
     Args:
-        games: In the order in which they were played.
-        start: Ratings of those who already have one.
+        games: Games in the order in which they were played.
+        start: Ratings of players that already have one.
         frozen: Players whose rating never moves; their opponents' ratings do.
-        tau: How much a skill may drift from game to game, as a standard deviation; 0 for players
-            that do not change, 25 / 300 in the library.
+        tau: Standard deviation of a skill's drift from game to game; 0 for players that do not
+            change, 25 / 300 in the library.
 
     Raises:
-        ValueError: If a game is not as `TeamGame` says, or ``tau`` is negative or not finite.
+        ValueError: If a game does not satisfy `TeamGame`, or ``tau`` is negative or not finite.
     """
     from openskill.models import PlackettLuce
 

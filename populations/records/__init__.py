@@ -1,1 +1,1 @@
-"""The journal's rows, tables of them and what they add up to: ground that all may stand on."""
+"""Rows of the journal, their tables and aggregates: ground that all packages may stand on."""

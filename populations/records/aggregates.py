@@ -1,4 +1,4 @@
-"""Rows that tallies are folded into, kept beside them so that nobody needs all tallies again.
+"""Aggregates of tallies, kept beside them so that the tallies need not be read again.
 
 They are rows of the journal like those of `populations.records.rows`.
 """
@@ -22,16 +22,16 @@ class RecordRow:
     """Evaluation matches of one entrant: the fold of the evaluation tallies that name it.
 
     Attributes:
-        population: Whose agents it played; ``bot:random`` has a row in each.
+        population: Population whose agents it played; ``bot:random`` has a row in each.
         entrant: Weights digest or bot.
-        matches: Counted once for each of its seats.
-        wins: Over the pairs of seats that it was in; so are draws and losses.
+        matches: Number of matches, counted once for each of its seats.
+        wins: Wins over its pairs of seats; so are draws and losses.
         draws: As ``wins``.
         losses: As ``wins``.
-        return_sum: Over its matches.
-        return_sum_of_squares: Over its matches.
-        score_sum: Of its scores over these pairs, where they say by how much it won or lost; None:
-            one for a win and half for a draw.
+        return_sum: Sum of returns over its matches.
+        return_sum_of_squares: Sum of squared returns over its matches.
+        score_sum: Sum of its scores over these pairs, where scores are margins. None: one for a win
+            and half for a draw.
     """
 
     population: str
@@ -46,7 +46,7 @@ class RecordRow:
 
     @property
     def key(self) -> RecordKey:
-        """What no other row has."""
+        """Unique key of the row."""
         return (self.population, self.entrant)
 
     @property
@@ -59,25 +59,25 @@ class RecordRow:
 class PairRow:
     """Results of two entrants in two seats: the fold of the tallies in which they met.
 
-    With n sides the result of one pair of seats counts 1/(n - 1) of a match, so that nobody's
-    matches are counted more than once. Evaluation matches do not fade, and ``first_seat`` is the
-    lower seat. Training matches fade with the later ones of the same two entrants in any seats
+    With n sides the result of one pair of seats counts 1/(n - 1) of a match, so that no match
+    counts more than once for a player. Evaluation matches do not decay, and ``first_seat`` is the
+    lower seat. Training matches decay with later ones of the same two entrants in any seats
     (`populations.league.payoff`), and ``first`` is the entrant that sorts lower.
 
     Attributes:
-        kind: Of the assignments.
+        kind: Kind of the assignments.
         first: An entrant.
-        second: Another one; never the same in the same population.
-        first_seat: Index of the seat that ``first`` had.
-        second_seat: Index of the seat that ``second`` had.
-        wins: Of ``first``.
+        second: Another entrant; never the same in the same population.
+        first_seat: Index of the seat of ``first``.
+        second_seat: Index of the seat of ``second``.
+        wins: Wins of ``first``.
         draws: Matches with equal scores.
-        losses: Of ``first``.
-        first_return_sum: Of ``first``'s seat, over these matches.
-        second_return_sum: Of ``second``'s seat.
-        score_sum: Of ``first``'s scores, where they say by how much it won or lost; None: one for a
-            win and half for a draw.
-        square_sum: Of the squares of these scores; None where ``score_sum`` is.
+        losses: Losses of ``first``.
+        first_return_sum: Sum of the returns of ``first``'s seat.
+        second_return_sum: Sum of the returns of ``second``'s seat.
+        score_sum: Sum of ``first``'s scores, where scores are margins. None: one for a win and half
+            for a draw.
+        square_sum: Sum of the squares of these scores; None where ``score_sum`` is.
     """
 
     kind: Literal["train", "evaluate"]
@@ -95,5 +95,5 @@ class PairRow:
 
     @property
     def key(self) -> PairKey:
-        """What no other row has."""
+        """Unique key of the row."""
         return (self.kind, self.first, self.second, self.first_seat, self.second_seat)

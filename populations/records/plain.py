@@ -1,7 +1,7 @@
-"""Frozen dataclasses to JSON text and back, without changing a number.
+"""Conversion of frozen dataclasses to JSON text and back, without changing a number.
 
 Integers stay integers where the type says ``float`` (``num_epochs: 4`` among hyperparameters), so a
-message that is read back is the message that was written. Non-finite numbers are refused.
+message read back equals the written one. Non-finite numbers are refused.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Literal, Union, get_args, get_origin
 from arena.wire.typed import field_names
 
 Annotation = Any
-"""A type expression; typing has no static type for those."""
+"""Type expression; typing has no static type for those."""
 
 Plain = Any
-"""Parsed JSON going in, a typed value coming out."""
+"""Parsed JSON on the way in, a typed value on the way out."""
 
 REMOVED_FIELDS = frozenset({"deadline_s"})
-"""Fields that older releases wrote and that mean nothing any more."""
+"""Fields of older releases that have no meaning any more."""
 
 Decode = Callable[[Plain], Plain]
 
@@ -40,7 +40,7 @@ _SCALARS: Mapping[object, tuple[type, ...]] = {
 
 
 def to_json(value: object) -> str:
-    """Compact JSON text of plain data and dataclasses.
+    """Return compact JSON text of plain data and dataclasses.
 
     Raises:
         ValueError: If a number is not finite, or the value is not plain data.
@@ -65,18 +65,20 @@ _ENCODER = json.JSONEncoder(default=_as_plain, allow_nan=False, separators=(",",
 
 
 def origin_of(annotation: Annotation) -> object:
-    """``tuple`` of ``tuple[int, ...]``, ``Literal`` of a Literal, a union type of a union."""
+    """Return ``tuple`` of ``tuple[int, ...]``, ``Literal`` of a Literal, a union type of
+    a union.
+    """
     return get_origin(annotation)
 
 
 def is_union(annotation: Annotation) -> bool:
-    """Whether it is ``X | Y``."""
+    """Return whether an annotation is ``X | Y``."""
     return get_origin(annotation) in _UNIONS
 
 
 @cache
 def decoder(annotation: Annotation) -> Decode:
-    """A function from parsed JSON to a value of the annotated type.
+    """Return a function from parsed JSON to a value of the annotated type.
 
     The function raises ValueError or TypeError for other data.
     """
@@ -128,7 +130,7 @@ def _sequence(item: Decode) -> Decode:
 
 
 def _mapping(annotation: Annotation) -> Decode:
-    # A union of everything that JSON has (the data of an event) is taken as it is.
+    # A union of all JSON types (the data of an event) needs no conversion.
     is_json = is_union(annotation)
     item = None if is_json else decoder(annotation)
 

@@ -1,8 +1,8 @@
-"""The rows of the journal: all that is durable about a run.
+"""Rows of the journal: everything that is durable about a run.
 
 The controller's state is these rows in memory; the journal is the same rows in SQLite. After each
-committed event ``load(journal) == state in memory``. Frozen: a change is a new row in the place of
-the old one.
+committed event ``load(journal) == state in memory``. Rows are frozen: a change is a new row in
+place of the old one.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ AssignmentStatus = Literal["queued", "finished", "failed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """The run itself; there is one.
+    """The run itself; there is one row.
 
     Attributes:
-        run: Its UUID.
+        run: Run's UUID.
         state: ``running`` while a controller owns it (``crashed`` is that without a lock holder).
-        reason: Why it is not running.
-        epoch: How many controllers were started on it.
+        reason: Reason for not running.
+        epoch: Number of controllers that were started on it.
         decisions: Random draws so far: draw k is seeded by (run seed, k).
-        next_assignment: The next assignment's id.
-        elapsed_s: Of committed work, over all epochs.
-        agent_steps: Of all policies.
-        matches: Training and evaluation.
-        assignments_finished: Committed.
+        next_assignment: Id of the next assignment.
+        elapsed_s: Time of committed work, over all epochs.
+        agent_steps: Agent steps of all policies.
+        matches: Training and evaluation matches.
+        assignments_finished: Committed assignments.
         training_s: Learner seconds spent on training assignments.
         evaluation_s: Learner seconds spent on evaluation assignments.
-        training_assignments: Committed.
-        evaluation_assignments: Committed.
-        exploits: Committed.
+        training_assignments: Committed training assignments.
+        evaluation_assignments: Committed evaluation assignments.
+        exploits: Committed exploits.
     """
 
     run: str
@@ -73,34 +73,34 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRow:
-    """A member of a population.
+    """Member of a population.
 
     Attributes:
-        policy: Its id.
-        population: Its population.
-        index: Its number; 0 is the reference member.
+        policy: Policy's id.
+        population: Name of its population.
+        index: Policy's number; 0 is the reference member.
         role: ``main``, ``main_exploiter`` or ``league_exploiter``.
-        state: Quarantined policies are not trained, ranked, copied or snapshotted.
-        generation: How many times its weights or hyperparameters were replaced.
-        agent_steps: Never falls.
-        learner_updates: Never falls.
-        checkpoint: Key of the checkpoint it goes on from (its own, or its donor's after an
+        state: ``active``, or ``quarantined``: not trained, ranked, copied or snapshotted.
+        generation: Number of times its weights or hyperparameters were replaced.
+        agent_steps: Agent steps so far; never falls.
+        learner_updates: Optimizer steps so far; never falls.
+        checkpoint: Key of the checkpoint that it continues from (its own, or its donor's after an
             exploit); None before the first.
-        initial_weights: Where its weights come from while it has no checkpoint: the directory of
-            a ghost or of imported ones, relative to the store's root; empty: fresh random ones;
-            None: those that the whole population starts from.
-        parent: The policy its weights were last copied from.
-        hyperparameters: In use from its next assignment on.
-        pending: A PBT decision about it that waits for new hyperparameters; empty: none. Until
-            they are there, the policy is not trained.
+        initial_weights: Source of its weights while it has no checkpoint: the directory of a ghost
+            or of imported weights, relative to the store's root; empty: fresh random ones; None:
+            those that the whole population starts from.
+        parent: Policy that its weights were last copied from.
+        hyperparameters: Hyperparameters from its next assignment on.
+        pending: PBT decision that waits for new hyperparameters; empty: none. The policy is not
+            trained meanwhile.
         ready_at: agent_steps at its last PBT decision (0: none yet).
         ghost_at: agent_steps at its last ghost (-1: none yet).
         generation_at: agent_steps when its generation began.
-        validated_generation: The last generation of which weights have played themselves; -1: none.
+        validated_generation: Last generation whose weights have played themselves; -1: none.
         failures: Failed or lost assignments in a row on its checkpoint.
-        halvings: How often its learning rate was halved after a quarantine.
-        speed: agent_steps per learner second, smoothed; 0 while unknown. A figure for budgets,
-            ignored in deterministic mode.
+        halvings: Number of times its learning rate was halved after a quarantine.
+        speed: agent_steps per learner second, smoothed; 0 while unknown. Used for budgets, ignored
+            in deterministic mode.
         episode_length: Mean calls of ``step`` per episode, smoothed; 0 while unknown.
     """
 
@@ -129,20 +129,20 @@ class PolicyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRow:
-    """A recorded checkpoint. ``deleted`` ones keep their row: lineage and ratings refer to them.
+    """Recorded checkpoint. ``deleted`` ones keep their row: lineage and ratings refer to them.
 
     Attributes:
         key: Directory relative to the store's root.
-        digest: Checkpoint digest.
-        weights_digest: What is rated.
-        policy: Whose it is.
-        generation: The policy's generation when it was made.
-        agent_steps: The policy's count.
-        learner_updates: The policy's count.
-        parent: Weights digest it was trained from (a donor's after an exploit).
-        assignment_id: That made it; 0: not known, a repair recorded it from its manifest.
-        state: ``present``; ``doomed`` (retention decided, directory to be removed), ``deleted``,
-            or ``corrupt`` (its bytes do not match).
+        digest: Digest of the checkpoint.
+        weights_digest: Digest of the weights, which are rated.
+        policy: Policy that it belongs to.
+        generation: Policy's generation when it was made.
+        agent_steps: Policy's agent steps.
+        learner_updates: Policy's optimizer steps.
+        parent: Digest of the weights it was trained from (a donor's after an exploit).
+        assignment_id: Assignment that made it; 0: unknown, a repair recorded it from its manifest.
+        state: ``present``; ``doomed`` (marked for removal by retention), ``deleted``, or
+            ``corrupt`` (its bytes do not match).
     """
 
     key: str
@@ -158,31 +158,31 @@ class CheckpointRow:
 
     @property
     def ref(self) -> CheckpointRef:
-        """To go on training from."""
+        """Reference to continue training from."""
         return CheckpointRef(digest=self.digest, key=self.key)
 
     @property
     def weights(self) -> WeightsRef:
-        """To play with."""
+        """Reference to play with."""
         return WeightsRef(digest=self.weights_digest, key=self.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GhostRow:
-    """A frozen snapshot, kept as an opponent for ever.
+    """Frozen snapshot, kept as an opponent for ever.
 
     Attributes:
-        player: Its id.
-        policy: Whose snapshot it is.
-        population: Its population.
-        agent_steps: The policy's count.
-        generation: The policy's generation.
-        weights_digest: Of its weights.
-        key: Its directory relative to the store's root.
+        player: Ghost's id.
+        policy: Policy that it is a snapshot of.
+        population: Name of its population.
+        agent_steps: Policy's agent steps.
+        generation: Policy's generation.
+        weights_digest: Digest of its weights.
+        key: Ghost's directory relative to the store's root.
         checkpoint: Key of the checkpoint it was linked from.
-        linked: Whether its directory is known to be there (done again at resume if not).
+        linked: Whether its directory is known to exist (a resume links it again if not).
         corrupt: Whether its bytes no longer match; it is no opponent any more.
-        role: The policy's.
+        role: Policy's role.
         quality: Log-weight with which matchmaking of kind ``quality`` draws it.
     """
 
@@ -201,34 +201,34 @@ class GhostRow:
 
     @property
     def weights(self) -> WeightsRef:
-        """To play with."""
+        """Reference to play with."""
         return WeightsRef(digest=self.weights_digest, key=self.key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRow:
-    """One generation of a policy: what lineage, replay and model-based exploring read.
+    """Generation of a policy, for lineage, replay and model-based exploring.
 
     Attributes:
-        entrant: The policy and its generation, ``player/p003#2``.
-        policy: Whose generation it is.
-        population: Its population.
-        generation: Its number, from 0.
-        cause: What began it; ``repair``: not known, the journal that said so was lost.
+        entrant: Policy and generation, ``player/p003#2``.
+        policy: Policy of the generation.
+        population: Name of its population.
+        generation: Number of the generation, from 0.
+        cause: Event that began it; ``repair``: unknown, because the journal was lost.
         parent: Entrant (policy and generation) that the weights came from, or the player of another
             run; None for fresh ones.
-        parent_agent_steps: The parent's count when they were copied; None without a parent in this
-            run.
-        hyperparameters: In use during it.
-        agent_steps_begin: The policy's count when it began.
-        agent_steps_end: The policy's count when it ended; None while it lasts.
+        parent_agent_steps: Parent's agent steps when they were copied; None without a parent in
+            this run.
+        hyperparameters: Hyperparameters in use during it.
+        agent_steps_begin: Policy's agent steps when it began.
+        agent_steps_end: Policy's agent steps when it ended; None while it lasts.
         rating_begin: Elo of the weights that it began with, or of the nearest rated ones before;
-            None if none were rated. Once it has ended, by the fit that `rating_end` is from.
+            None if none were rated. Once it has ended, by the fit of `rating_end`.
         rating_end: Elo of the newest rated weights when it ended; None while it lasts, or unrated.
         gain_deviation: Standard deviation of ``rating_end - rating_begin``, Elo; None where the two
-            are not from one fit, or are about the same weights: nothing is known of its gain.
+            are not from one fit, or are about the same weights: its gain is unknown.
         gain_agent_steps: Agent steps from the weights of the one rating to those of the other; None
-            where nothing is known.
+            where unknown.
     """
 
     entrant: Entrant
@@ -251,20 +251,20 @@ class GenerationRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentRow:
-    """A decision about what one learner does.
+    """Unit of a learner's work.
 
     Attributes:
-        assignment_id: The decision.
-        attempt: How often it was given out; 0: not yet.
-        kind: Of the message.
-        status: ``queued`` until it ends; who runs it is not durable.
-        message: As it was last given out (attempt included).
-        learner: Who ended it.
-        agent_steps: Trained in it.
-        matches: Played in it.
-        duration_s: That the learner reported.
-        metrics: Flat, finite.
-        reason: Of a failure.
+        assignment_id: Assignment's id.
+        attempt: Number of times it was given out; 0: not yet.
+        kind: Kind of the message.
+        status: ``queued`` until it ends; the learner that runs it is not durable.
+        message: Message as last sent (attempt included).
+        learner: Learner that ended it.
+        agent_steps: Agent steps trained in it.
+        matches: Matches played in it.
+        duration_s: Duration that the learner reported.
+        metrics: Finite numbers by name.
+        reason: Reason of a failure.
     """
 
     assignment_id: AssignmentId
@@ -282,13 +282,13 @@ class AssignmentRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TallyRow:
-    """A committed tally. `RecordRow` and `PairRow` are their fold, kept beside them.
+    """Committed tally. `RecordRow` and `PairRow` are the fold of these, kept beside them.
 
     Attributes:
         sequence: Order of commit, from 1 without gaps.
-        assignment_id: That played it.
-        kind: Only evaluation moves ratings.
-        tally: The results.
+        assignment_id: Assignment that played it.
+        kind: ``train`` or ``evaluate``; only evaluation changes ratings.
+        tally: Results.
     """
 
     sequence: int
@@ -299,23 +299,23 @@ class TallyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingsRow:
-    """The last fit of one population's ratings.
+    """Last fit of one population's ratings.
 
     Attributes:
-        population: Whose scale it is; ``bot:random`` is at 0.
-        entrants: Who is rated.
-        ratings: Elo, one per entrant.
-        deviations: Standard deviations in Elo, one per entrant. Those of differences are smaller
-            than these say (errors go together): they are in
-            `populations.controller.rating_fit.Fitted`.
-        cyclicity: Share of the results that no rating can express; 0 where nothing is known.
-        num_tallies: The fit covers evaluation tallies with sequence up to this.
-        child_deviation: Elo by which new weights are off the rating of those they come from.
-        pair_deviation: Elo by which pairs are off what their ratings say; intervals know it.
-        misfit: Standard deviations by which the results are off the fit beyond chance.
-        advantages: Elo that one seat is worth against another, a row of the table after the other;
-            empty if that was not recorded.
-        optimism: Elo by which the best of them is rated too high because it was chosen for that.
+        population: Population of the scale; ``bot:random`` is at 0.
+        entrants: Rated entrants.
+        ratings: Ratings in Elo, one per entrant.
+        deviations: Standard deviations in Elo, one per entrant. Those of differences are smaller,
+            as errors are shared: see `populations.controller.rating_fit.Fitted`.
+        cyclicity: Share of the results that no rating can express; 0 where unknown.
+        num_tallies: Sequence of the last evaluation tally that the fit covers.
+        child_deviation: Elo by which new weights deviate from the rating of their parents.
+        pair_deviation: Elo by which pairs deviate from their ratings; part of the intervals.
+        misfit: Standard deviations by which the results deviate from the fit beyond chance.
+        advantages: Elo that one seat is worth against another, row by row of the table; empty if
+            not recorded.
+        optimism: Elo by which the best of them is rated too high because it was chosen for its
+            rating.
     """
 
     population: str
@@ -333,14 +333,14 @@ class RatingsRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRow:
-    """Why something was decided. Explains; is never replayed.
+    """Explanation of a decision; never replayed.
 
     Attributes:
         sequence: Order of commit, from 1 without gaps.
-        time: UTC, ISO 8601, for people.
-        kind: A past-tense word (``exploited``, ``ghost_created``).
-        subject: The policy, ghost, learner or assignment it is about; empty for the run.
-        data: The numbers.
+        time: Time in UTC, ISO 8601, for people.
+        kind: Past-tense word (``exploited``, ``ghost_created``).
+        subject: Policy, ghost, learner or assignment that it is about; empty for the run.
+        data: Numbers behind the decision.
     """
 
     sequence: int

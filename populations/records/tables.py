@@ -1,8 +1,8 @@
-"""The frozen rows as SQLite tables: one mapper for all of them.
+"""Mapping of frozen rows to SQLite tables, one for all kinds of rows.
 
-A field of a row is a column: numbers and text natively, a tuple of floats as packed float64 (a
-fit has many), everything else as JSON text. Rows come back in the order in which their keys
-were first written, as they lie in the controller's dictionaries.
+A field of a row is a column: numbers and text natively, a tuple of floats as packed float64 (a fit
+has many), everything else as JSON text. Rows are returned in the order in which their keys were
+first written, the order of the controller's dictionaries.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ _MAX_INTEGER = 2**63 - 1
 
 @dataclass(slots=True, kw_only=True)
 class Tables:
-    """The rows in memory, by key.
+    """Rows in memory, by key.
 
     Attributes:
         run: The run itself.
-        policies: All.
-        checkpoints: All, deleted ones too.
-        ghosts: All.
-        generations: All, by entrant.
-        assignments: The open (queued) ones.
+        policies: All policies.
+        checkpoints: All checkpoints, deleted ones included.
+        ghosts: All ghosts.
+        generations: All generations, by entrant.
+        assignments: Open (queued) assignments.
         records: Evaluation matches of each entrant, by population and entrant.
         pairs: Results of all pairs of entrants, by kind, entrants and seats.
-        ratings: The last fit of each population.
-        num_events: How many events there are; the last one's sequence.
-        num_tallies: How many tallies there are; the last one's sequence.
-        last_evaluation_sequence: The last evaluation tally's sequence; 0 without one.
+        ratings: Last fit of each population.
+        num_events: Number of events; the last one's sequence.
+        num_tallies: Number of tallies; the last one's sequence.
+        last_evaluation_sequence: Sequence of the last evaluation tally; 0 without one.
     """
 
     run: RunRow
@@ -85,22 +85,25 @@ class Tables:
 
 
 def put_after(rows: dict[KeyT, RowT], count: int) -> list[RowT]:
-    """List the rows of a table but the first ``count``, in order, without passing those."""
+    """Return the rows of a table after the first ``count``, in order, without iterating
+    over those.
+    """
     newest = list(islice(reversed(rows.values()), len(rows) - count))
     return newest[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """How one field is stored.
+    """Storage of one field.
 
     Attributes:
-        name: Of the field and of the column.
+        name: Name of the field and of the column.
         declaration: SQL type and constraints.
-        encode: To what SQLite takes; ValueError for what must not be stored.
-        decode: Back, from the stored value; ValueError or TypeError for a damaged value. None:
-            what SQLite gives is the value.
-        decode_tagged: Instead of ``decode``, where the row's ``kind`` says what the value is.
+        encode: Function to SQLite's value; ValueError for values that must not be stored.
+        decode: Function back from the stored value; ValueError or TypeError for a damaged value.
+            None: the stored value is the value.
+        decode_tagged: Replaces ``decode`` where the row's ``kind`` determines the type of the
+            value.
         default: SQL of the value in journals of releases before the column; None: all have it.
     """
 
@@ -118,12 +121,12 @@ class Table(typing.Generic[RowT]):
     def __init__(
         self, name: str, row_type: type[RowT], *, key: str | tuple[str, ...] | None
     ) -> None:
-        """Say how the rows of a type are stored.
+        """Derive the SQL of a row type.
 
         Args:
-            name: Of the SQL table.
-            row_type: Its fields are the columns.
-            key: The columns that are the primary key; None for a table of one row at most.
+            name: Name of the SQL table.
+            row_type: Row type, whose fields are the columns.
+            key: Columns of the primary key; None for a table of at most one row.
         """
         self.name = name
         self.row_type = row_type
@@ -161,7 +164,7 @@ class Table(typing.Generic[RowT]):
     def select_from(self, connection: sqlite3.Connection) -> str:
         """Return the SELECT of all columns, without a condition.
 
-        A column that came with a later release has its default in a journal that lacks it.
+        A column of a later release has its default in a journal that lacks it.
         """
         absent = {column.name: column.default for column in self._later_columns(connection)}
         listed = ", ".join(
@@ -199,7 +202,7 @@ class Table(typing.Generic[RowT]):
         return ", ".join(declared)
 
     def encode(self, row: RowT) -> tuple[Value, ...]:
-        """The row's values in the order of ``upsert``.
+        """Return the row's values in the order of ``upsert``.
 
         Raises:
             ValueError: If a number is not finite or does not fit 64 bits.
@@ -207,7 +210,7 @@ class Table(typing.Generic[RowT]):
         return tuple(column.encode(getattr(row, column.name)) for column in self._columns)
 
     def decode(self, values: Sequence[Value]) -> RowT:
-        """The row with these values, in the order of ``select_from``.
+        """Return the row of values in the order of ``select_from``.
 
         Raises:
             ValueError: If a value is damaged.
@@ -218,7 +221,7 @@ class Table(typing.Generic[RowT]):
             decoded[index] = decode(decoded[index])
         for index, decode_tagged, kind in self._tagged:
             decoded[index] = decode_tagged(decoded[index], decoded[kind])
-        # Into the slots at once: half the time of calling the row's type, and there are many rows.
+        # Slots are set directly: half the time of calling the row's type, and there are many rows.
         row = object.__new__(self.row_type)
         for set_slot, value in zip(self._setters, decoded, strict=True):
             set_slot(row, value)
@@ -226,7 +229,7 @@ class Table(typing.Generic[RowT]):
 
 
 def _with_default(column: Column, value: object) -> Column:
-    """A column that may be missing: one that may be NULL, or whose field has a default."""
+    """Return a column that may be missing: one that may be NULL, or whose field has a default."""
     if value is dataclasses.MISSING:
         return (
             column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")
@@ -235,7 +238,7 @@ def _with_default(column: Column, value: object) -> Column:
 
 
 def _literal(value: Value) -> str:
-    """SQL of a value."""
+    """Return the SQL of a value."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
@@ -311,14 +314,14 @@ def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
 
 
 def _native_decode(kind: type, *, is_optional: bool) -> Callable[[Plain], Plain] | None:
-    """STRICT tables hold no other type than the column's, but for SQLite's want of bool."""
+    """Return a check of a stored value; STRICT tables enforce all types but bool."""
     if kind is bool:
         return lambda value: None if value is None else bool(value)
     return None
 
 
 def _shared(entrant: str) -> str:
-    """One copy of each: the rows of pairs name the same entrants again and again."""
+    """Return one shared copy of each name: the rows of pairs repeat the same entrants."""
     return sys.intern(entrant)
 
 
@@ -340,7 +343,7 @@ def _json_decode(kind: Annotation) -> Callable[[Plain], Plain]:
 
 
 def _tagged_json_decode(kind: Annotation) -> Callable[[Plain, Plain], Plain]:
-    """Decode JSON text of a union of dataclasses, told apart by the row's ``kind``."""
+    """Decode JSON text of a union of dataclasses, distinguished by the row's ``kind``."""
     by_kind = {member.__name__.lower(): decoder(member) for member in get_args(kind)}
 
     def decode(text: str, tag: Plain) -> Plain:
@@ -394,7 +397,7 @@ def added_columns(connection: sqlite3.Connection) -> list[str]:
 
 
 def encode_row(row: Row) -> tuple[str, tuple[Value, ...]]:
-    """The SQL statement that writes a row, and its values.
+    """Return the SQL statement that writes a row, and its values.
 
     Raises:
         ValueError: If a number is not finite or does not fit 64 bits.

@@ -1,7 +1,7 @@
-"""An environment that needs no inspection: agents without observations, for simulated learners.
+"""Environment of simulated learners: agents without observations, which needs no inspection.
 
-Who plays whom is all that a simulated league knows of its environment, so a configuration is tried
-without starting the environment or importing what it is made of.
+A simulated league knows only which agents meet, so a configuration can be tried without starting
+its environment or importing its packages.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from populations.config.run_file import RunFile
 from populations.config.sections import PopulationConfig
 
 NUM_LEARNERS = 4
-"""Where the configuration does not say: a number of this machine would change the results."""
+"""Learners where the configuration has no number: this machine's would change the results."""
 
 INTERVALS = 10
 """Ready marks of PBT that a run without a limit in agent steps goes through."""
 
 
 def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> RunConfig:
-    """The same league without its environment: a game for two players, or one per population.
+    """Return the same league without its environment: a game for two players, or one per
+    population.
 
-    One population has both seats. Of several, each has one, and everybody plays against everybody.
-    Cooperation becomes such a game too: rating, copying and exploring are the same there.
-    ``stop.duration_s`` is left out, because simulated seconds are not those of any machine; without
-    a limit in agent steps, every policy goes through ``INTERVALS`` ready marks of PBT.
+    One population has both seats. Of several, each has one, and all play against all. Cooperation
+    becomes such a game too: rating, copying and exploring are the same there. ``stop.duration_s``
+    is left out, because simulated seconds are not those of any machine; without a limit in agent
+    steps, every policy goes through ``INTERVALS`` ready marks of PBT.
 
     Args:
-        config: As loaded.
-        num_policies: Size of every population; None: as configured.
+        config: Configuration as loaded.
+        num_policies: Size of every population. None: as configured.
 
     Raises:
         ConfigError: If the configuration contradicts itself.
@@ -56,7 +57,7 @@ def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> R
 
 
 def simulated_spec(config: RunConfig) -> EnvironmentSpec:
-    """Facts about an environment whose agents are those that the populations name."""
+    """Return the spec of an environment with the agents that the populations name."""
     agents = tuple(
         agent for population in config.populations.values() for agent in population.agents or ()
     )
@@ -73,7 +74,7 @@ def simulated_spec(config: RunConfig) -> EnvironmentSpec:
 
 
 def simulated_run(config: RunConfig) -> RunFile:
-    """The run file of a simulated run; nothing is written."""
+    """Return the run file of a simulated run; nothing is written."""
     return RunFile(
         run="simulated",
         name="simulated",

@@ -1,4 +1,4 @@
-"""Simulate a league from its configuration, and compare what it believes with what is true."""
+"""Simulation of a league from its configuration, and comparison of its estimates with the truth."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ DECISIONS = frozenset(
 """Kinds of events that are decisions."""
 
 Progress = Callable[[float], None]
-"""Told which share of training is done, in [0, 1]."""
+"""Callback with the share of training that is done, in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploited:
-    """A copy, with the truth about it.
+    """Copy, with the truth about it.
 
     Attributes:
-        agent_steps: Of the run.
+        agent_steps: Agent steps of the run.
         gap: Elo by which the donor was rated better.
         true_gap: Elo by which it was better.
     """
@@ -48,25 +48,26 @@ class Exploited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a simulated league came to.
+    """Results of a simulated league.
 
     Attributes:
-        num_policies: Of all populations.
-        num_matches: Evaluation matches, all of them.
-        num_final_matches: Those of them that the final policies' last weights played.
-        num_round_robin_matches: One for each ordered pair of a population's final policies.
-        num_training_matches: They move no rating.
-        num_ghosts: Frozen.
+        num_policies: Policies of all populations.
+        num_matches: Evaluation matches.
+        num_final_matches: Evaluation matches of the final policies' last weights.
+        num_round_robin_matches: Matches if each ordered pair of a population's final policies met
+            once.
+        num_training_matches: Training matches, which do not change ratings.
+        num_ghosts: Ghosts.
         spearman: Rank correlation of the final policies' ratings and planted skills, the mean over
             populations; None where fewer than two are rated.
         exploits: All copies.
-        best_skill: Agent steps of the run, and the best planted skill of a policy then.
-        mean_skill: Of the final policies.
-        skill_deviation: Of the final policies.
-        simulated_s: How long the run took, in simulated time.
+        best_skill: Agent steps of the run, and the best planted skill of a policy at that time.
+        mean_skill: Mean skill of the final policies.
+        skill_deviation: Standard deviation of the final policies' skills.
+        simulated_s: Duration of the run in simulated time.
         num_decisions: Assignments, and decisions of PBT.
-        decisions_per_s: Of the controller's own time, so without learners and rating fits; 0
-            without a clock.
+        decisions_per_s: Decisions per second of the controller's own time, without learners and
+            rating fits; 0 without a clock.
     """
 
     num_policies: int
@@ -86,21 +87,21 @@ class Outcome:
 
     @property
     def num_wrong_exploits(self) -> int:
-        """Copies of a donor whose planted skill was lower."""
+        """Number of copies of a donor whose planted skill was lower."""
         return sum(exploit.true_gap < 0.0 for exploit in self.exploits)
 
 
 @dataclass(slots=True)
 class Observer:
-    """Follows a world's committed rows, and knows the truth about them.
+    """Observer of a world's committed rows that knows the truth about them.
 
     Attributes:
-        world: Watched.
-        current: Weights digest that each policy goes on from.
-        exploits: So far.
-        best_skill: So far.
-        matches: Evaluation matches so far, by who played.
-        num_decisions: So far.
+        world: Observed world.
+        current: Weights digest that each policy continues from.
+        exploits: Copies so far.
+        best_skill: Curve of the best skill so far.
+        matches: Evaluation matches so far, by players.
+        num_decisions: Decisions so far.
     """
 
     world: World
@@ -113,7 +114,7 @@ class Observer:
     _next_mark: int = 0
 
     def watch(self, rows: Sequence[Row]) -> None:
-        """Take in what a transaction commits."""
+        """Observe the rows of a transaction."""
         for row in rows:
             match row:
                 case CheckpointRow(state="present"):
@@ -128,7 +129,7 @@ class Observer:
             self.note_best()
 
     def skill(self, policy: str) -> float:
-        """Planted skill of a policy."""
+        """Return the planted skill of a policy."""
         return self.world.learner.weights[self.current[policy]].skill
 
     def note_best(self) -> None:
@@ -165,13 +166,13 @@ def simulate(
     """Run a league of simulated learners to its end.
 
     Args:
-        config: As `populations.simulation.environment.simulated_config` makes it.
-        model: The truth; None: the default one.
-        agent_steps_per_s: Of a learner that trains.
-        matches_per_s: Of a learner that evaluates.
+        config: Configuration made by `populations.simulation.environment.simulated_config`.
+        model: Planted truth. None: the default one.
+        agent_steps_per_s: Speed of a learner that trains.
+        matches_per_s: Speed of a learner that evaluates.
         has_finals: Whether the final matches are played; else it ends with training.
-        clock: For ``decisions_per_s`` alone.
-        progress: Told how far it is, now and then.
+        clock: Clock for ``decisions_per_s`` alone.
+        progress: Callback with the progress, now and then.
     """
     total = total_agent_steps(config)
     world = make_world(
@@ -195,13 +196,13 @@ def simulate(
 
 
 def default_model(config: RunConfig) -> PlantedModel:
-    """The truth for a run: a policy has time to learn most of what it can."""
+    """Return the truth for a run in which a policy has time to learn most of what it can."""
     num_policies = sum(population.size for population in config.populations.values())
     return PlantedModel(learning_agent_steps=total_agent_steps(config) / num_policies / 5.0)
 
 
 def total_agent_steps(config: RunConfig) -> int:
-    """Agent steps after which a run ends."""
+    """Return the agent steps after which a run ends."""
     stop = config.stop
     num_policies = sum(population.size for population in config.populations.values())
     limits = [] if stop.agent_steps is None else [stop.agent_steps]
@@ -252,7 +253,7 @@ def _outcome(world: World, observer: Observer) -> Outcome:
 def _correlation(
     world: World, observer: Observer, population: str, policies: Sequence[str]
 ) -> float | None:
-    """Rank correlation of ratings and planted skills of those policies that are rated."""
+    """Return the rank correlation of ratings and planted skills of the rated policies."""
     tables = world.state.tables
     row = tables.ratings.get(population)
     ratings = dict(zip(row.entrants, row.ratings, strict=True)) if row is not None else {}
@@ -265,11 +266,12 @@ def _correlation(
 
 
 def spearman(first: FloatArray, second: FloatArray) -> float | None:
-    """Spearman's rank correlation; equal values share their mean rank. None if all are equal.
+    """Return Spearman's rank correlation; equal values share their mean rank. None if all are
+    equal.
 
     Args:
-        first: Shape [N].
-        second: Shape [N].
+        first: Values, shape [N].
+        second: Values, shape [N].
     """
     ranks = [_ranks(first), _ranks(second)]
     deviations = [rank - rank.mean() for rank in ranks]

@@ -1,4 +1,4 @@
-"""A learner without a network: what an assignment leads to, according to the planted truth."""
+"""Learner without a network: the results of assignments follow from the planted truth."""
 
 from __future__ import annotations
 
@@ -28,24 +28,25 @@ from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
 from populations.simulation.planted import Landscape, PlantedModel, Weights
 
 UTC = "2000-01-01T00:00:00+00:00"
-"""The date of everything: simulated time has none."""
+"""Date of all records: simulated time has none."""
 
 UPDATE_AGENT_STEPS = 10
 
 
 @dataclass(slots=True, kw_only=True)
 class SimulatedLearner:
-    """Carries assignments out; all learners of a simulated run are this one.
+    """Simulated learner; one object carries out the assignments of all learners of a run.
 
     Attributes:
-        setup: What learners were set up with.
-        model: The truth.
-        landscapes: By population: which hyperparameters learn fast.
-        agent_steps_per_s: Of training, simulated.
-        matches_per_s: Of evaluation, simulated.
-        episode_length: Calls of ``step``.
-        matches_per_seating: In a training assignment; None: as many as its steps make.
-        weights: What every weights digest can do.
+        setup: Setup of the learners.
+        model: Planted truth.
+        landscapes: Effect of hyperparameters on the speed of learning, by population.
+        agent_steps_per_s: Simulated speed of training.
+        matches_per_s: Simulated speed of evaluation.
+        episode_length: Calls of ``step`` in an episode.
+        matches_per_seating: Matches per seating in a training assignment. None: as many as its
+            steps make.
+        weights: Truth about every weights digest.
         origins: Weights digest of every checkpoint digest.
     """
 
@@ -64,7 +65,7 @@ class SimulatedLearner:
         self._environment_digest = self.setup.spec.digest
 
     def carry_out(self, message: Train | Evaluate) -> tuple[Finished, dict[str, Manifest]]:
-        """A function of the message and of the weights that it names."""
+        """Carry out an assignment: a function of the message and of the weights that it names."""
         rng = np.random.default_rng(message.seed)
         if isinstance(message, Train):
             return self._train(message, rng)
@@ -116,7 +117,7 @@ class SimulatedLearner:
         return finished, manifests
 
     def _start(self, trainee: Trainee, rng: np.random.Generator) -> Weights:
-        """What a trainee begins the assignment with."""
+        """Return the weights that a trainee begins the assignment with."""
         if trainee.checkpoint is not None:
             weights = self.weights[self.origins[trainee.checkpoint.digest]]
             return self.model.copied(weights, rng) if trainee.donor is not None else weights
@@ -134,7 +135,7 @@ class SimulatedLearner:
         before: Mapping[str, Weights],
         rng: np.random.Generator,
     ) -> Weights:
-        """What a trainee ends the assignment with."""
+        """Return the weights that a trainee ends the assignment with."""
         weights = before[trainee.policy]
         if not message.agent_steps:
             return weights
@@ -155,14 +156,14 @@ class SimulatedLearner:
         )
 
     def _share(self, message: Train, trainee: Trainee) -> int:
-        """Agent steps of the budget that are a trainee's: every agent decides equally often."""
+        """Return a trainee's agent steps of the budget: every agent decides equally often."""
         populations = self.setup.populations
         agents = [len(populations[population_of(t.policy)].agents) for t in message.trainees]
         own = len(populations[population_of(trainee.policy)].agents)
         return message.agent_steps * own // sum(agents)
 
     def _publish(self, message: Train, trainee: Trainee, weights: Weights) -> Manifest:
-        """A checkpoint with these weights."""
+        """Make a checkpoint with these weights."""
         trained = self._share(message, trainee)
         steps = trainee.agent_steps + trained
         text = f"{message.seed} {trainee.policy} {trainee.agent_steps}"
@@ -244,7 +245,7 @@ class SimulatedLearner:
         )
 
     def _team_skills(self, seated: Sequence[Weights]) -> list[Weights]:
-        """What each seat's team can do: the mean skill of its members."""
+        """Return the strength of each seat's team: the mean skill of its members."""
         teams = seat_teams(self.setup.seats)
         by_team: dict[str, list[float]] = {}
         for weights, team in zip(seated, teams, strict=True):
@@ -265,7 +266,7 @@ class SimulatedLearner:
 def _by_entrants(
     asked: Sequence[tuple[Seating, int]], trainees: Mapping[str, Entrant]
 ) -> list[tuple[Seating, int]]:
-    """Add up the matches of seatings with equal entrants: a tally has all of them."""
+    """Add up the matches of seatings with equal entrants, which share a tally."""
     total: dict[tuple[Entrant, ...], tuple[Seating, int]] = {}
     for seating, number in asked:
         names = tuple(_entrant(player, trainees) for player in seating.players)

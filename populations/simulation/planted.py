@@ -1,7 +1,7 @@
-"""The planted truth: how strong weights are, how they learn, and who wins. README.md explains it.
+"""The planted truth: the strength of weights, their learning, and results of matches (README.md).
 
 Skills and advantages are in Elo (400 points: odds of 10:1 between win and loss); ``bot:random`` has
-skill 0. What this module says is known exactly, so decisions made from matches can be judged by it.
+skill 0. The truth is known exactly, so decisions made from matches can be judged by it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ NUM_KINDS = 3
 """Rock, paper and scissors."""
 
 BEST_LEARNING_RATE = 0.7
-"""Where in its range the best learning rate is; others have a place that their name decides."""
+"""Place of the best learning rate in its range; of other hyperparameters it follows from
+the name.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """What weights can do, as long as nobody trains them.
+    """Truth about frozen weights.
 
     Attributes:
-        skill: Elo.
-        potential: Elo by which the skill that they end at is above ``PlantedModel.ceiling``.
+        skill: Skill in Elo.
+        potential: Elo by which the final skill is above ``PlantedModel.ceiling``.
         kind: 0, 1 or 2; each has an advantage over the one before it (in a circle).
     """
 
@@ -42,28 +44,28 @@ class Weights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedModel:
-    """The constants of the truth. Pure: randomness comes in.
+    """Constants of the truth. Pure: randomness is an argument.
 
     Attributes:
         spread: Standard deviation of potentials, Elo.
-        ceiling: Skill at which weights of mean potential end, Elo.
-        learning_agent_steps: Steps in which the distance to the ceiling falls to 1/e, with the
-            best hyperparameters and opponents.
-        width: How far from its best value, as a share of its range, a hyperparameter slows learning
-            to 0.61 of its speed.
-        opponents_matter: Share of the speed that is lost against opponents without a chance (or
-            who leave none).
-        noise: Standard deviation of what ``learning_agent_steps`` of training add to skill by
-            chance, Elo.
-        inheritance: Correlation of a copy's potential with its donor's: what a copy still becomes
-            is partly its own luck.
+        ceiling: Final skill of weights of mean potential, Elo.
+        learning_agent_steps: Agent steps in which the distance to the ceiling falls to 1/e, with
+            the best hyperparameters and opponents.
+        width: Distance from its best value, as a share of its range, at which a hyperparameter
+            slows learning to 0.61 of its speed.
+        opponents_matter: Share of the speed that is lost against opponents without a chance, or
+            against which there is none.
+        noise: Standard deviation of the random gain in skill during ``learning_agent_steps`` of
+            training, Elo.
+        inheritance: Correlation of a copy's potential with its donor's; the rest is the copy's own
+            luck.
         cyclic_share: Variance of the rock-paper-scissors part of a match over that of the
             difference of two skills; 0: none, 1/3: as the interface says.
         draw_rate: Share of draws between equals, in [0, 1).
-        top_draw_rate: The same between equals at the ceiling, in between by their mean skill; None:
-            as ``draw_rate``.
-        pair_deviation: Standard deviation of what each pair of weights of different lines has
-            beside skills and kinds, Elo; always the same of a pair.
+        top_draw_rate: Share of draws between equals at the ceiling, interpolated by their mean
+            skill below. None: ``draw_rate``.
+        pair_deviation: Standard deviation of the effect of each pair of weights of different lines
+            besides skills and kinds, Elo; constant for a pair.
         seat_advantage: Elo of the seat with the lower index.
     """
 
@@ -81,17 +83,20 @@ class PlantedModel:
     seat_advantage: float = 0.0
 
     def fresh(self, rng: np.random.Generator) -> Weights:
-        """Random weights: they play like ``bot:random``, whatever they may become."""
+        """Make random weights: they play like ``bot:random``, whatever their potential."""
         potential = self.spread * float(rng.normal())
         return Weights(skill=0.0, potential=potential, kind=int(rng.integers(NUM_KINDS)))
 
     def bot(self, name: str) -> Weights:
-        """A scripted player; those other than ``bot:random`` are good by their name."""
+        """Make a scripted player; the skill of those other than ``bot:random`` follows from the
+        name.
+        """
         share = 0.0 if name == RANDOM_BOT else place(name)
         return Weights(skill=share * self.ceiling, potential=0.0, kind=0)
 
     def copied(self, donor: Weights, rng: np.random.Generator) -> Weights:
-        """Weights of a donor in another policy: its skill, and part of its potential."""
+        """Copy a donor's weights into another policy: its skill, and part of its potential."""
+        # Keeps the variance: inheritance^2 + (1 - inheritance^2) = 1.
         own = math.sqrt(1.0 - self.inheritance**2) * self.spread * float(rng.normal())
         return replace(donor, potential=self.inheritance * donor.potential + own)
 
@@ -104,24 +109,28 @@ class PlantedModel:
         opponents: Sequence[Weights],
         rng: np.random.Generator,
     ) -> Weights:
-        """Weights after training.
+        """Train weights.
 
         Args:
-            weights: Before.
-            agent_steps: At least 0.
-            speed: Of the hyperparameters, in [0, 1]; see `hyperparameter_speed`.
-            opponents: One per block of environments; the weights themselves in self-play.
-            rng: What happens by chance.
+            weights: Weights before training.
+            agent_steps: Agent steps, at least 0.
+            speed: Speed by the hyperparameters, in [0, 1]; see `hyperparameter_speed`.
+            opponents: Opponents, one per block of environments; the weights themselves in
+                self-play.
+            rng: The only source of randomness.
         """
         rounds = agent_steps / self.learning_agent_steps
         rate = speed * self._lesson(weights, opponents)
+        # The distance to the ceiling decays as e^(-rate rounds); chance is a random walk.
         distance = self.ceiling + weights.potential - weights.skill
         gain = distance * -math.expm1(-rate * rounds)
         chance = self.noise * math.sqrt(rounds) * float(rng.normal())
         return replace(weights, skill=weights.skill + gain + chance)
 
     def _lesson(self, weights: Weights, opponents: Sequence[Weights]) -> float:
-        """How fast one learns from opponents: 4 p (1 - p) is 1 for equals, 0 for a sure win."""
+        """Return the speed of learning from opponents: 4 p (1 - p) is 1 for equals, 0 for a sure
+        win.
+        """
         if not opponents:
             return 1.0
         total = 0.0
@@ -131,11 +140,10 @@ class PlantedModel:
         return 1.0 - self.opponents_matter * (1.0 - total / len(opponents))
 
     def advantage(self, first: Weights, second: Weights) -> float:
-        """Elo by which the first is ahead in a match, whoever sits where.
+        """Return the Elo by which the first is ahead in a match, without the seats' advantage.
 
         Between random kinds the circle's part has the variance 2/3 a^2, and the difference of two
-        potentials 2 spread^2: a = spread * sqrt(3 * cyclic_share) makes the one ``cyclic_share`` of
-        the other.
+        potentials 2 spread^2: a = spread * sqrt(3 * cyclic_share) makes the ratio ``cyclic_share``.
         """
         ahead = first.skill - second.skill
         turn = (first.kind - second.kind) % NUM_KINDS
@@ -149,10 +157,10 @@ class PlantedModel:
     def play(
         self, first: Weights, second: Weights, *, num_matches: int, rng: np.random.Generator
     ) -> tuple[int, int, int]:
-        """Wins, draws and losses of the first, who has the lower seat.
+        """Draw wins, draws and losses of the first, which has the lower seat.
 
-        The expected score is `expected_score` of the advantage, however often is drawn: draws are
-        taken from wins and losses alike, at most twice the rarer of the two.
+        The expected score is `expected_score` of the advantage, however often games are drawn:
+        draws are taken from wins and losses alike, at most twice the rarer of the two.
         """
         p = expected_score(self.advantage(first, second) + self.seat_advantage)
         draw = 2.0 * self._draw_rate_of(first, second) * min(p, 1.0 - p)
@@ -164,7 +172,7 @@ class PlantedModel:
         return wins, draws, losses
 
     def _draw_rate_of(self, first: Weights, second: Weights) -> float:
-        """Share of draws if the two were equals of their mean skill."""
+        """Return the share of draws if the two were equals of their mean skill."""
         if self.top_draw_rate is None:
             return self.draw_rate
         height = min(max(0.5 * (first.skill + second.skill) / self.ceiling, 0.0), 1.0)
@@ -172,17 +180,17 @@ class PlantedModel:
 
 
 def expected_score(advantage: float) -> float:
-    """Share of points of a player who is ahead by so many Elo, draws half."""
+    """Return the expected score of a player that is ahead by so many Elo, draws half."""
     return 1.0 / (1.0 + math.pow(10.0, -max(min(advantage, 4000.0), -4000.0) / 400.0))
 
 
 def place(name: str) -> float:
-    """A number in [0.2, 0.8) that a name always gives."""
+    """Return a number in [0.2, 0.8) that depends on a name alone."""
     return 0.2 + 0.6 * int.from_bytes(hashlib.sha256(name.encode()).digest()[:4]) / 2**32
 
 
 def pair_effect(first: float, second: float) -> float:
-    """A standard normal number that two potentials always give; its negative if turned round."""
+    """Return a standard normal number that depends on two potentials; swapping them negates it."""
     if first == second:
         return 0.0
     low, high = sorted((first, second))
@@ -193,13 +201,16 @@ def pair_effect(first: float, second: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Landscape:
-    """Which hyperparameters learn fast: one hill in the search space of a population."""
+    """Effect of hyperparameters on the speed of learning: one hill in a population's
+    search space.
+    """
 
     dimensions: Mapping[str, Dimension]
     width: float
 
     def speed(self, hyperparameters: Mapping[str, float]) -> float:
-        """Of learning, in (0, 1]: exp(-mean(((u - best) / width)^2) / 2), u from 0 to 1."""
+        """Return the speed of learning, in (0, 1]."""
+        # exp(-mean(((u - best) / width)^2) / 2), with u the place in the range, from 0 to 1
         if not self.dimensions:
             return 1.0
         total = 0.0
@@ -214,7 +225,7 @@ class Landscape:
 def make_landscape(
     search_space: SearchSpace, *, start: Mapping[str, float], width: float
 ) -> Landscape:
-    """The landscape of a population's search space.
+    """Make the landscape of a population's search space.
 
     Raises:
         ConfigError: If the search space is not valid.
@@ -223,7 +234,7 @@ def make_landscape(
 
 
 def unit(dimension: Dimension, value: float) -> float:
-    """Where a value lies in its range, from 0 to 1, in the scale in which it is drawn.
+    """Return the place of a value in its range, from 0 to 1, on the scale on which it is drawn.
 
     0.5 for a value that is unknown.
     """

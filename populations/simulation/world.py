@@ -1,7 +1,7 @@
 """A whole run in one process and in simulated time: the real controller, simulated learners.
 
 No socket, clock, file or process: the controller's state machine takes its events from a queue in
-simulated time, and its commands put new ones there.
+simulated time, and its commands add new ones.
 """
 
 from __future__ import annotations
@@ -52,32 +52,32 @@ from populations.simulation.learner import UTC, SimulatedLearner
 from populations.simulation.planted import PlantedModel, make_landscape
 
 START_S = 0.1
-"""From starting a learner to its Hello."""
+"""Seconds from starting a learner to its Hello."""
 
 FITS_PER_ROUND = 8
-"""Ratings are fitted so often while every policy is evaluated once."""
+"""Fits of ratings while every policy is evaluated once."""
 
 Watcher = Callable[[Sequence[Row]], None]
 
 
 @dataclass(slots=True)
 class World:
-    """A controller, its simulated learners, and simulated time. Owned by one thread.
+    """Controller, simulated learners, and simulated time. Owned by one thread.
 
     Attributes:
-        state: The controller.
-        setup: What learners were set up with.
-        learner: Carries assignments out.
-        watch: Told of the rows of each transaction.
-        clock: A stopwatch for ``handling_s``; without one it stays 0.
-        now_s: Simulated.
-        handling_s: How long the controller took for all events, by ``clock``.
-        given: What each learner has been given and has not done, oldest first.
+        state: State of the controller.
+        setup: Setup of the learners.
+        learner: Simulated learner that carries out assignments.
+        watch: Callback with the rows of each transaction.
+        clock: Clock for ``handling_s``; without one it stays 0.
+        now_s: Simulated time.
+        handling_s: Time that the controller took for all events, by ``clock``.
+        given: Assignments that each learner has and has not done, oldest first.
         over: Whether the run has ended.
-        num_learners: How many have said Hello.
-        fits: What the worker thread is to fit.
-        faulty: Kind of failure of all that learners in some slots of the launcher do.
-        fails_after_s: How long they take for it.
+        num_learners: Number of learners that have said Hello.
+        fits: Snapshots that the worker thread has to fit.
+        faulty: Kind of failure of every assignment, by slot of the launcher.
+        fails_after_s: Time until such a failure.
     """
 
     state: ControllerState
@@ -98,7 +98,7 @@ class World:
     _evaluations: int = 0
 
     def handle(self, event: Event) -> Transaction:
-        """Let the controller take an event in, and carry its commands out."""
+        """Let the controller handle an event, and carry out its commands."""
         started_s = self.clock()
         tx = handle(self.state, event, Now(monotonic_s=self.now_s, utc=UTC))
         self.handling_s += self.clock() - started_s
@@ -108,7 +108,7 @@ class World:
         return tx
 
     def carry_out(self, command: Command) -> None:
-        """What the server, the launcher and the worker thread would do."""
+        """Carry out a command in place of the server, the launcher and the worker thread."""
         match command:
             case SendMessage(learner=learner, message=Train() | Evaluate() as message):
                 queue = self.given[learner]
@@ -134,15 +134,15 @@ class World:
                 pass
 
     def advance(self) -> bool:
-        """Let the next thing happen; False if the run is over.
+        """Process the next event of the agenda; return False if the run is over.
 
         Raises:
-            RuntimeError: If nothing will ever happen any more, and the run is not over.
+            RuntimeError: If the agenda is empty and the run is not over.
         """
         if self.over:
             return False
         if self.fits and self._fit_is_due():
-            self.fits = [snapshot(self.state.league, self.state.tables)]  # what is known by now
+            self.fits = [snapshot(self.state.league, self.state.tables)]  # the newest results
             self.fit()
         elif self._agenda:
             self.now_s, _, happen = heapq.heappop(self._agenda)
@@ -152,17 +152,17 @@ class World:
         return not self.over
 
     def _fit_is_due(self) -> bool:
-        """Whether the worker thread is done.
+        """Return whether the worker thread has finished its fit.
 
-        As an approximation it takes as long as a share of all policies' evaluations, in whole ones;
-        of few policies no time. A run that waits for ratings gets them at once.
+        As an approximation a fit takes as long as a share of all policies' evaluations, in whole
+        ones; with few policies no time. A run that waits for ratings gets them at once.
         """
         num_policies = len(self.state.tables.policies)
         waits = self.state.config.deterministic or not any(self.given.values())
         return waits or self._evaluations >= num_policies // FITS_PER_ROUND
 
     def fit(self) -> None:
-        """Fit what the worker thread was asked to, and tell the controller."""
+        """Fit the requested snapshot, and tell the controller."""
         while self.fits:
             fitted = fit_ratings(fit_input(self.fits.pop(0)))
             self.handle(
@@ -170,7 +170,7 @@ class World:
             )
 
     def hello(self, learner: LearnerId, populations: tuple[str, ...] = ()) -> Hello:
-        """A Hello that fits the run."""
+        """Return a Hello that fits the run."""
         return Hello(
             learner=learner,
             pid=1000 + self.num_learners,
@@ -186,7 +186,7 @@ class World:
         )
 
     def join(self, *, slot: int | None = None, populations: tuple[str, ...] = ()) -> LearnerId:
-        """A learner says Hello."""
+        """Let a new learner say Hello."""
         self.num_learners += 1
         learner = LearnerId(f"learner-{self.num_learners}")
         self.given.setdefault(learner, [])
@@ -198,7 +198,7 @@ class World:
         self.join(slot=slot, populations=populations)
 
     def work(self, learner: LearnerId) -> AssignmentFinished | None:
-        """What a learner's oldest assignment leads to, without telling the controller."""
+        """Return the result of a learner's oldest assignment, without telling the controller."""
         queue = self.given.get(learner)
         if not queue:
             return None
@@ -206,7 +206,7 @@ class World:
         return AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
 
     def _begin(self, learner: LearnerId) -> None:
-        """Start on the oldest assignment: its end is in the agenda from now on."""
+        """Start the oldest assignment: its end is in the agenda from now on."""
         message = self.given[learner][0]
         known = self.state.learners.get(learner)
         kind = self.faulty.get(-1 if known is None or known.slot is None else known.slot)
@@ -226,7 +226,7 @@ class World:
 
     def _finish(self, event: AssignmentFinished | AssignmentFailed) -> None:
         if event.learner not in self.state.learners:
-            return  # sent away meanwhile
+            return  # dismissed meanwhile
         queue = self.given[event.learner]
         message = queue.pop(0)
         self._evaluations += isinstance(message, Evaluate)
@@ -235,7 +235,7 @@ class World:
         self.handle(event)
 
     def _leave(self, learner: LearnerId) -> None:
-        """A learner that is told to stop ends at once what it does."""
+        """Let a learner that is told to stop end at once."""
         self.given[learner].clear()
         self.handle(LearnerLeft(learner=learner, reason="stopped"))
 
@@ -245,7 +245,7 @@ class World:
 
 
 def make_tables(run_file: RunFile) -> Tables:
-    """The rows of a new run."""
+    """Return the rows of a new run."""
     policies = initial_policies(run_file.config)
     return Tables(
         run=RunRow(run=run_file.run),
@@ -260,7 +260,7 @@ def make_tables(run_file: RunFile) -> Tables:
 
 
 class Speeds(TypedDict, total=False):
-    """How fast simulated learners are; see `SimulatedLearner`."""
+    """Speeds of simulated learners; see `SimulatedLearner`."""
 
     agent_steps_per_s: float
     matches_per_s: float
@@ -269,7 +269,7 @@ class Speeds(TypedDict, total=False):
 def make_learner(
     setup: LearnerSetup, config: RunConfig, model: PlantedModel, **speeds: Unpack[Speeds]
 ) -> SimulatedLearner:
-    """The learner of a run.
+    """Make the learner of a run.
 
     Raises:
         ConfigError: If a search space is not valid.
@@ -284,7 +284,7 @@ def make_learner(
 
 
 def make_world(run_file: RunFile, model: PlantedModel, **speeds: Unpack[Speeds]) -> World:
-    """A controller of a new run, not yet started."""
+    """Make the controller of a new run, not yet started."""
     setup = learner_setup(run_file, root=Path("simulated"))
     state = make_state(run_file.config, setup, make_tables(run_file))
     learner = make_learner(setup, run_file.config, model, **speeds)

@@ -1,4 +1,4 @@
-"""A journal's file: opening it, what is checked first, and how errors of SQLite come out."""
+"""The journal's file: opening, checks before that, and translation of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from populations.errors import JournalCorrupt, JournalForeign, StorageError, Sto
 
 JOURNAL = "journal.db"
 BACKUP = "journal.backup.db"
-"""Where the copies of `Journal.backup` go."""
+"""File of the copies of `Journal.backup`."""
 
 APPLICATION_ID = 0x4152454E
-"""``AREN``: says in the file's header that it is a journal."""
+"""``AREN``: marks the file as a journal in its header."""
 
 SCHEMA_VERSION = 2
 
 TEMPORARY_FILE = re.compile(r"\.tmp-[0-9a-f]{32}.*")
-"""A copy that is being made, and SQLite's files beside it."""
+"""Copy that is being made, and SQLite's side files."""
 
 _MAGIC = b"SQLite format 3\0"
 SIDE_FILES = ("-wal", "-shm", "-journal")
 _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
-# What may pass, and has left nothing behind. A failed fsync is not among them: the kernel may have
-# dropped the pages that it could not write, and a second fsync would not say so.
+# Errors that may pass and leave nothing behind. A failed fsync is not among them: the kernel may
+# have dropped the pages that it could not write, and a second fsync would not report that.
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _PASSING_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 
@@ -46,13 +46,14 @@ def connect(path: Path, *, mode: str) -> sqlite3.Connection:
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """Open for reading, also where the directory may not be written to."""
+    """Open for reading, even in a read-only directory."""
     connection = connect(path, mode="ro")
     try:
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError:
         connection.close()
-        # Without a WAL nobody writes, and SQLite need not make the files that it keeps for that.
+        # Without a WAL there is no writer, so SQLite need not create the files that coordinate with
+        # one.
         if path.with_name(path.name + "-wal").exists():
             raise
         return connect(path, mode="ro&immutable=1")
@@ -63,10 +64,10 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 def require_journal(path: Path) -> int:
-    """Look at the file's header before SQLite touches anything beside it.
+    """Check the file's header before SQLite touches any side file.
 
     Returns:
-        The schema version that the header says, not above this release's.
+        Schema version in the header, not above this release's.
     """
     with storage_errors(path):
         if not path.exists():
@@ -88,25 +89,25 @@ def require_journal(path: Path) -> int:
 
 
 def require_readable(path: Path) -> None:
-    """Refuse what a reader cannot read, by the header where that says it all."""
+    """Refuse a journal that a reader cannot read, by the header where that is conclusive."""
     version = require_journal(path)
-    # A migration that was committed may be in the WAL alone.
+    # A committed migration may be in the WAL alone.
     if not path.with_name(path.name + "-wal").exists():
         require_version(version, path)
 
 
 def require_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse another schema version, also where only the WAL knows of it."""
+    """Refuse another schema version, even if only the WAL has it."""
     require_version(schema_version(connection), path)
 
 
 def schema_version(connection: sqlite3.Connection) -> int:
-    """As it is committed, whether it has reached the header or not."""
+    """Return the committed schema version, whether or not it has reached the header."""
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
 def require_version(version: int, path: Path) -> None:
-    """Refuse any other than this release's."""
+    """Refuse any schema version but this release's."""
     if version > SCHEMA_VERSION:
         advice = ": upgrade arena-league"
     elif version < SCHEMA_VERSION:
@@ -130,18 +131,18 @@ def _damaged(path: Path, what: str) -> str:
 
 
 def repair_hint(path: Path) -> str:
-    """What can be done about a journal that is damaged or gone; to go at the end of a message."""
+    """Return advice about a damaged or missing journal, for the end of a message."""
     if not path.with_name(BACKUP).exists():
         return "; there is no backup"
     return f"; `arena verify {path.parent} --repair` restores the last backup"
 
 
 def copy_durably(source: Path, target: Path) -> None:
-    """Copy a journal as it is committed now: complete or not at all, and never a damaged one.
+    """Copy the committed state of a journal: complete or not at all, and never a damaged one.
 
     Raises:
         StorageError: If the disk refuses.
-        JournalCorrupt: If the journal is damaged; ``target`` stays as it was.
+        JournalCorrupt: If the journal is damaged; ``target`` stays unchanged.
     """
     temporary = target.with_name(f".tmp-{uuid.uuid4().hex}")
     try:
@@ -153,9 +154,9 @@ def copy_durably(source: Path, target: Path) -> None:
             failpoint("backup.begin")
             original.backup(copy)
             failpoint("backup.copied")
-            # The last good copy must not give way to a damaged one.
+            # A damaged copy must not replace the last good one.
             require_sound(copy, source, check="quick_check")
-            # The copy's header says WAL; a copy should be one file.
+            # The copy's header says WAL; a copy should be a single file.
             copy.execute("PRAGMA journal_mode = DELETE")
         with storage_errors(target):
             rename_durably(temporary, target)
@@ -166,7 +167,7 @@ def copy_durably(source: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """All of the block's statements, or none."""
+    """Run all of the block's statements, or none."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         failpoint("journal.begun")
@@ -182,11 +183,12 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextlib.contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """Turn errors of SQLite and of the disk into ours, with the path."""
+    """Translate errors of SQLite and of the disk into Arena's, with the path."""
     try:
         yield
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0)
+        # The low byte is SQLite's primary code, the rest refines it.
         if code & 0xFF in _CORRUPT:
             raise JournalCorrupt(_damaged(path, str(error))) from error
         kind = StorageUnavailable if code in _PASSING_CODES else StorageError
@@ -197,7 +199,7 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 
 def rename_durably(source: Path, target: Path) -> None:
-    """Rename a finished file; its bytes and its name are on disk when this returns."""
+    """Rename a finished file; its bytes and its name are on disk on return."""
     with source.open("rb") as file:
         os.fsync(file.fileno())
     failpoint("rename.synced")

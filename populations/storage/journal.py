@@ -1,16 +1,16 @@
 """The journal: the run's rows in SQLite, written by one connection, read by any number.
 
-Obligations:
+Duties:
 
-- `Journal` is the only writer, and the only connection that checkpoints the WAL. Whoever opens one
-  holds the run's lock (`populations.storage.lock`) and is the only thread that uses it; only
-  `backup` may be called from another.
+- `Journal` is the only writer, and the only connection that checkpoints the WAL. Its opener holds
+the run's lock (`populations.storage.lock`) and is the only thread that uses it; only `backup` may
+be called from another.
 - What `commit` has returned from survives SIGKILL and, on a disk that honours fsync, power loss. A
-  commit that raised changed nothing. After each commit ``load()`` equals the rows in memory.
+commit that raised changed nothing. After each commit ``load()`` equals the rows in memory.
 - A `JournalReader` never writes a row, works while a writer runs, after it was killed and after it
-  is gone, and never makes a writer wait.
+is gone, and never makes a writer wait.
 - Every error of SQLite or the disk is a `StorageError`; damaged and foreign files and newer schemas
-  are `JournalCorrupt`, and are not written to.
+are `JournalCorrupt`, and are not written to.
 """
 
 from __future__ import annotations
@@ -99,9 +99,11 @@ class Journal:
         try:
             with storage_errors(path):
                 failpoint("journal.create")
-                # The WAL of a journal that was deleted would be replayed into the new one.
+                # SQLite would replay the WAL of a deleted journal into the new one.
                 for suffix in SIDE_FILES:
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
+                # FULL: a commit is on disk when it returns. The default of WAL may lose the last
+                # commits to a power loss.
                 with contextlib.closing(connect(temporary, mode="rwc")) as connection:
                     connection.execute("PRAGMA synchronous = FULL")
                     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -120,7 +122,7 @@ class Journal:
     def open(cls, path: Path) -> Journal:
         """Open an existing journal for writing, after a check of its structure.
 
-        One of an older release is brought up to date first; a copy of it stays beside it.
+        A journal of an older release is migrated first; a copy of it stays beside it.
 
         Raises:
             JournalCorrupt: If it is damaged, no journal, or of a newer release.
@@ -129,8 +131,8 @@ class Journal:
         migrate(path)
         with storage_errors(path), contextlib.ExitStack() as stack:
             _remove_leftovers(path)
-            # A connection of its own: a check and a change to WAL on one leave it unable to
-            # checkpoint, and what is refused must not be written to.
+            # A separate connection: after a check, the same connection could switch to WAL but not
+            # checkpoint, and a refused file must not be written to.
             with contextlib.closing(connect_reader(path)) as checker:
                 require_schema(checker, path)
                 require_sound(checker, path, check="quick_check")
@@ -139,6 +141,7 @@ class Journal:
             if mode != "wal":
                 raise StorageError(f"{path}: the file system cannot hold a WAL (mode {mode!r})")
             connection.execute("PRAGMA synchronous = FULL")
+            # A commit is on disk when it returns.
             if statements := added_columns(connection):
                 with transaction(connection):
                     for sql in statements:
@@ -147,12 +150,12 @@ class Journal:
             return cls(path, connection)
 
     def commit(self, rows: Sequence[Row]) -> None:
-        """Write rows in the place of those with the same keys: all of them or, on error, none.
+        """Write rows in place of those with the same keys: all of them or, on error, none.
 
         Raises:
             StorageUnavailable: If the disk is full or read-only: the same rows may be committed
                 again.
-            StorageError: If it refuses otherwise, or the journal is no longer where it was.
+            StorageError: If it refuses otherwise, or the journal was moved or replaced.
             ValueError: If a row holds a non-finite number.
         """
         statements = [encode_row(row) for row in rows]
@@ -164,17 +167,17 @@ class Journal:
                     self._connection.execute(sql, values)
 
     def require_place(self) -> None:
-        """Check that the journal is where it was: its directory may have been moved or deleted.
+        """Check that the journal was not moved or deleted with its directory.
 
         Raises:
-            StorageError: If it is not. SQLite would go on writing to the file without a word.
+            StorageError: If it was. SQLite would silently continue to write to the old file.
         """
         with storage_errors(self._path):
             if os.stat(self._path).st_ino != self._inode:
                 raise StorageError(f"{self._path}: another file has taken the journal's place")
 
     def load(self) -> Tables:
-        """All rows that the controller's state consists of.
+        """Return all rows of the controller's state.
 
         Raises:
             JournalCorrupt: If a row cannot be read.
@@ -185,7 +188,7 @@ class Journal:
     def backup(self, path: Path) -> None:
         """Write a copy of the last committed state to ``path``, complete or not at all.
 
-        Reads through a connection of its own: may be called from another thread.
+        Reads through a separate connection, so it may be called from another thread.
 
         Raises:
             StorageError: If the disk refuses.
@@ -194,10 +197,10 @@ class Journal:
         copy_durably(self._path, path)
 
     def close(self) -> None:
-        """Move the WAL into the journal and close. Doing it twice does nothing.
+        """Move the WAL into the journal and close. Repeating it does nothing.
 
         Raises:
-            StorageError: If the disk refuses; nothing that was committed is lost.
+            StorageError: If the disk refuses; nothing committed is lost.
         """
         with storage_errors(self._path):
             try:
@@ -220,14 +223,14 @@ class Journal:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove what was to become a journal or its copy when its maker was killed."""
+    """Remove unfinished journals and copies of a killed process."""
     for leftover in path.parent.glob(".tmp-*"):
         if _LEFTOVER.fullmatch(leftover.name) and leftover.is_file():
             leftover.unlink()
 
 
 class JournalReader:
-    """Reads a journal, whatever its writer does. Owned by one thread; open a new one per look.
+    """Reader of a journal, independent of its writer. Owned by one thread; open a new one per look.
 
     Each call sees one committed state.
 
@@ -248,7 +251,7 @@ class JournalReader:
 
     @contextlib.contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All calls within the block see the same committed state."""
+        """Let all calls within the block see the same committed state."""
         with storage_errors(self._path):
             self._connection.execute("BEGIN")
         try:
@@ -258,7 +261,7 @@ class JournalReader:
                 self._connection.execute("ROLLBACK")
 
     def load(self, *, pairs: bool = True) -> Tables:
-        """All rows that the controller's state consists of.
+        """Return all rows of the controller's state.
 
         Args:
             pairs: Whether to read the results of pairs, by far the most rows. Without them
@@ -279,14 +282,14 @@ class JournalReader:
         limit: int | None = None,
         newest: bool = False,
     ) -> list[EventRow]:
-        """Events in order of commit.
+        """Return events in order of commit.
 
         Args:
-            after: Only those with a higher sequence.
-            kinds: Only of these kinds.
-            subject: Only about this policy, ghost, learner or assignment.
-            limit: At most so many.
-            newest: Of more than ``limit``, the last ones instead of the first.
+            after: Lower limit of the sequence, exclusive.
+            kinds: Kinds to return. None: all.
+            subject: Policy, ghost, learner or assignment that they are about. None: any.
+            limit: Most events to return.
+            newest: Whether to return the last ``limit`` events instead of the first.
         """
         filters: dict[str, Sequence[Value] | None] = {
             "kind": kinds,
@@ -303,7 +306,7 @@ class JournalReader:
         limit: int | None = None,
         newest: bool = False,
     ) -> list[AssignmentRow]:
-        """Assignments with their metrics, by id; the arguments are those of `events`."""
+        """Return assignments with their metrics, by id; the arguments are those of `events`."""
         filters: dict[str, Sequence[Value] | None] = {
             "status": statuses,
             "kind": None if kind is None else [kind],
@@ -313,18 +316,18 @@ class JournalReader:
         )
 
     def tallies(self, *, after: int = 0, limit: int | None = None) -> list[TallyRow]:
-        """Tallies in order of commit."""
+        """Return tallies in order of commit."""
         return self._select(TALLIES, "sequence", after, {}, limit=limit, newest=False)
 
     def all_tallies(self) -> Iterator[TallyRow]:
-        """Every tally in order of commit, without holding them all in memory at once."""
+        """Yield every tally in order of commit, without holding all in memory."""
         after = 0
         while rows := self.tallies(after=after, limit=TALLIES_AT_ONCE):
             yield from rows
             after = rows[-1].sequence
 
     def pairs(self, *, kind: Literal["train", "evaluate"]) -> list[PairRow]:
-        """The results of all pairs of entrants, in order of their first match."""
+        """Return the results of all pairs of entrants, in order of their first match."""
         with storage_errors(self._path):
             suffix = "WHERE kind = ? ORDER BY rowid"
             return read_rows(self._connection, self._path, PAIRS, suffix, [kind])
@@ -339,7 +342,7 @@ class JournalReader:
             require_sound(self._connection, self._path, check="integrity_check")
 
     def close(self) -> None:
-        """Close; doing it twice does nothing."""
+        """Close; repeating it does nothing."""
         self._connection.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Reading rows out of an open journal."""
+"""Reading of rows from an open journal."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from populations.storage.database import repair_hint
 
 @collector_paused()
 def load_tables(connection: sqlite3.Connection, path: Path, *, pairs: bool = True) -> Tables:
-    """All rows that the controller's state consists of, in one transaction of the caller.
+    """Return all rows of the controller's state, in one transaction of the caller.
 
     Args:
-        connection: To the journal.
-        path: Of the journal, for messages.
+        connection: Connection to the journal.
+        path: Path of the journal, for messages.
         pairs: Whether to read the results of pairs.
 
     Raises:
@@ -43,7 +43,7 @@ def load_tables(connection: sqlite3.Connection, path: Path, *, pairs: bool = Tru
         return read_rows(connection, path, table, f"{where} ORDER BY rowid")
 
     def last(table: str, where: str = "") -> int:
-        # Read from the end: an aggregate would read all of the table where there is a filter.
+        # Read from the end: an aggregate with a filter would scan the whole table.
         query = f"SELECT sequence FROM {table} {where} ORDER BY sequence DESC LIMIT 1"
         found = connection.execute(query).fetchone()
         return 0 if found is None else int(found[0])
@@ -78,7 +78,7 @@ def read_rows(
     suffix: str,
     parameters: Sequence[Value] = (),
 ) -> list[RowT]:
-    """Rows of one table; ``suffix`` is what follows ``SELECT ... FROM table``.
+    """Return rows of one table; ``suffix`` follows ``SELECT ... FROM table``.
 
     Raises:
         JournalCorrupt: If a row is damaged.

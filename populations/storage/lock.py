@@ -1,7 +1,7 @@
 """One controller per run directory.
 
-The lock is the kernel's (``flock``), so it is free at the moment its holder dies, however it dies.
-The process id in the file is for people and for `lock_holder`; it decides nothing.
+The lock is the kernel's (``flock``), so it is free as soon as its holder dies, however it dies. The
+process id in the file is for people and for `lock_holder`; it decides nothing.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ LOCK = "controller.lock"
 
 UNKNOWN_PID = 0
 
-# A `lock_holder` that looks at this very moment holds the lock for some microseconds.
+# A concurrent `lock_holder` holds the lock for some microseconds.
 _PATIENCE_S = 0.25
 _RETRY_S = 0.01
 
 
 class RunLock:
-    """Holds a run directory from its construction to `release` or the end of the process.
+    """Lock of a run directory, from its construction to `release` or the end of the process.
 
     ::
 
         with RunLock(run_dir):
-            ...  # nobody else writes here
+            ...  # no other process writes here
 
     Raises:
         RunInUse: If another process, or another RunLock, has it.
@@ -42,7 +42,7 @@ class RunLock:
         self._descriptor = _acquire(run_dir)
 
     def release(self) -> None:
-        """Let others have the directory; doing it twice does nothing."""
+        """Release the lock; repeating it does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.ftruncate(descriptor, 0)
@@ -61,10 +61,10 @@ class RunLock:
 
 
 def lock_holder(run_dir: Path) -> int | None:
-    """The process that has a run directory, without disturbing it.
+    """Return the process that has a run directory, without disturbing it.
 
     Returns:
-        Its id; `UNKNOWN_PID` if somebody has it who did not write one; None if nobody has it.
+        Its process id; `UNKNOWN_PID` if the holder did not write one; None if the lock is free.
     """
     try:
         descriptor = os.open(run_dir / LOCK, os.O_RDONLY | os.O_CLOEXEC)
@@ -91,6 +91,8 @@ def _acquire(run_dir: Path) -> int:
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror}") from error
         try:
+            # Between opening and locking, the file may have been deleted with its directory and
+            # made anew.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still_there(path, descriptor):
                 os.ftruncate(descriptor, 0)
@@ -109,7 +111,7 @@ def _acquire(run_dir: Path) -> int:
 
 
 def _is_still_there(path: Path, descriptor: int) -> bool:
-    """Whether the locked file is the one that others would lock."""
+    """Return whether the locked file is the one that others would lock."""
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     return False

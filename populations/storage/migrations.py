@@ -1,9 +1,9 @@
-"""Journals of older releases, brought up to date when a run goes on.
+"""Migrations of journals of older releases when a run is resumed.
 
-A migration is data: from which schema version to which, and the statements between. Those that
-lead to this release's are carried out in one transaction, after a copy of the journal was put
-beside it (``journal.db.v1.bak``); whatever goes wrong on the way, the journal stays what it was.
-A migration that changes the layout adds a test with a journal of the old one.
+A migration is data: its schema versions before and after, and the statements in between. Those that
+lead to this release's version run in one transaction, after a copy of the journal was put beside it
+(``journal.db.v1.bak``); on any error the journal stays unchanged. A migration that changes the
+layout adds a test with a journal of the old one.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
-    """A way from one schema version to a later one.
+    """Migration from one schema version to a later one.
 
     Attributes:
-        from_version: Of the journals that it takes.
-        to_version: What they are after it.
-        steps: SQL statements, and functions for what SQL cannot say, in order. They must not
+        from_version: Schema version before.
+        to_version: Schema version after.
+        steps: SQL statements, and functions for what SQL cannot express, in order. They must not
             commit.
     """
 
@@ -54,50 +54,53 @@ class Migration:
 
 
 MIGRATIONS: tuple[Migration, ...] = ()
-"""In order. Version 2 is that of the first release."""
+"""Migrations in order. Version 2 is that of the first release."""
 
 
 def copy_path(path: Path, *, version: int) -> Path:
-    """Where the copy of a journal goes before it is migrated."""
+    """Return the path of a journal's copy before its migration."""
     return path.with_name(f"{path.name}.v{version}.bak")
 
 
 def migrate(path: Path) -> bool:
-    """Bring a journal up to date, under the run's lock.
+    """Migrate a journal to this release, under the run's lock.
 
     Returns:
-        Whether there was something to do.
+        Whether there was anything to do.
 
     Raises:
         JournalForeign: If it is of a newer release, or of one that no migration starts from.
         JournalCorrupt: If it is damaged, or its rows cannot be read after the migration.
-        StorageError: If the disk refuses. Either way the journal is what it was.
+        StorageError: If the disk refuses. In either case the journal is unchanged.
     """
     header = require_journal(path)
     if header == SCHEMA_VERSION:
         return False
     with storage_errors(path):
+        # With a WAL the header may be outdated, and only SQLite knows the version.
         if not path.with_name(path.name + "-wal").exists():
             _ways(header, path)
         with contextlib.closing(connect_reader(path)) as checker:
             version = schema_version(checker)
             ways = _ways(version, path)
+            # A damaged journal must not be migrated, or its copy would be the damaged one.
             require_sound(checker, path, check="quick_check")
         if ways:
             copy_durably(path, copy_path(path, version=version))
             failpoint("migrate.copied")
         with contextlib.closing(connect(path, mode="rw")) as connection:
+            # The commit of a migration must be durable before the old layout is gone.
             connection.execute("PRAGMA synchronous = FULL")
             if ways:
                 _carry_out(connection, ways, path)
                 failpoint("migrate.committed")
-            # Whoever looks at the header alone must see the new version.
+            # Readers of the header alone must see the new version.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return bool(ways)
 
 
 def _ways(version: int, path: Path) -> Sequence[Migration]:
-    """The migrations that lead from a version to this release's; empty if it is that."""
+    """Return the migrations from a version to this release's; empty if there is nothing to do."""
     ways: list[Migration] = []
     for migration in MIGRATIONS:
         if migration.from_version == version and version < SCHEMA_VERSION:
@@ -123,6 +126,7 @@ def _carry_out(connection: sqlite3.Connection, ways: Sequence[Migration], path: 
                 else:
                     step(connection)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        # Reading all rows inside the transaction: what this release cannot read is rolled back.
         tables = load_tables(connection, path)
         event = EventRow(
             sequence=tables.num_events + 1,

@@ -1,9 +1,9 @@
-"""What a crash leaves behind, put right at the start of a resumed run, under the run's lock.
+"""Recovery from a crash at the start of a resumed run, under the run's lock.
 
-Disk work that a committed decision asked for is done again; what was published but never recorded
-goes; every policy's current checkpoint is read back, and a policy whose checkpoint is damaged goes
-on from its newest older one, loudly. None is left: it is quarantined, never started from random
-weights.
+Disk work of committed decisions is repeated, and checkpoints that were published but never recorded
+are removed. Every policy's current checkpoint is read back. A policy whose checkpoint is damaged
+continues from its newest older one, with an event; if none is left, it is quarantined, never
+restarted from random weights.
 """
 
 from __future__ import annotations
@@ -37,35 +37,42 @@ from populations.storage.store import link_ghosts, named_keys, newest_last, remo
 logger = logging.getLogger(__name__)
 
 Damage = Callable[[CheckpointRow], str | None]
-"""Why a checkpoint cannot be used; None if every byte of it is right."""
+"""Function that returns why a checkpoint cannot be used; None if every byte of it is right."""
 
 
 def recover(
     root: Path, tables: Tables, *, utc: str | None = None, thorough: bool = False
 ) -> list[Row]:
-    """Put the store right and say which rows change.
+    """Repair the store, and return the rows that change.
 
     Args:
-        root: The store's root.
-        tables: The journal's rows; not changed. Commit the result and load again.
-        utc: For events; default: now.
-        thorough: Whether to read back every checkpoint and ghost, not only those that policies go
-            on from.
+        root: Root of the store.
+        tables: Rows of the journal; not changed. Commit the result and load again.
+        utc: Time of the events; default: now.
+        thorough: Whether to read back every checkpoint and ghost, not only those that policies
+            continue from.
 
     Returns:
         Rows to commit, in one transaction. Empty after a clean end.
 
     Raises:
-        StorageError: If the disk refuses. Nothing that is needed was lost.
+        StorageError: If the disk refuses. Nothing needed was lost.
     """
     try:
         sweep(root, tables)
         rows: list[Row] = [*_redo_links(root, tables), *_redo_removals(root, tables)]
+        # Several policies may share a checkpoint; each is read once.
         damage = cache(lambda row: _damage(root, row))
         others = [row for row in tables.checkpoints.values() if thorough and row.state == "present"]
         ghosts = _damaged_ghosts(root, tables) if thorough else {}
-        changes = judge(
-            tables, damage, utc=utc or datetime.now(UTC).isoformat(), others=others, ghosts=ghosts
+        changes = decide_fallbacks(
+            tables,
+            damage,
+            utc=utc or datetime.now(UTC).isoformat(),
+            others=others,
+            ghosts=ghosts,
+            # The directories move before the rows are committed. A crash in between finds a missing
+            # directory at the next resume, which is the same damage.
         )
         for row in changes:
             if isinstance(row, CheckpointRow | GhostRow):
@@ -76,13 +83,15 @@ def recover(
 
 
 def sweep(root: Path, tables: Tables) -> None:
-    """Remove what killed processes left: temporary files and directories, unrecorded checkpoints.
+    """Remove leftovers of killed processes: temporary files and directories, unrecorded
+    checkpoints.
 
-    Only while no learner of the run is alive and no backup is made: at its start and at its end.
+    Call it only while no learner of the run is alive and no backup is being made: at the run's
+    start and end.
 
     Raises:
         CheckpointError: If the disk refuses.
-        StorageError: The same.
+        StorageError: If the disk refuses.
     """
     with storage_errors(root):
         for path in root.iterdir():
@@ -97,7 +106,7 @@ def sweep(root: Path, tables: Tables) -> None:
 
 
 def unrecorded_checkpoints(root: Path, tables: Tables) -> list[str]:
-    """Checkpoints on disk that the journal has never heard of; other names are left alone."""
+    """Return checkpoints on disk that are not in the journal; other names are left alone."""
     return [
         key
         for key in list_directories(root, "checkpoints")
@@ -105,7 +114,7 @@ def unrecorded_checkpoints(root: Path, tables: Tables) -> list[str]:
     ]
 
 
-def judge(
+def decide_fallbacks(
     tables: Tables,
     damage: Damage,
     *,
@@ -113,18 +122,18 @@ def judge(
     others: Iterable[CheckpointRow] = (),
     ghosts: Mapping[PlayerId, str] | None = None,
 ) -> list[Row]:
-    """Decide what follows from damaged current checkpoints. Pure, but for ``damage``.
+    """Decide about damaged current checkpoints. Pure, except for ``damage``.
 
     Args:
-        tables: The journal's rows.
-        damage: Reads a checkpoint back.
-        utc: For events.
-        others: Checkpoints to look at as well.
-        ghosts: Why those ghosts that are damaged cannot be used.
+        tables: Rows of the journal.
+        damage: Check of a checkpoint.
+        utc: Time of the events.
+        others: Further checkpoints to check.
+        ghosts: Reason why each damaged ghost cannot be used.
 
     Returns:
-        Checkpoints and ghosts that are corrupt, policies that fall back or are quarantined, open
-        assignments that named what is corrupt and are failed, and an event for each.
+        Rows of corrupt checkpoints and ghosts, of policies that fall back or are quarantined, of
+            failed open assignments that named something corrupt, and an event for each.
     """
     damaged: dict[str, CheckpointRow | GhostRow] = {}
     rows: list[Row] = []
@@ -133,6 +142,7 @@ def judge(
     def is_damaged(row: CheckpointRow) -> bool:
         reason = damage(row)
         if reason is not None and row.key not in damaged:
+            # The row stays, because lineage and ratings refer to it.
             damaged[row.key] = replace(row, state="corrupt")
             events.append(("checkpoint_corrupt", row.policy, {"key": row.key, "reason": reason}))
         return reason is not None
@@ -147,6 +157,7 @@ def judge(
         if policy.checkpoint is None:
             continue
         current = tables.checkpoints.get(policy.checkpoint)
+        # A row marked corrupt earlier, or an unknown key, is damage as well.
         if current is not None and current.state == "present" and not is_damaged(current):
             continue
         changed, event = _fall_back(policy, tables, is_damaged)
@@ -154,6 +165,8 @@ def judge(
             rows.append(changed)
             events.append(event)
     for assignment in tables.assignments.values():
+        # An assignment is a function of its message, so a message with a corrupt checkpoint is
+        # failed, not rewritten.
         names = sorted(damaged.keys() & set(named_keys(assignment.message)))
         if names:
             rows.append(_failed(assignment, names))
@@ -165,7 +178,7 @@ def judge(
 def _fall_back(
     policy: PolicyRow, tables: Tables, is_damaged: Callable[[CheckpointRow], bool]
 ) -> tuple[PolicyRow, tuple[str, str, dict[str, Json]]]:
-    """The policy on its newest own checkpoint that verifies, or in quarantine where none is left.
+    """Move a policy to its newest own checkpoint that verifies, or into quarantine without one.
 
     Its counters stay: they count committed work and never fall.
     """
@@ -220,19 +233,20 @@ def _damage(root: Path, row: CheckpointRow) -> str | None:
         manifest = verify_directory(resolve_key(root, row.key))
     except (CheckpointCorrupt, CheckpointMissing) as error:
         return str(error)
+    # An intact directory may still be another checkpoint than the recorded one.
     if (manifest.digest, manifest.weights_digest) != (row.digest, row.weights_digest):
         return f"{row.key}: digest {manifest.digest} instead of {row.digest}"
     return None
 
 
 def is_intact(root: Path, row: CheckpointRow | GhostRow) -> bool:
-    """Whether every byte of a checkpoint or ghost is there and right."""
+    """Return whether every byte of a checkpoint or ghost is present and right."""
     damage = _damage(root, row) if isinstance(row, CheckpointRow) else _ghost_damage(root, row)
     return damage is None
 
 
 def _damaged_ghosts(root: Path, tables: Tables) -> dict[PlayerId, str]:
-    """Why ghosts cannot be used, of those that could not be made again from their checkpoints."""
+    """Return why ghosts cannot be used, if they could not be made again from their checkpoints."""
     damaged = {}
     for row in tables.ghosts.values():
         if row.linked and not row.corrupt:
@@ -252,6 +266,7 @@ def _ghost_damage(root: Path, row: GhostRow) -> str | None:
     return None
 
 
+# The optimizer is not needed by a ghost, but the source must verify as a whole.
 def _is_made_again(root: Path, row: GhostRow, tables: Tables) -> bool:
     source = tables.checkpoints.get(row.checkpoint)
     if source is None or source.state != "present" or _damage(root, source) is not None:

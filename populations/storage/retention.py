@@ -1,8 +1,8 @@
-"""`populations.storage.store.retained`, kept up to date row by row.
+"""Incremental form of `populations.storage.store.retained`.
 
-Deciding from all rows takes longer with every checkpoint that a run has ever made. Here a decision
-looks only at policies of which something has become unneeded since the last one: a checkpoint is
-new, or is named by one row less.
+Deciding from all rows takes longer with every checkpoint that a run has ever made. This class looks
+only at policies for which something may have become unneeded since the last decision: a checkpoint
+is new, or is named by one row less.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from populations.records.tables import Tables
 from populations.storage.store import milestones, named_by, newest_last
 
 Standing = Callable[[PolicyRow], str | None]
-"""Key of the checkpoint that a policy's standing is about."""
+"""Function from a policy to the key of the checkpoint that its standing is about."""
 
 Holder = tuple[str, str | int]
-"""What needs checkpoints: a kind of row and its key."""
+"""Row that needs checkpoints: its kind and key."""
 
 
 class Retention:
-    """Which checkpoints are present and what needs them. Owned by one thread.
+    """Present checkpoints and the rows that need them. Owned by one thread.
 
-    Every row that is committed must be taken in, in any order within a transaction's limits; taking
-    one in twice does nothing.
+    Every committed row must be passed in, in any order within a transaction; repeating a row
+    changes nothing.
     """
 
     def __init__(
         self, tables: Tables, *, keep: int | None, milestones_every_agent_steps: int | None
     ) -> None:
-        """Take in the rows of a journal.
+        """Index the rows of a journal.
 
         Args:
-            tables: The rows.
+            tables: Rows of the journal.
             keep: As in `retained`.
             milestones_every_agent_steps: As in `retained`.
 
@@ -63,14 +63,16 @@ class Retention:
         self._moved: set[PolicyId] = set()
         """Policies whose standing may be about other weights than at the last decision."""
         self._evaluated = True
-        """Whether that may be so of any policy."""
+        """Whether that may hold for any policy."""
+        # Checkpoints first: holders release keys by their owners.
         self.take(tables.checkpoints.values())
         self.take(tables.policies.values())
         self.take(tables.ghosts.values())
         self.take(tables.assignments.values())
 
     def take(self, rows: Iterable[Row]) -> None:
-        """Take in rows that were put."""
+        """Update the index with changed rows."""
+        # With everything kept, nothing needs an index.
         if self._keep is None:
             return
         for row in rows:
@@ -90,16 +92,18 @@ class Retention:
                     pass
 
     def pin(self, policy: PolicyId, keys: Iterable[str]) -> None:
-        """Keep checkpoints that episodes in flight of a policy are played with; those only."""
+        """Pin the checkpoints that a policy's episodes in flight are played with, replacing earlier
+        pins.
+        """
         if self._keep is not None:
             self._hold(("episodes", policy), tuple(sorted(set(keys))))
 
     def unneeded(self, tables: Tables, *, standing: Standing) -> list[str]:
-        """The keys that `retained` would name, if every one is put as doomed each time.
+        """Return the keys that `retained` would return, if each is marked as doomed every time.
 
         Args:
-            tables: All rows; those put since the last decision were taken in.
-            standing: Says what is pinned of each policy.
+            tables: All rows; those changed since the last decision have been passed in.
+            standing: Function that tells the pinned checkpoint of each policy.
 
         Returns:
             Sorted keys.
@@ -108,6 +112,7 @@ class Retention:
             return []
         for policy in tables.policies if self._evaluated else self._moved:
             key = standing(tables.policies[policy])
+            # "" is no key: the first decision always differs.
             if self._standing.get(policy, "") != key:
                 self._standing[policy] = key
                 self._hold(("standing", policy), () if key is None else (key,))
@@ -138,6 +143,7 @@ class Retention:
         if self._needs.get(holder, ()) == keys:
             return
         old = self._needs.pop(holder, ())
+        # New keys are counted before old ones are released, so that a key in both never reaches 0.
         if keys:
             self._needs[holder] = keys
             self._needed.update(keys)
@@ -145,5 +151,6 @@ class Retention:
             self._needed[key] -= 1
             if self._needed[key] == 0:
                 del self._needed[key]
+                # The checkpoint's own policy decides about it, whichever row released it.
                 if key in self._owners:
                     self._to_look_at.add(self._owners[key])

@@ -1,4 +1,4 @@
-"""``status.json``: live figures of a running controller. Nothing in it is durable or decides."""
+"""``status.json``: live figures of a running controller. Not durable, and nothing depends on it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
 
 
 def read_status(run_dir: Path) -> dict[str, Json] | None:
-    """The last figures that were written, or None if there are none that can be read."""
+    """Return the last figures, or None if there are none that can be read."""
     try:
         document = json.loads((run_dir / STATUS).read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Which checkpoints may go, and the disk work that decisions ask for.
+"""Retention of checkpoints, and the disk work that decisions require.
 
-Deciding (`retained`) is pure; the disk work is idempotent and done again at resume for every row
-that does not say that it was done.
+Deciding (`retained`) is pure. The disk work is idempotent, and a resume repeats it for every row
+that does not record it as done.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ def retained(
     milestones_every_agent_steps: int | None,
     pinned: Collection[str] = (),
 ) -> list[str]:
-    """What is left over when everything that must be retained has been: keys that may be doomed.
+    """Return the keys of checkpoints that need not be retained and may be marked as doomed.
 
     Retained are every policy's current checkpoint (its donor's after an exploit), the donor's that
     a pending decision names, every policy's newest ``keep``, the sources of ghosts that are not
-    linked yet, the first checkpoint of every exploiter (it may start again from it), everything
-    that an open assignment names, milestones, and ``pinned``. It is the definition;
+    linked yet, the first checkpoint of every exploiter (it may restart from it), everything that an
+    open assignment names, milestones, and ``pinned``. This is the definition;
     `populations.storage.retention` gives the same answers without all rows.
 
     Args:
-        policies: All.
-        checkpoints: Candidates; only present ones are looked at.
-        ghosts: All.
-        assignments: The open ones.
-        keep: How many of each policy; None keeps everything.
-        milestones_every_agent_steps: Of each policy, the first present checkpoint at or after each
-            multiple of this.
-        pinned: Keys of the best, of the champion.
+        policies: All policies.
+        checkpoints: Candidates; only present ones are considered.
+        ghosts: All ghosts.
+        assignments: Open assignments.
+        keep: Number of newest checkpoints to keep per policy. None keeps everything.
+        milestones_every_agent_steps: Interval of milestones: of each policy, the first present
+            checkpoint at or after each multiple is kept.
+        pinned: Keys of the best checkpoints and of the champion.
 
     Returns:
         Sorted keys.
@@ -82,19 +82,22 @@ def retained(
 
 
 def newest_last(row: CheckpointRow) -> tuple[int, int, int]:
-    """Sort key of one policy's checkpoints by age."""
+    """Return the sort key of one policy's checkpoints by age."""
+    # Steps alone do not order checkpoints of one step.
     return (row.agent_steps, row.learner_updates, row.assignment_id)
 
 
 def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
-    """Checkpoints that must be there as long as a row is as it is; other keys are of no concern."""
+    """Yield keys that must exist as long as a row is unchanged; other keys may be among them."""
     match row:
         case PolicyRow():
             if row.checkpoint is not None:
                 yield row.checkpoint
             if row.pending.get("checkpoint"):
+                # The donor's checkpoint is needed until the decision is carried out.
                 yield str(row.pending["checkpoint"])
         case GhostRow():
+            # An exploiter may restart from its first checkpoint for ever.
             if not row.linked or (row.role != MAIN and row.agent_steps == 0):
                 yield row.checkpoint
         case AssignmentRow():
@@ -103,12 +106,12 @@ def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
 
 
 def named_keys(message: Train | Evaluate) -> Iterator[str]:
-    """Directories that a learner needs to carry out an assignment."""
+    """Yield the directories that a learner needs to carry out an assignment."""
     return (reference.key for reference in named_references(message))
 
 
 def named_references(message: Train | Evaluate) -> Iterator[CheckpointRef | WeightsRef]:
-    """Checkpoints and weights that a learner needs to carry out an assignment."""
+    """Yield the checkpoints and weights that a learner needs to carry out an assignment."""
     if isinstance(message, Train):
         for trainee in message.trainees:
             if trainee.checkpoint is not None:
@@ -128,8 +131,7 @@ def link_ghosts(root: Path, ghosts: Iterable[GhostRow]) -> list[PlayerId]:
     """Make the directories of ghosts.
 
     Returns:
-        Whose directories are there now. What could not be done is logged, and tried again at the
-        next resume.
+        Ghosts whose directories exist now. Failures are logged, and tried again at the next resume.
     """
     linked = []
     for ghost in ghosts:
@@ -146,8 +148,7 @@ def remove_doomed(root: Path, keys: Iterable[str]) -> list[str]:
     """Remove the directories of doomed checkpoints.
 
     Returns:
-        The keys whose directories are gone. What could not be done is logged, and tried again at
-        the next resume.
+        Keys whose directories are gone. Failures are logged, and tried again at the next resume.
     """
     removed = []
     for key in keys:
@@ -161,12 +162,13 @@ def remove_doomed(root: Path, keys: Iterable[str]) -> list[str]:
 
 
 def milestones(rows: list[CheckpointRow], *, every_agent_steps: int) -> Iterator[str]:
-    """The oldest of each interval between multiples; the interval before the first has none.
+    """Yield the oldest checkpoint of each interval between multiples, except the first interval.
 
     Args:
-        rows: Of one policy, newest last.
-        every_agent_steps: What the multiples are of.
+        rows: Checkpoints of one policy, newest last.
+        every_agent_steps: Interval in agent steps.
     """
+    # Interval 0 needs no milestone: its first checkpoint is the start.
     seen = {0}
     for row in rows:
         interval = row.agent_steps // every_agent_steps

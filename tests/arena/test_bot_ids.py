@@ -74,7 +74,7 @@ def test_spellings(written: str, spelled: str) -> None:
         ("player/p000", "a bot is bot:random"),
         ("bot:a:C(3)", "a bot takes keywords with literals"),
         ("bot:a:C(**{})", "no \\*\\*"),
-        ("bot:a:C(x=1, x=2)", "each keyword once, x is twice"),
+        ("bot:a:C(x=1, x=2)", "each keyword once, x occurs twice"),
         ("bot:a:C(x=__import__('os').getcwd())", "x of .* must be a literal: .* kind Call"),
         ("bot:a:C(x=open)", "must be a literal"),
         ("bot:a:C(x=1 + 1)", "must be a literal"),

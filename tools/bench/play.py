@@ -14,7 +14,7 @@ import torch
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.batched.game import BatchedGame
-from arena.envs.pettingzoo.strip_wrappers import holder_of_state, without_checks
+from arena.envs.pettingzoo.strip_wrappers import holder_of_state, strip_checking_wrappers
 from arena.envs.random_play import random_answers
 from arena.envs.registry import make_environment
 from arena.envs.spaces.actions import ActionLayout
@@ -113,7 +113,7 @@ class PlainLoop:
         self._rng = np.random.default_rng(0)
         has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
         self._envs: list[Any] = [
-            without_checks(
+            strip_checking_wrappers(
                 make_environment(
                     spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
                 ),

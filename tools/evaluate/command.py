@@ -201,7 +201,7 @@ def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
     for pair in tally.pairs:
         weight = weights.get((pair.first, pair.second))
         if weight is not None:
-            counts = Counts.of(pair, weight=share * weight)
+            counts = Counts.from_results(pair, weight=share * weight)
             yield Result(
                 first=str(tally.entrants[pair.first]),
                 second=str(tally.entrants[pair.second]),

@@ -57,8 +57,8 @@ def make_card(
             }.values()
         )[::-1],
         environment=_environment(game),
-        observation=CardObservation.of(facts.observation),
-        action=CardAction.of(facts.action),
+        observation=CardObservation.from_space(facts.observation),
+        action=CardAction.from_space(facts.action),
         mask=facts.mask,
         network=policy.network,
         agent_steps=manifest.agent_steps,

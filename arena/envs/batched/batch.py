@@ -25,14 +25,14 @@ from arena.users_code import own_lines
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _View:
-    """How a population sees the group of agents that it is part of.
+    """Population's view of the group of agents that it is part of.
 
     Attributes:
-        name: Of the population.
+        name: Population's name.
         group: Index of its group.
-        columns: Its agents' positions in the group; None if it is the whole group, in its order.
-        members: Whether an agent is in the population; the last entry, for index -1, is False.
-            bool [A + 1].
+        columns: Positions of its agents in the group; None if it is the whole group, in its order.
+        members: Whether an agent is in the population; the last entry, for index -1, is False. bool
+            [A + 1].
     """
 
     name: str
@@ -45,13 +45,13 @@ class GameBatch:
     """B games stepped as one.
 
     Args:
-        environment_id: For messages.
-        game: The rules.
+        environment_id: Environment's id, for messages.
+        game: Rules of the game.
         populations: Agents by population; every agent is in one.
-        score: Scores episodes that have ended.
-        num_sides: Columns of the score.
+        score: Scoring function of finished episodes.
+        num_sides: Number of columns of the score.
         num_envs: B.
-        device: Of all tensors.
+        device: Device of all tensors.
 
     Raises:
         ConfigError: If a population mixes agents with different spaces.
@@ -104,7 +104,7 @@ class GameBatch:
 
     @torch.no_grad()
     def reset(self, seeds: Sequence[int]) -> Turn:
-        """Start afresh: episode k of game b is seeded by (seeds[b], k) and nothing else.
+        """Start all games: (seeds[b], k) alone seeds episode k of game b.
 
         Raises:
             ValueError: If there is not one seed in [0, 2**63) per game.
@@ -113,6 +113,7 @@ class GameBatch:
         check_seeds(seeds, num_envs=self._num_envs)
         self._seeds = torch.tensor(list(seeds), dtype=torch.int64, device=self._device)
         self._episodes.zero_()
+        # Returns and liveness belong to the episode, the number of episodes to the seeds.
         self._returns.zero_()
         self._alive.fill_(True)
         self._halted.zero_()
@@ -130,7 +131,7 @@ class GameBatch:
 
     @torch.no_grad()
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        """Carry out the decisions that the last turn asked for.
+        """Carry out the pending decisions.
 
         Raises:
             ValueError: If an action is not legal.
@@ -138,11 +139,14 @@ class GameBatch:
         """
         if not self._asked:
             raise RuntimeError("step needs a reset first")
+        # Checked before the game sees them: an illegal action is the caller's fault, not the
+        # game's.
         chosen = self._chosen(actions)
         try:
             result = self._game.step(chosen)
             ended = self._end(result)
             score = self._no_score
+            # The usual step ends no episode, and nonzero has synchronized already.
             over = ended.nonzero().squeeze(1)
             if len(over):
                 score = score.index_copy(0, over, self._score(self._returns[over]))
@@ -150,6 +154,7 @@ class GameBatch:
                 self._returns[over] = 0.0
                 self._alive[over] = True
                 self._begin(ended, over)
+            # Taken before resumed games begin: their last results are of the halt, too.
             still = self._halted if self._any_halted else None
             self._begin_resumed()
             self._asked = self._game.decisions()
@@ -159,10 +164,10 @@ class GameBatch:
         return self._turn(result, over=ended, score=score, still=still)
 
     def halt(self, environments: torch.Tensor) -> None:
-        """Stop some games until they are resumed; they ask for no decisions.
+        """Halt games until they are resumed; they have no pending decisions meanwhile.
 
         Args:
-            environments: bool [B].
+            environments: Games to halt. bool [B].
         """
         self._halted = self._halted | environments.to(self._device)
         self._any_halted = bool(self._halted.any())
@@ -171,21 +176,21 @@ class GameBatch:
         """Let halted games begin an episode in the next call of ``step``.
 
         Args:
-            environments: Halted ones. bool [B].
+            environments: Games to resume. bool [B].
         """
         resumed = environments.to(self._device)
         self._resumed = resumed if self._resumed is None else self._resumed | resumed
 
     def close(self) -> None:
-        """Nothing is held that must be released."""
+        """Do nothing: there is nothing to release."""
 
     def _begin(self, games: torch.Tensor, index: torch.Tensor) -> None:
-        """Start new episodes where ``games`` (bool [B]), which are the ones at ``index``."""
+        """Start new episodes in the ``games`` (bool [B]) at ``index``."""
         keys = episode_seeds(self._seeds[index], episodes=self._episodes[index])
         self._game.reset(games, key=torch.zeros_like(self._seeds).index_copy_(0, index, keys))
 
     def _begin_resumed(self) -> None:
-        """Start the episodes of games that were halted; what they did meanwhile is forgotten."""
+        """Start the episodes of resumed games; their play during the halt is discarded."""
         if self._resumed is None:
             return
         index = self._resumed.nonzero().squeeze(1)
@@ -197,10 +202,11 @@ class GameBatch:
         self._resumed = None
 
     def _end(self, result: StepResult) -> torch.Tensor:
-        """Count what a step brought. Returns the games that are over. bool [B]."""
+        """Count the results of a step. Returns the games that are over. bool [B]."""
         gone = result.terminated
         if result.truncated is not None:
             gone = gone | result.truncated
+        # Rewards of an agent after its end still count for its return, as in PettingZoo.
         self._returns += result.reward
         self._alive &= ~gone
         return ~self._alive.any(dim=1)
@@ -213,8 +219,9 @@ class GameBatch:
         score: torch.Tensor,
         still: torch.Tensor | None,
     ) -> Turn:
-        """Put together what is said; in games that stood ``still`` (bool [B]) nothing happened."""
+        """Assemble the turn; in games that are halted (``still``, bool [B]) nothing happened."""
         reward, terminated = result.reward, result.terminated
+        # Both at once are a termination: there is nothing to bootstrap from.
         truncated = self._never if result.truncated is None else result.truncated & ~terminated
         if still is not None:
             agents = still[:, None]
@@ -236,6 +243,8 @@ class GameBatch:
         index, observation, mask = asked.agent_index, asked.observation, asked.action_mask
         if view.columns is not None:
             if self._turn_based:
+                # In turns a population sees the group's decision, or none; it has no columns of its
+                # own.
                 index = index.masked_fill(~view.members[index], NO_DECISION)
             else:
                 index, observation = index[:, view.columns], observation[:, view.columns]
@@ -251,11 +260,11 @@ class GameBatch:
         group = self._game.groups[view.group]
         num_agents = len(group) if view.columns is None else len(view.columns)
         features = self._asked[view.group].observation.shape[2]
-        # Nobody was truncated: undefined everywhere, and so without memory of its own.
+        # No agent was truncated: undefined everywhere, so a view without memory of its own.
         return self._no_score.new_zeros(1, 1, 1).expand(self._num_envs, num_agents, features)
 
     def _chosen(self, actions: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        """By group, the populations' decisions, checked; a legal one for halted games."""
+        """Return the checked actions by group; a legal one for halted games."""
         chosen = [torch.zeros_like(group.agent_index) for group in self._asked]
         for view in self._views:
             action, index = actions[view.name], self._asked[view.group].agent_index
@@ -283,7 +292,7 @@ class GameBatch:
         asked = group.agent_index >= 0
         if self._any_halted:
             unasked = ~asked | self._halted[:, None]
-            # The game goes on by itself; nobody looks.
+            # A halted game is stepped with the others; its results are ignored.
             first = torch.zeros_like(action) if mask is None else mask.int().argmax(dim=2)
             action = torch.where(unasked, first, action)
         legal = (action >= 0) & (action < number)
@@ -299,7 +308,7 @@ class GameBatch:
         return action.masked_fill(~asked, 0)
 
     def _check_shapes(self) -> None:
-        """Once per reset: what a step may not change."""
+        """Check everything that a step must not change, once per reset."""
         groups = zip(self._game.groups, self._asked, self._num_actions, strict=True)
         for agents, group, number in groups:
             index, observation, mask = group.agent_index, group.observation, group.action_mask
@@ -321,7 +330,7 @@ class GameBatch:
         )
 
     def _check_sanity(self, result: StepResult) -> None:
-        """Finite numbers, and an action to choose wherever there is a decision."""
+        """Check for finite numbers, and for a legal action at each decision."""
         total = result.reward.sum()
         empty = self._never[0, 0]
         for group in self._asked:
@@ -330,7 +339,8 @@ class GameBatch:
                 empty = empty | ((group.agent_index >= 0) & ~group.action_mask.any(dim=2)).any()
         if math.isfinite(float(total)) and not bool(empty):
             return
-        # Something is wrong; what it is may take its time. A sum may also overflow by itself.
+        # One sum finds a fault cheaply. Only then the cause is searched for; a sum may also
+        # overflow.
         if not bool(result.reward.isfinite().all()):
             raise EnvironmentFault(f"environment {self._id}: a reward is not finite")
         for group in self._asked:

@@ -1,7 +1,7 @@
-"""Card games with a short betting tree, unrolled into tables: a step is a look-up.
+"""Card games with a short betting tree, unrolled into tables, so that a step is a look-up.
 
-The rules are written for one line of betting in plain Python, and read once when a game is made. A
-position is a deal and a point: how the betting went so far.
+The rules are written in plain Python for one line of betting, and read once when a game is made. A
+position is a deal and a point, that is, the betting so far.
 
 Shapes: B games, D deals of c cards, P points of decision and one for the end, n actions,
 F features of an observation.
@@ -31,13 +31,13 @@ Bets = tuple[int, ...]
 
 
 class CardRules(Protocol):
-    """A two-player zero-sum card game, for one deal and one line of betting at a time."""
+    """Rules of a two-player zero-sum card game, for one deal and one line of betting."""
 
     num_cards: int
-    """In the deck; cards are numbered from 0."""
+    """Number of cards in the deck; cards are numbered from 0."""
 
     num_dealt: int
-    """c, from the top of a shuffled deck."""
+    """c, cards dealt from the top of a shuffled deck."""
 
     num_actions: int
     """n."""
@@ -46,35 +46,37 @@ class CardRules(Protocol):
     """F."""
 
     def legal_actions(self, bets: Bets) -> Sequence[int]:
-        """What may be done now; nothing at the end."""
+        """Return the legal actions; none at the end."""
         ...
 
     def agent_on_turn(self, bets: Bets) -> int:
-        """0 or 1. Not asked at the end."""
+        """Return the agent on turn, 0 or 1. Not called at the end."""
         ...
 
     def payoff(self, bets: Bets, *, cards: Sequence[int]) -> float:
-        """What agent 0 wins of agent 1. Asked at the end only."""
+        """Return agent 0's winnings from agent 1. Called at the end only."""
         ...
 
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
-        """Which of the F numbers that the agent on turn sees are 1; the others are 0."""
+        """Return the indices of the F features of the agent on turn that are 1; the
+        others are 0.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CardTables:
-    """A card game unrolled. Point P is the end, which nothing leaves.
+    """Unrolled card game. Point P is the end, which has no successor.
 
     Attributes:
-        deals: In the order of chance's outcomes. int64 [D, c].
-        num_outcomes: Of each chance event. float64 [c].
-        stride: How many deals share each event's outcome. float64 [c].
-        agent: On turn; -1 at the end. int64 [P + 1].
-        legal: bool [P + 1, n].
-        next_point: After an action, the end where it is not legal. int64 [(P + 1) * n].
-        reward: Of both agents. float32 [D * (P + 1) * n, 2].
-        observation: Of the agent on turn. float32 [D * (P + 1), F].
+        deals: Deals in the order of chance's outcomes. int64 [D, c].
+        num_outcomes: Number of outcomes of each chance event. float64 [c].
+        stride: Number of deals that share each event's outcome. float64 [c].
+        agent: Agent on turn; -1 at the end. int64 [P + 1].
+        legal: Legal actions. bool [P + 1, n].
+        next_point: Point after an action; the end where it is not legal. int64 [(P + 1) * n].
+        reward: Rewards of both agents. float32 [D * (P + 1) * n, 2].
+        observation: Observation of the agent on turn. float32 [D * (P + 1), F].
     """
 
     deals: torch.Tensor
@@ -92,6 +94,7 @@ def unroll(rules: CardRules) -> CardTables:
     points = _points(rules)
     numbers = {bets: number for number, bets in enumerate(points)}
     end, n = len(points), rules.num_actions
+    # permutations are in lexicographic order, which is that of chance's outcomes read as digits.
     deals = list(itertools.permutations(range(rules.num_cards), rules.num_dealt))
     agent = [rules.agent_on_turn(bets) for bets in points]
     legal = torch.zeros(end + 1, n, dtype=torch.bool)
@@ -105,9 +108,11 @@ def unroll(rules: CardRules) -> CardTables:
             legal[point, action] = True
             after = (*bets, action)
             next_point[point, action] = numbers.get(after, end)
+            # Zero-sum: agent 1 loses what agent 0 wins.
             if after not in numbers:
                 won = torch.tensor([rules.payoff(after, cards=cards) for cards in deals])
                 reward[:, point, action] = torch.stack((won, -won), dim=1)
+    # Mixed radix: event k has num_cards - k outcomes, and its digit weighs the product of the rest.
     num_outcomes = [rules.num_cards - dealt for dealt in range(rules.num_dealt)]
     return CardTables(
         deals=torch.tensor(deals),
@@ -125,7 +130,7 @@ def unroll(rules: CardRules) -> CardTables:
 
 
 def _points(rules: CardRules) -> list[Bets]:
-    """All lines of betting after which somebody is on turn, shorter ones first."""
+    """Return all lines of betting with an agent on turn, shorter ones first."""
     points: list[Bets] = []
     reached: list[Bets] = [()]
     while reached:
@@ -138,13 +143,13 @@ def _points(rules: CardRules) -> list[Bets]:
 class CardGame:
     """A `BatchedGame` and `arena.game_theory.game_tree.DealtGame` of two agents in turn.
 
-    All cards are dealt when an episode begins: those that appear later are hidden till then. The
-    k-th card is picked by the k-th number that chance draws, among those left, in their order.
+    All cards are dealt when an episode begins; later ones are hidden until they appear. The k-th
+    random number of an episode picks the k-th card among the remaining ones, in their order.
 
     Args:
-        tables: What to look up.
+        tables: Tables of the game.
         num_games: B.
-        device: Of all tensors.
+        device: Device of all tensors.
     """
 
     api: Literal["aec"] = "aec"
@@ -166,22 +171,22 @@ class CardGame:
         self._next_point = tables.next_point.to(device)
         self._reward = tables.reward.to(device)
         self._observation = tables.observation.to(device)
-        # Where each game stands: after which bets, and which row the deal's positions begin at. [B]
+        # Position of each game: its point, and the first row of its deal's positions. [B]
         self._point = torch.zeros(num_games, dtype=torch.int64, device=device)
         self._first_row = torch.zeros_like(self._point)
 
     def deals(self) -> torch.Tensor:
-        """All deals, equally likely. int64 [D, c]."""
+        """Return all deals, equally likely. int64 [D, c]."""
         return self._deals
 
     def deal(self, cards: torch.Tensor) -> None:
         """Begin all episodes anew, with these cards.
 
         Args:
-            cards: In the order of dealing. int64 [B, c].
+            cards: Cards in the order of dealing. int64 [B, c].
 
         Raises:
-            ValueError: If a game's are none of ``deals``.
+            ValueError: If a game's cards are none of ``deals``.
         """
         expected = (len(self._point), self._deals.shape[1])
         if tuple(cards.shape) != expected:
@@ -199,14 +204,18 @@ class CardGame:
     def reset(self, games: torch.Tensor, *, key: torch.Tensor) -> None:
         """Deal in some games."""
         chance = first_uniforms(key, num_draws=len(self._num_outcomes))
-        # Which of the outcomes that are left; exact, since float64 holds these integers.
+        # The index among the remaining outcomes; exact, since float64 holds these integers.
+        # floor(u m) is uniform over m outcomes.
         outcome = (chance * self._num_outcomes).floor_()
+        # The deal's number in mixed radix, times the rows of a deal.
         first_row = (outcome @ self._first_rows).long()
         self._first_row = torch.where(games, first_row, self._first_row)
         self._point = self._point.masked_fill(games, 0)
 
     def decisions(self) -> tuple[Group]:
-        """Whoever is on turn sees its card, the public one once it is there, and all bets."""
+        """Return the decision of the agent on turn: it sees its card, the public one once revealed,
+        and all bets.
+        """
         observation = self._observation.index_select(0, self._first_row + self._point)
         return (
             Group(
@@ -219,6 +228,7 @@ class CardGame:
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
         """Bet in each game."""
         action, n = actions[0][:, 0], self._num_actions
+        # Tables are flat [deal, point, action]: one look-up per table and game.
         row = (self._first_row + self._point) * n + action
         self._point = self._next_point.index_select(0, self._point * n + action)
         over = self._point == self._end

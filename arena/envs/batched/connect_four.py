@@ -1,7 +1,7 @@
 """Connect Four on bitboards: the twin of PettingZoo's ``classic/connect_four-v3``.
 
 A board is 7 columns of 7 bits: 6 cells from the bottom up and one that stays empty, so that lines
-cannot run over a column's end. Bit 7 * column + height. Shapes: B games.
+cannot continue past a column's end. Bit 7 * column + height. Shapes: B games.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ConnectFour:
 
         Args:
             num_games: B.
-            device: Of all tensors.
+            device: Device of all tensors.
             kwargs: None: the original's choose how it is drawn.
 
         Raises:
@@ -70,7 +70,7 @@ class ConnectFour:
         ]
         self._cells = constant(cells)[:, None]
         self._lines = constant(LINES)[:, None]
-        # Stones of whoever is on turn, and of the other. [B, 2]
+        # Stones of the agent on turn, and of the other. [B, 2]
         self._stones = torch.zeros(num_games, 2, dtype=torch.int64, device=device)
         self._mover = torch.zeros(num_games, 1, dtype=torch.int64, device=device)
         self._bits = torch.zeros(
@@ -85,11 +85,13 @@ class ConnectFour:
         self._mover = self._mover.masked_fill(games[:, None], 0)
 
     def decisions(self) -> tuple[Group]:
-        """Whoever is on turn sees its own stones first."""
+        """Return the decision of the agent on turn, which sees its own stones first."""
+        # Bit of each cell, for both players at once.
         torch.bitwise_right_shift(self._stones[:, None, :], self._cells, out=self._bits)
         self._bits &= 1
         self._observation.view(self._bits.shape).copy_(self._bits)
         occupied = self._stones[:, :1] | self._stones[:, 1:]
+        # A column has room if its top cell is empty.
         mask = ((occupied >> self._top) & 1) == 0
         return (Group(self._mover, self._observation, mask[:, None, :]),)
 
@@ -97,12 +99,14 @@ class ConnectFour:
         """Drop a stone in each game."""
         mine, theirs = self._stones.unbind(dim=1)
         occupied = mine | theirs
-        # Adding a column's lowest bit carries up to its lowest empty cell.
+        # Adding a column's lowest bit carries through its stones to the lowest empty cell.
         mine = mine | ((occupied + self._bottom[actions[0][:, 0]]) & ~occupied)
+        # Four in a line: pairs of neighbours, then pairs of pairs two cells apart.
         pairs = mine & (mine >> self._lines)
         won = ((pairs & (pairs >> 2 * self._lines)) != 0).any(dim=0)
         over = won | ((mine | theirs) == FULL)
         reward = won[:, None] * self._sign[self._mover[:, 0]]
+        # The boards swap roles, so that the agent on turn is always first.
         self._stones = torch.stack((theirs, mine), dim=1)
         self._mover = 1 - self._mover
         return StepResult(reward=reward, terminated=over[:, None].expand(-1, 2))

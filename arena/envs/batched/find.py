@@ -1,4 +1,4 @@
-"""Finds the batched game that stands for an environment's id. Torch-free until it has found one."""
+"""Search for the batched game of an environment's id. Torch-free until it has found one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ GAME_METHODS = ("reset", "decisions", "step")
 
 
 def find_game(environment_id: str, *, launch_directory: str) -> BatchedGameClass | None:
-    """The class that an id names if that is a batched game, or the id's twin; None: neither.
+    """Return the batched game that an id names, or the id's twin; None if there is neither.
 
     Args:
-        environment_id: Canonical.
-        launch_directory: First on ``sys.path``.
+        environment_id: Canonical id.
+        launch_directory: Directory put first on ``sys.path``.
 
     Raises:
         ConfigError: If the id is ``package.module:Name`` and there is no such name.
@@ -32,20 +32,20 @@ def find_game(environment_id: str, *, launch_directory: str) -> BatchedGameClass
     if twin is None and not names_code(environment_id):
         return None
     named = resolve(twin or environment_id, launch_directory=launch_directory)
-    # What a game says of itself may depend on its kwargs, and be there only when it is made.
+    # Methods only: a game's properties may depend on its kwargs, and exist only on an instance.
     is_game = isinstance(named, type) and all(hasattr(named, name) for name in GAME_METHODS)
     return cast("BatchedGameClass", named) if is_game else None
 
 
 def names_code(environment_id: str) -> bool:
-    """Whether an id is ``package.module:Name``."""
+    """Return whether an id is ``package.module:Name``."""
     return ":" in environment_id and not is_openspiel(environment_id)
 
 
 def game_facts(
     environment_id: str, game_class: BatchedGameClass, *, kwargs: Mapping[str, object]
 ) -> EnvironmentSpec:
-    """The facts about an environment as its batched game states them.
+    """Return the spec of an environment as its batched game states it.
 
     Raises:
         ConfigError: If the game does not take these kwargs.
@@ -68,11 +68,11 @@ def check_backend(backend: str, environment_id: str, *, has_game: bool) -> None:
 
     Args:
         backend: ``auto``, ``pettingzoo`` or ``batched``.
-        environment_id: Canonical.
+        environment_id: Canonical id.
         has_game: Whether the id is a batched game or has one as its twin.
 
     Raises:
-        ConfigError: If it is not there.
+        ConfigError: If the environment does not have the backend.
     """
     if backend == "batched" and not has_game:
         raise ConfigError(

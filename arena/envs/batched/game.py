@@ -1,8 +1,8 @@
-"""The rules of a game for B games at once: what a user implements to be as fast as the hardware.
+"""Protocol of a batched game, the rules of B games at once: implement it for full speed.
 
-`arena.envs.batched.batch.GameBatch` makes a `BatchedEnv` of it: seeds, episodes, populations,
-scores, halting and checks are its work, so that a game is rules and nothing else. Written in torch
-operations on whole batches, the same game runs on a CPU and on a GPU.
+`arena.envs.batched.batch.GameBatch` makes a `BatchedEnv` of it and is responsible for seeds,
+episodes, populations, scores, halting and checks, so that a game is rules and nothing else. Written
+in torch operations on whole batches, the same game runs on a CPU and on a GPU.
 
 Shapes: B games, A agents, S slots of a group (1 where agents take turns, all agents of the group
 where they decide at once), F features of a flattened observation, n actions.
@@ -23,14 +23,14 @@ from arena.errors import ConfigError
 
 @dataclass(slots=True, kw_only=True)
 class StepResult:
-    """What one step brought, before any game starts anew.
+    """Result of one step, before any game starts anew.
 
     Attributes:
-        reward: What each agent received. float32 [B, A].
+        reward: Reward of each agent. float32 [B, A].
         terminated: Agents whose episode ended for good in this step. bool [B, A].
         truncated: Agents whose episode was cut off in this step. bool [B, A]; None: never.
-        final_observation: By group, what its agents see last, in the order of ``groups``; read
-            only where ``truncated``. float32 [B, agents of the group, F].
+        final_observation: Last observations of the agents, by group in the order of ``groups``;
+            read only where ``truncated``. float32 [B, agents of the group, F].
     """
 
     reward: torch.Tensor
@@ -42,13 +42,13 @@ class StepResult:
 class BatchedGame(Protocol):
     """B games of one kind: struct of arrays on one device. One owner.
 
-    A game draws nothing by itself: what is random in an episode is a function of its key (see
-    `arena.envs.chance`).
+    A game has no generator of its own: everything random in an episode is a function of its key
+    (see `arena.envs.chance`).
     """
 
     @property
     def api(self) -> Literal["aec", "parallel"]:
-        """Agents take turns, one slot in each group, or all decide at once."""
+        """``aec``: agents take turns, with one slot per group; ``parallel``: all decide at once."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class BatchedGame(Protocol):
 
     @property
     def agent_specs(self) -> Mapping[str, AgentSpec]:
-        """What each agent sees and does, as PettingZoo would say it."""
+        """Observation and action space of each agent, in PettingZoo's terms."""
         ...
 
     @property
@@ -70,29 +70,30 @@ class BatchedGame(Protocol):
         """Begin new episodes.
 
         Args:
-            games: Which games; the others go on. bool [B].
-            key: Decides all chance in the new episodes. int64 [B], each in [0, 2**31).
+            games: Games to reset; the others go on. bool [B].
+            key: Source of all chance in the new episodes. int64 [B], each in [0, 2**31).
         """
         ...
 
     def decisions(self) -> Sequence[Group]:
-        """What is asked now, one `Group` per entry of ``groups``.
+        """Return the pending decisions, one `Group` per entry of ``groups``.
 
         Tensors may be views of the game's state: they are read before the next ``step``.
         """
         ...
 
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
-        """Carry out the decisions that were asked for.
+        """Carry out the pending decisions.
 
         Args:
-            actions: By group, legal where a decision was asked for (0 elsewhere). int64 [B, S].
+            actions: Actions by group, legal where a decision is pending (0 elsewhere). int64 [B,
+                S].
         """
         ...
 
 
 class BatchedGameClass(Protocol):
-    """What ``package.module:Class`` must be to serve as ``environment.id`` or as a twin."""
+    """Class that can serve as ``environment.id`` (``package.module:Class``) or as a twin."""
 
     def __call__(
         self,
@@ -106,7 +107,7 @@ class BatchedGameClass(Protocol):
 
 
 def refuse_kwargs(name: str, kwargs: Mapping[str, object]) -> None:
-    """For games without options.
+    """Refuse kwargs, for games without options.
 
     Raises:
         ConfigError: If there are any.

@@ -21,14 +21,14 @@ PAYOFFS = {
     (BET, PASS): ANTE,
     (PASS, BET, PASS): -ANTE,
 }
-"""What agent 0 wins where somebody gave up."""
+"""Winnings of agent 0 where an agent gave up."""
 
 STAKES = {
     (PASS, PASS): ANTE,
     (BET, BET): ANTE + 1,
     (PASS, BET, BET): ANTE + 1,
 }
-"""What the higher card wins where nobody did."""
+"""Winnings of the higher card where no agent gave up."""
 
 
 class KuhnRules:
@@ -40,22 +40,25 @@ class KuhnRules:
     observation_size = 11
 
     def legal_actions(self, bets: Bets) -> Sequence[int]:
-        """Both actions, until one ends the game."""
+        """Return both actions, until one ends the game."""
         return () if bets in PAYOFFS or bets in STAKES else (PASS, BET)
 
     def agent_on_turn(self, bets: Bets) -> int:
-        """They alternate."""
+        """Return the agent on turn: they alternate."""
         return len(bets) % 2
 
     def payoff(self, bets: Bets, *, cards: Sequence[int]) -> float:
-        """The stakes, to whoever has the higher card or did not give up."""
+        """Return the stakes; the higher card wins them unless an agent gave up."""
         if bets in PAYOFFS:
             return PAYOFFS[bets]
+        # Cards are numbered by strength.
         return STAKES[bets] if cards[0] > cards[1] else -STAKES[bets]
 
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
-        """Who one is (2), one's card (3), and the bets (3 times 2)."""
+        """Return the features: the agent (2), its card (3), and the bets (3 times 2)."""
         agent = self.agent_on_turn(bets)
+        # One-hots side by side: agent at 0, card at 2, bets at 5, as in OpenSpiel's information
+        # state.
         return [agent, 2 + cards[agent], *(5 + 2 * at + bet for at, bet in enumerate(bets))]
 
 
@@ -64,7 +67,7 @@ class KuhnPoker(CardGame):
 
     Args:
         num_games: B.
-        device: Of all tensors.
+        device: Device of all tensors.
         kwargs: None.
 
     Raises:

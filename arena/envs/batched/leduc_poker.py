@@ -19,28 +19,28 @@ from arena.envs.batched.game import refuse_kwargs
 FOLD, CALL, RAISE = 0, 1, 2
 ANTE = 1
 RAISE_BY = (2, 4)
-"""By round."""
+"""Size of a raise by round."""
 
 MAX_RAISES = 2
-"""In a round."""
+"""Most raises in a round."""
 
 MAX_BETS = 4
-"""In a round: call, raise, raise, call."""
+"""Most bets in a round: call, raise, raise, call."""
 
 NUM_RANKS = 3
 PUBLIC = 2
-"""The position of the public card in a deal."""
+"""Position of the public card in a deal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Betting:
-    """How far the betting is.
+    """State of the betting.
 
     Attributes:
-        rounds: The actions of each round so far.
-        paid: By each agent.
-        agent: On turn; at the end, who would be.
-        folded: Who gave up.
+        rounds: Actions of each round so far.
+        paid: Amount paid by each agent.
+        agent: Agent on turn; at the end, the agent that would be.
+        folded: Agent that gave up.
     """
 
     rounds: tuple[Bets, ...]
@@ -65,9 +65,11 @@ def _read(bets: Bets) -> _Betting:
                 rounds=tuple(rounds), paid=(paid[0], paid[1]), agent=agent, folded=agent
             )
         number = len(rounds) - 1
+        # A call matches the larger payment, a raise adds to it.
         paid[agent] = max(paid) + (RAISE_BY[number] if action == RAISE else 0)
         rounds[-1] = (*rounds[-1], action)
         agent = 1 - agent
+        # A call ends a round unless it opens it.
         if action == CALL and len(rounds[-1]) > 1:
             rounds.append(())
             agent = 0
@@ -83,7 +85,7 @@ class LeducRules:
     observation_size = 30
 
     def legal_actions(self, bets: Bets) -> Sequence[int]:
-        """To fold under pressure, to call always, to raise twice in a round."""
+        """Return the legal actions: fold under pressure, call always, raise twice in a round."""
         betting = _read(bets)
         if betting.over:
             return ()
@@ -92,24 +94,28 @@ class LeducRules:
         return [*([FOLD] * pressed), CALL, *([RAISE] * may_raise)]
 
     def agent_on_turn(self, bets: Bets) -> int:
-        """They alternate; agent 0 begins each round."""
+        """Return the agent on turn: they alternate, and agent 0 begins each round."""
         return _read(bets).agent
 
     def payoff(self, bets: Bets, *, cards: Sequence[int]) -> float:
-        """What the loser paid, to the winner; nothing for equal hands."""
+        """Return the winnings: the winner gets the loser's payments; equal hands get nothing."""
         betting = _read(bets)
         if betting.folded is not None:
+            # The pot beyond the winner's own payments is the loser's.
             return betting.paid[1] if betting.folded == 1 else -betting.paid[0]
         mine, theirs = (_hand(cards[agent], public=cards[PUBLIC]) for agent in range(2))
         return betting.paid[0] * ((mine > theirs) - (mine < theirs))
 
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:
-        """Who one is (2), one's card (6), the public one (6), and the bets (2 by 4 by 2)."""
+        """Return the features: the agent (2), its card (6), the public one (6), the bets (2 by 4 by
+        2).
+        """
         betting = _read(bets)
         seen = [betting.agent, 2 + cards[betting.agent]]
         if len(betting.rounds) > 1:
             seen.append(2 + self.num_cards + cards[PUBLIC])
         first = 2 + 2 * self.num_cards
+        # Two bits per bet: call or raise.
         return seen + [
             first + 2 * (MAX_BETS * number + at) + (action == RAISE)
             for number, actions in enumerate(betting.rounds)
@@ -118,8 +124,11 @@ class LeducRules:
 
 
 def _hand(card: int, *, public: int) -> int:
-    """A hand's strength: a pair beats all, then the higher rank; the public one is the same."""
+    """Return a hand's strength: a pair beats everything, then the higher rank; the public card is
+    shared.
+    """
     rank = card // 2
+    # A pair beats every single card.
     return rank + NUM_RANKS * (rank == public // 2)
 
 
@@ -128,7 +137,7 @@ class LeducPoker(CardGame):
 
     Args:
         num_games: B.
-        device: Of all tensors.
+        device: Device of all tensors.
         kwargs: None.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Makes B games of a kind that step as one."""
+"""Construction of B games that step as one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def make_game_batch(
     launch_directory: str,
     device: torch.device,
 ) -> GameBatch:
-    """Make B games that step as one; arguments as in `arena.envs.make.make_batched_env`.
+    """Make B games that step as one; arguments as for `arena.envs.make.make_batched_env`.
 
     Raises:
-        ConfigError: If the game does not take the kwargs, is not what the spec says, or cannot be
-            scored as the outcome asks.
+        ConfigError: If the game refuses the kwargs, differs from the spec, or cannot be scored by
+            the outcome.
     """
     found = game_facts(spec.id, game_class, kwargs=spec.kwargs)
     if found.digest != spec.digest:

@@ -1,4 +1,4 @@
-"""Rock, paper, scissors and its larger kin: the twin of PettingZoo's ``classic/rps-v2``.
+"""Rock, paper, scissors and its larger variants: the twin of PettingZoo's ``classic/rps-v2``.
 
 Shapes: B games, n actions.
 """
@@ -22,7 +22,7 @@ DEFAULTS = {"num_actions": 3, "max_cycles": 15}
 class RockPaperScissors:
     """A `BatchedGame`: both agents act at once, see the other's last action, and are cut off.
 
-    Of two different actions the higher wins if their sum is odd, else the lower.
+    Of two different actions the higher one wins if their sum is odd, else the lower one.
     """
 
     api: Literal["parallel"] = "parallel"
@@ -34,12 +34,12 @@ class RockPaperScissors:
 
         Args:
             num_games: B.
-            device: Of all tensors.
-            kwargs: ``num_actions`` (n, an odd number of at least 3; default 3) and
-                ``max_cycles`` (steps of an episode; default 15), as the original's.
+            device: Device of all tensors.
+            kwargs: Options of the original: ``num_actions`` (n, an odd number of at least 3;
+                default 3) and ``max_cycles`` (steps of an episode; default 15).
 
         Raises:
-            ConfigError: If there are others, or one is not as it must be.
+            ConfigError: If there are others, or one is out of its range.
         """
         num_actions, self._max_cycles = _checked(kwargs)
         self.agent_specs: Mapping[str, AgentSpec] = dict.fromkeys(
@@ -55,17 +55,17 @@ class RockPaperScissors:
         self._reward = _rewards(num_actions).to(device)
         self._slots = torch.arange(2, device=device).expand(num_games, 2)
         self._nobody = torch.zeros(num_games, 2, dtype=torch.bool, device=device)
-        # What each agent saw the other do last: n for nothing yet. [B, 2]
+        # Last action of the other agent, as each agent sees it; n before the first one. [B, 2]
         self._seen = torch.full((num_games, 2), num_actions, device=device)
         self._num_cycles = torch.zeros(num_games, dtype=torch.int64, device=device)
 
     def reset(self, games: torch.Tensor, *, key: torch.Tensor) -> None:
-        """Forget the other's last action. There is no chance in this game."""
+        """Clear the last actions. There is no chance in this game."""
         self._num_cycles = self._num_cycles.masked_fill(games, 0)
         self._seen = self._seen.masked_fill(games[:, None], self._num_actions)
 
     def decisions(self) -> tuple[Group]:
-        """Both agents see what the other did last."""
+        """Return the decisions of both agents, which see the other's last action."""
         return (Group(self._slots, self._observation(), None),)
 
     def step(self, actions: Sequence[torch.Tensor]) -> StepResult:
@@ -82,14 +82,15 @@ class RockPaperScissors:
         )
 
     def _observation(self) -> torch.Tensor:
-        """What both see, one-hot. float32 [B, 2, n + 1]."""
+        """Return both observations, one-hot. float32 [B, 2, n + 1]."""
         return self._one_hot.index_select(0, self._seen.flatten()).view(*self._seen.shape, -1)
 
 
 def _rewards(num_actions: int) -> torch.Tensor:
-    """What both agents receive, by first and second action. float32 [n * n, 2]."""
+    """Return the rewards of both agents, by first and second action. float32 [n * n, 2]."""
     action = torch.arange(num_actions)
     first, second = action[:, None], action[None, :]
+    # With an odd number of actions each one beats half of the others.
     higher_wins = (first + second) % 2 == 1
     first_wins = torch.where(higher_wins, first > second, first < second)
     reward = torch.where(first == second, 0.0, torch.where(first_wins, 1.0, -1.0))

@@ -1,4 +1,4 @@
-"""Scores of many episodes at once; `arena.envs.outcome` says what they mean.
+"""Scores of many episodes at once; `arena.envs.outcome` defines them.
 
 Shapes: N episodes that have ended, A agents.
 """
@@ -14,8 +14,9 @@ from arena.envs.outcome import TOLERANCE, Sides, make_outcome, margin_scale, nee
 from arena.errors import ConfigError
 
 BatchedScore = Callable[[torch.Tensor], torch.Tensor]
-"""From undiscounted returns, float64 [N, A], to what `arena.envs.outcome.Score` gives, float32
-[N, sides]."""
+"""Function from undiscounted returns, float64 [N, A], to the scores of `arena.envs.outcome.Score`,
+float32 [N, sides].
+"""
 
 
 def make_batched_score(
@@ -26,11 +27,11 @@ def make_batched_score(
     launch_directory: str,
     device: torch.device,
 ) -> BatchedScore:
-    """Make the function that scores episodes when they have ended.
+    """Make the function that scores finished episodes.
 
     Raises:
-        ConfigError: If the outcome or a side names what there is not, or the outcome looks at
-            infos, which batched games do not have.
+        ConfigError: If the outcome or a side names an unknown agent, or the outcome reads infos,
+            which batched games do not have.
     """
     score = make_outcome(outcome, sides=sides, agents=agents, launch_directory=launch_directory)
     if len(sides) == 1 and outcome == "return":
@@ -69,7 +70,7 @@ def make_batched_score(
 
 
 def equal(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Where two returns or scores are the same but for rounding. bool, of both broadcast."""
+    """Return where two returns or scores are equal but for rounding. bool, of both broadcast."""
     mine, others = mine.double(), others.double()
     scale = torch.maximum(mine.abs(), others.abs()).clamp_(min=1.0)
     return (mine - others).abs() <= TOLERANCE * scale
@@ -93,7 +94,7 @@ def sides_beaten(values: torch.Tensor) -> torch.Tensor:
     """Count the other sides with a lower value, equal ones half. float64 [N, sides]."""
     mine, others = values[:, :, None], values[:, None, :]
     beats = torch.where(equal(mine, others), 0.5, (mine > others).double())
-    # Against itself a side scores one half, which does not count.
+    # Against itself a side scores one half, which must not count.
     return beats.sum(dim=2) - 0.5
 
 

@@ -1,7 +1,7 @@
 """Tic-tac-toe on bitboards: the twin of PettingZoo's ``classic/tictactoe-v3``.
 
 A player's marks are 9 bits, one per cell in the order of actions. There are so few sets of marks
-that what follows from one is looked up. Shapes: B games.
+that everything that follows from one is looked up. Shapes: B games.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TicTacToe:
 
         Args:
             num_games: B.
-            device: Of all tensors.
+            device: Device of all tensors.
             kwargs: None: the original's choose how it is drawn.
 
         Raises:
@@ -65,12 +65,12 @@ class TicTacToe:
         self._cell = 1 << cells
         self._wins = ((sets[:, None] & lines) == lines).any(dim=1)
         self._free = marked == 0
-        # An observation is [3, 3, 2]: for each cell, one's own mark and the other's.
+        # An observation is [3, 3, 2]: for each cell, the agent's own mark and the other's.
         nothing = torch.zeros_like(marked)
         self._own = torch.stack((marked, nothing), dim=2).flatten(1).float()
         self._others = torch.stack((nothing, marked), dim=2).flatten(1).float()
         self._sign = torch.tensor([[1.0, -1.0], [-1.0, 1.0]], device=device)
-        # Marks of whoever is on turn, and of the other; who is on turn. [B]
+        # Marks of the agent on turn and of the other; the agent on turn. [B]
         self._mine = torch.zeros(num_games, dtype=torch.int64, device=device)
         self._theirs = torch.zeros_like(self._mine)
         self._mover = torch.zeros_like(self._mine)
@@ -82,7 +82,7 @@ class TicTacToe:
         self._mover = self._mover.masked_fill(games, 0)
 
     def decisions(self) -> tuple[Group]:
-        """Whoever is on turn sees its own marks first."""
+        """Return the decision of the agent on turn, which sees its own marks first."""
         observation = self._own.index_select(0, self._mine)
         observation += self._others.index_select(0, self._theirs)
         free = self._free.index_select(0, self._mine | self._theirs)

@@ -1,1 +1,1 @@
-"""Whether an environment keeps PettingZoo's rules and Arena's: `arena envs check`."""
+"""Checks of an environment against PettingZoo's rules and Arena's: `arena envs check`."""

@@ -1,4 +1,4 @@
-"""Does an environment work here, and how fast: what ``arena envs check`` looks at."""
+"""Check whether an environment works, and how fast: the work of ``arena envs check``."""
 
 from __future__ import annotations
 
@@ -28,46 +28,48 @@ from arena.errors import EnvironmentFault
 from arena.users_code import split_lines
 
 NUM_ENVS = 16
-"""Of the batch; fewer of what is slow."""
+"""Environments in the batch; fewer if they are slow."""
 
 MIN_ENVS = 2
 MAX_OUTSIDE = 4
-"""Agents with observations outside of their spaces that are noted."""
+"""Most agents with observations outside their spaces that are noted."""
 
 MAX_STEPS = 200
-"""Of each run that is compared with another, and of PettingZoo's tests; fewer of what is slow."""
+"""Most steps of each run that is compared with another, and of PettingZoo's tests; fewer
+if slow.
+"""
 
 MIN_STEPS = 20
 INSPECTING_S = 60.0
-"""For making an environment and looking at its spaces, at most."""
+"""Time limit for making an environment and looking at its spaces."""
 
 LOOKING = 5.0
-"""How many times as long as its speed is measured one environment is looked at, at most."""
+"""Time limit for looking at one environment, as a multiple of the time for measuring speed."""
 
 LARGE_REWARD = 10.0
-"""Rewards that are larger in size are noted."""
+"""Absolute reward above which rewards are noted as large."""
 
 PATIENCE = 10.0
-"""How many times as long random play may last where no episode ends."""
+"""Time limit of random play where no episode ends, as a multiple of the usual time."""
 
 
 @dataclass(slots=True, kw_only=True)
 class EnvironmentReport:
-    """What a check found.
+    """Findings of a check.
 
     Attributes:
-        spec: The environment's facts.
-        measured: What random play shows; all zeros where it could not be played.
-        turn_order: Who decides when, in words: as was seen in one episode.
-        never_asked: Agents that decided nothing in the episodes that were looked at.
-        aliased: The first agent one of whose observations changed after it was returned.
-        deterministic: Whether two runs with one seed saw the same.
-        contract: PettingZoo's tests and whether they passed; empty where there is none to test.
-        problems: What must be mended; empty if the environment works.
-        notes: What is worth knowing.
-        cut_off: What was not done to its end for want of time, and when and where it ended.
-        twin: The batched game that trains in its place, as ``package.module:Class``. What was
-            checked is the environment itself.
+        spec: Environment's spec.
+        measured: Figures of random play; all zeros where it could not be played.
+        turn_order: Order of turns in words, as observed in one episode.
+        never_asked: Agents without a decision in the observed episodes.
+        aliased: First agent with an observation that changed after it was returned.
+        deterministic: Whether two runs with one seed were equal.
+        contract: Results of PettingZoo's tests; empty where there is no environment to test.
+        problems: Findings that must be fixed; empty if the environment works.
+        notes: Remarks worth knowing.
+        cut_off: Parts that were cut off for lack of time, with when and where.
+        twin: Batched game that trains in its place, as ``package.module:Class``. The check concerns
+            the environment itself.
     """
 
     spec: EnvironmentSpec
@@ -92,22 +94,22 @@ def check_environment(
     seconds: float = 2.0,
     limit: TimeLimit | None = None,
 ) -> EnvironmentReport:
-    """Play random legal episodes and look for what would spoil training.
+    """Play random legal episodes and look for anything that would spoil training.
 
-    All that is wrong is found at once, as far as it can be: play goes on after a fault.
+    Play goes on after a fault, so that as many problems as possible are found at once.
 
     Args:
         environment_id: A PettingZoo registry id, ``openspiel:game``, or ``package.module:Name`` of
             a factory or a batched game.
-        kwargs: For its factory.
-        launch_directory: First on ``sys.path``.
+        kwargs: Arguments of its factory.
+        launch_directory: Directory put first on ``sys.path``.
         possible_agents: ``environment.possible_agents``.
-        seconds: How long the speed is measured; the rest takes a few more.
-        limit: How long all of it may take; None: as long as it takes.
+        seconds: Time for measuring the speed; the rest takes a few seconds more.
+        limit: Time limit of the whole check. None: no limit.
 
     Raises:
         ConfigError: If there is no such environment, or Arena cannot train its agents.
-        EnvironmentFault: If it cannot even be reset. The text says how it is mended.
+        EnvironmentFault: If it cannot even be reset. The text says how to fix it.
     """
     limit = TimeLimit() if limit is None else limit
     spec = _inspected(
@@ -139,7 +141,7 @@ def check_environment(
         report.problems.append(_stuck(report))
         return report
     if report.problems:
-        # The batch would end at the first of them.
+        # After a fault in single play, a batch would only end at the first one.
         with limit.stage("comparing two runs with one seed", share=0.5):
             difference = first_difference(
                 subject.single, spec=spec, num_calls=MAX_STEPS, seconds=LOOKING * seconds
@@ -155,7 +157,7 @@ def check_environment(
 
 
 def _stuck(report: EnvironmentReport) -> Finding:
-    """Not even one call has returned in its time."""
+    """Return the finding that not a single call returned in time."""
     (when,) = list(report.cut_off.values())[-1:]
     return Finding(
         problem=f"no call of step had returned when the time for it was up, {when}",
@@ -190,7 +192,7 @@ def _inspected(
 
 
 class _Subject:
-    """Makes what is checked."""
+    """Maker of the environments to check."""
 
     def __init__(
         self,
@@ -205,21 +207,21 @@ class _Subject:
         self.populations = populations_of(spec)
         self.actions = action_layouts(spec, populations=self.populations)
         self.num_envs = NUM_ENVS
-        """Of the batch."""
+        """Number of environments in the batch."""
 
     def is_pettingzoo(self) -> bool:
-        """Whether there is a PettingZoo environment to look at, beside the batch."""
+        """Return whether there is a PettingZoo environment to look at, besides the batch."""
         environment_id = self.spec.id
         if is_openspiel(environment_id):
             return False
-        # A twin is beside its original, a batched game of the user's own beside nothing.
+        # A twin has an original; a user's own batched game has no counterpart.
         return not names_code(environment_id) or (
             find_game(environment_id, launch_directory=self._launch_directory) is None
         )
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[BatchedEnv]:
-        """A batch of ``num_envs``."""
+        """Make a batch of ``num_envs``."""
         spec = self.spec
         env = make_batched_env(
             EnvironmentConfig(
@@ -240,7 +242,7 @@ class _Subject:
             env.close()
 
     def single(self) -> Any:  # noqa: ANN401
-        """PettingZoo's own environment."""
+        """Make PettingZoo's own environment."""
         spec = self.spec
         return make_environment(
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=self._launch_directory
@@ -248,7 +250,7 @@ class _Subject:
 
 
 def _note_look(seen: Look, report: EnvironmentReport) -> None:
-    """What one environment has shown."""
+    """Report the findings of one environment."""
     spec = report.spec
     report.problems += seen.problems
     report.aliased = seen.aliased
@@ -274,7 +276,7 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
 
 
 def _note_scale(low: float | None, high: float | None, report: EnvironmentReport) -> None:
-    """Say where rewards are large."""
+    """Note large rewards."""
     if low is None or high is None:
         return
     size = max(abs(low), abs(high))
@@ -287,7 +289,7 @@ def _note_scale(low: float | None, high: float | None, report: EnvironmentReport
 
 
 def _round_up(number: float) -> float:
-    """To one digit."""
+    """Round up to one digit."""
     unit = 10.0 ** math.floor(math.log10(number))
     return math.ceil(number / unit) * unit
 
@@ -304,7 +306,7 @@ def _note_difference(difference: str | None, report: EnvironmentReport) -> None:
 
 
 def _affordable_envs(seen: Look, *, seconds: float) -> int:
-    """As many environments as step a dozen times while speed is measured."""
+    """Return how many environments can step a dozen times while speed is measured."""
     step_s = seen.stepping_s / max(1, seen.calls)
     affordable = int(seconds / (12 * step_s)) if step_s else NUM_ENVS
     return max(MIN_ENVS, min(NUM_ENVS, affordable))
@@ -365,9 +367,9 @@ def _measure(subject: _Subject, report: EnvironmentReport, *, seconds: float) ->
 
 
 def _note_stakes(report: EnvironmentReport) -> None:
-    """Say where opponents' returns tell more than who won."""
+    """Note where opponents' returns tell more than the winner."""
     measured = report.measured
-    # Agents who always receive the same are on one side.
+    # Agents with always equal rewards are on one side.
     if measured.has_stakes and len(measured.same_rewards) > 1:
         report.notes.append(
             f"returns are not only -1, 0 and 1 (from {measured.return_low:.4g} to "
@@ -377,7 +379,7 @@ def _note_stakes(report: EnvironmentReport) -> None:
 
 
 def _num_steps(subject: _Subject, report: EnvironmentReport, seconds: float) -> int:
-    """As many steps as a batch makes in the time, within limits."""
+    """Return how many steps a batch makes in the time, within limits."""
     affordable = int(report.measured.env_steps_per_s / subject.num_envs * seconds)
     return max(MIN_STEPS, min(MAX_STEPS, affordable))
 

@@ -1,8 +1,8 @@
-"""Are two environments the same game: same seeds, same actions, every number compared.
+"""Comparison of two environments: same seeds, same actions, every number equal.
 
-A native twin that plays another game is worth nothing. Both environments are stepped side by side
+A native twin that plays a different game is worthless. Both environments are stepped side by side
 with random legal actions, and every `Turn` is compared wherever it is defined. The first difference
-is told with all that is needed to replay it by hand.
+is reported with everything needed to replay it by hand.
 
 Shapes: B environments, S agents of a population that decide at once.
 """
@@ -35,27 +35,27 @@ from arena.envs.twins import TWINS
 SEED = 7
 
 Progress = Callable[[int], None]
-"""Told after each call how many games have ended so far."""
+"""Callback with the number of games that have ended, after each call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What differed first, and how to get there.
+    """First difference, and the way to reproduce it.
 
     Attributes:
         what: A tensor of `Turn` or `Group`; ``api``, ``agents``, or an agent's ``observation
-            space``, ``action space`` or ``mask`` where the environments' facts differ.
-        one: In the first environment: a row of numbers (None: not a number), or a fact.
-        other: In the second.
-        position: Where in these rows.
+            space``, ``action space`` or ``mask`` where the specs differ.
+        one: Value in the first environment: a row of numbers (None: not a number), or a fact.
+        other: Value in the second environment.
+        position: Position of the difference in these rows.
         also: Further tensors that differ in the same environment and call.
-        environment_index: Which of the batch; None for a fact.
-        agent: Whose; None where it is nobody's.
-        seed: Of this environment.
-        episode: Of this environment, from 0.
-        episode_seed: What the environment's own reset was called with for this episode.
-        call: Of ``step`` since this episode began; 0: what its reset said.
-        actions: In this episode, by agent; one entry per call.
+        environment_index: Index in the batch; None for a fact.
+        agent: Agent concerned; None if the value belongs to no agent.
+        seed: Seed of this environment.
+        episode: Episode of this environment, from 0.
+        episode_seed: Seed that the environment's own reset got for this episode.
+        call: Call of ``step`` since this episode began; 0: the reset.
+        actions: Actions in this episode, by agent; one entry per call.
     """
 
     what: str
@@ -74,11 +74,11 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConformanceReport:
-    """What a comparison found.
+    """Result of a comparison.
 
     Attributes:
         games: Episodes that both played to their ends.
-        decisions: In these and in those that were going on.
+        decisions: Decisions in these and in unfinished episodes.
         difference: The first one; None if both are the same game.
         env_steps_per_s: Environments stepped per second, of the first and the second.
     """
@@ -101,20 +101,20 @@ def check_against(
     seed: int = SEED,
     progress: Progress | None = None,
 ) -> ConformanceReport:
-    """Compare two environments by their ids, each agent a side, the higher return the winner's.
+    """Compare two environments by their ids, each agent a side, the higher return winning.
 
     An id that has a native twin stands for the original itself; its twin has an id of its own.
 
     Args:
-        environment_id: The first.
-        other_id: The second.
-        kwargs: Of the first.
-        other_kwargs: Of the second.
-        launch_directory: First on ``sys.path``.
-        num_games: At least so many are played to their ends.
+        environment_id: Id of the first environment.
+        other_id: Id of the second environment.
+        kwargs: Arguments of the first one's factory.
+        other_kwargs: Arguments of the second one's factory.
+        launch_directory: Directory put first on ``sys.path``.
+        num_games: Least number of games that are played to their ends.
         num_envs: B, of both.
-        seed: Decides chance and actions.
-        progress: Told how far it is.
+        seed: Seed of chance and actions.
+        progress: Callback with the progress.
 
     Raises:
         ConfigError: If one cannot be made.
@@ -149,7 +149,7 @@ def check_against(
 
 
 def spec_difference(one: EnvironmentSpec, other: EnvironmentSpec) -> Difference | None:
-    """The first fact in which two environments differ, ids and versions left out."""
+    """Return the first fact in which two environments differ, apart from ids and versions."""
     if one.api != other.api:
         return Difference(what="api", one=one.api, other=other.api)
     if one.agents != other.agents:
@@ -179,17 +179,17 @@ def compare_environments(
     """Step two batches with the same seeds and random legal actions until they differ.
 
     Args:
-        one: The first; the caller closes both.
-        other: As many environments.
+        one: First batch; the caller closes both.
+        other: Second batch, with as many environments.
         populations: Agents by population, of both.
-        actions: Layouts by population.
-        num_games: Stop when so many episodes have ended without a difference.
-        seed: Decides the environments' seeds and the actions.
-        progress: Told after each call how many games have ended.
+        actions: Action layouts by population.
+        num_games: Number of finished episodes after which the comparison stops.
+        seed: Seed of the environments and of the actions.
+        progress: Callback with the number of finished games, after each call.
 
     Raises:
         EnvironmentFault: If one breaks its contract.
-        ValueError: If they have not equally many environments, or there is nothing to compare.
+        ValueError: If the numbers of environments differ, or there is nothing to compare.
     """
     if one.num_envs != other.num_envs or one.num_envs < 1:
         raise ValueError(
@@ -214,7 +214,7 @@ def compare_environments(
 
 
 class _Comparison:
-    """Two batches side by side, and what was done in the episodes that go on."""
+    """Two batches side by side, with the actions of the unfinished episodes."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class _Comparison:
         self._stepping_s = [0.0, 0.0]
         self._turns = (one.reset(self._seeds), other.reset(self._seeds))
         self._num_calls = 0
-        # Calls before an environment's present episode, and episodes before it. [B]
+        # Calls before an environment's current episode, and episodes before it. [B]
         self._began = torch.zeros(one.num_envs, dtype=torch.int64)
         self._episodes = torch.zeros(one.num_envs, dtype=torch.int64)
         self._past: deque[dict[str, tuple[torch.Tensor, torch.Tensor]]] = deque()
@@ -241,7 +241,7 @@ class _Comparison:
 
     @property
     def turn(self) -> Turn:
-        """What the first says now."""
+        """Return the current turn of the first batch."""
         return self._turns[0]
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> None:
@@ -257,7 +257,7 @@ class _Comparison:
         self._turns = (self._step(0, actions), self._step(1, actions))
 
     def difference(self) -> Difference | None:
-        """Compare the turns; games that ended equally count."""
+        """Compare the turns, and count games that ended equally."""
         found = first_difference(*self._turns, agents=self._agents, populations=self._populations)
         if found is None:
             self.games += int(self.turn.episode_over.sum())
@@ -267,7 +267,7 @@ class _Comparison:
         return self._located(found, found.environment_index)
 
     def report(self, difference: Difference | None) -> ConformanceReport:
-        """What was found."""
+        """Return the result."""
         steps = self._num_calls * len(self._seeds)
         one, other = (steps / stepping_s if steps else 0.0 for stepping_s in self._stepping_s)
         return ConformanceReport(
@@ -288,7 +288,7 @@ class _Comparison:
         return turn
 
     def _begin_episodes(self) -> None:
-        """Forget the calls that no episode needs any more."""
+        """Drop the calls that no current episode needs."""
         over = self.turn.episode_over.cpu()
         self._began[over] = self._num_calls
         self._episodes += over
@@ -336,7 +336,7 @@ def _make(spec: EnvironmentSpec, *, num_envs: int, launch_directory: str) -> Bat
         EnvironmentConfig(
             id=spec.id,
             kwargs=dict(spec.kwargs),
-            # What has a twin is meant itself: the twin has an id of its own.
+            # The original itself is meant where there is a twin: the twin has an id of its own.
             backend="pettingzoo" if spec.id in TWINS else "auto",
         ),
         spec=spec,

@@ -1,4 +1,4 @@
-"""Random play of a batch: how fast it steps, what it pays, whether a seed decides everything."""
+"""Random play of a batch: its speed, its rewards, and whether a seed determines everything."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ MakeBatch = Callable[[], AbstractContextManager[BatchedEnv]]
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """What random play shows.
+    """Figures of random play.
 
     Attributes:
-        calls: Of ``step``.
-        episodes: Played to their ends.
-        mean_length: Of these, in calls of ``step``; None: no episode ended.
-        decisions: That were made.
+        calls: Calls of ``step``.
+        episodes: Episodes played to their ends.
+        mean_length: Mean length of these, in calls of ``step``; None: no episode ended.
+        decisions: Decisions made.
         env_steps_per_s: Environments stepped per second, on one core.
         agent_steps_per_s: Decisions per second.
         reward_low: Smallest reward of a decision; None: no call was made.
-        reward_high: The largest.
-        rewarded_share: Share of calls in which an agent received something but 0.
-        same_rewards: Groups of agents who always received the same, those in it.
+        reward_high: Largest reward of a decision.
+        rewarded_share: Share of calls in which an agent received a non-zero reward.
+        same_rewards: Groups of agents whose rewards were always equal, in groups of these.
         roles: Agents that seem to play one role, by their names and rewards.
         return_low: Smallest return of an agent in an episode; None: no episode ended.
-        return_high: The largest.
-        has_stakes: Whether an agent's return was something else than -1, 0 or 1.
+        return_high: Largest return of an agent in an episode.
+        has_stakes: Whether an agent's return was anything but -1, 0 or 1.
         legal_mean: Mean number of legal choices, by population with masks.
     """
 
@@ -68,7 +68,8 @@ class _Totals:
         self._began = torch.zeros(num_envs, dtype=torch.int64)
         self._returns = torch.zeros(num_envs, len(agents))
         self._rewards = np.zeros((num_envs, len(agents)))
-        # Each agent's rewards so far as one number that almost surely tells them apart.
+        # Each agent's rewards so far, hashed to one number: equal for equal rewards, else almost
+        # surely not.
         self._marks = np.zeros(len(agents))
         self._rng = np.random.default_rng(SEED)
         self._legal: dict[str, list[float]] = {}
@@ -76,7 +77,7 @@ class _Totals:
         self.found = Measured()
 
     def ask(self, turn: Turn) -> None:
-        """Decisions that are to be made."""
+        """Count pending decisions."""
         for name, group in turn.groups.items():
             asked = group.agent_index >= 0
             number = int(asked.sum())
@@ -88,7 +89,7 @@ class _Totals:
                 totals[1] += number
 
     def hear(self, turn: Turn) -> None:
-        """What came of them."""
+        """Count the results of a step."""
         found, reward = self.found, turn.reward
         found.calls += 1
         low, high = (float(bound) for bound in reward.aminmax())
@@ -113,7 +114,7 @@ class _Totals:
         self._returns[over] = 0.0
 
     def result(self, *, stepping_s: float) -> Measured:
-        """All of it."""
+        """Return the figures."""
         found = self.found
         if stepping_s:
             found.env_steps_per_s = found.calls * len(self._began) / stepping_s
@@ -137,10 +138,10 @@ def measure(
     """Play at random.
 
     Args:
-        make: Makes the batch.
-        actions: Layouts by population.
-        seconds: How long at least.
-        patience_s: How long at most, where no episode has ended yet.
+        make: Factory of the batch.
+        actions: Action layouts by population.
+        seconds: Least time of play.
+        patience_s: Longest time of play, where no episode has ended yet.
 
     Raises:
         EnvironmentFault: If the environment breaks its contract.
@@ -166,12 +167,12 @@ def measure(
 def has_chance(
     env: BatchedEnv, *, actions: Mapping[str, ActionLayout], num_steps: int = 1000
 ) -> bool:
-    """Whether environments with other seeds go on differently after the same decisions.
+    """Return whether environments with other seeds diverge after the same decisions.
 
     Args:
         env: Two environments or more; reset here.
-        actions: Layouts by population.
-        num_steps: Calls of ``step`` at random; chance that comes later is not seen.
+        actions: Action layouts by population.
+        num_steps: Random calls of ``step``; chance that comes later is not seen.
     """
     generator = torch.Generator().manual_seed(SEED)
     turn = env.reset(range(env.num_envs))
@@ -185,7 +186,7 @@ def has_chance(
 
 
 def _are_alike(turn: Turn) -> bool:
-    """Whether all environments of a batch say what the first one says."""
+    """Return whether all environments of a batch are in the state of the first one."""
     for told in (turn.reward, turn.terminated, turn.truncated, turn.episode_over):
         if not bool((told == told[:1]).all()):
             return False
@@ -205,7 +206,9 @@ def _are_alike(turn: Turn) -> bool:
 def first_difference_by_seed(
     make: MakeBatch, *, actions: Mapping[str, ActionLayout], num_steps: int
 ) -> str | None:
-    """What two runs with the same seeds and actions first tell differently; None: nothing."""
+    """Return the first difference of two runs with the same seeds and actions; None: no
+    difference.
+    """
     with make() as one, make() as other:
         pairs = zip(
             _told(one, actions=actions, num_steps=num_steps),

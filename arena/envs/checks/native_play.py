@@ -1,8 +1,8 @@
-"""Plays one environment through PettingZoo's own interface, and watches what it gives back.
+"""Single play of one environment through PettingZoo's own interface.
 
-The batched view checks what training needs and ends at the first fault. Here play goes on, as far
-as it makes sense: all that is wrong is told at once, each rule once, and what follows from a fault
-is not told as another one. Besides it shows what only a look from outside does (`native_watch`).
+The batched view checks the needs of training and ends at the first fault. Here play goes on as far
+as it makes sense: all problems are reported at once, each rule once, and consequences of a fault
+are not reported as further ones. `native_watch` adds checks that are only possible from outside.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from arena.errors import EnvironmentFault
 
 MAX_EPISODES = 32
 MAX_BROKEN = 6
-"""Episodes that could not go on, after which the look ends."""
+"""Number of broken episodes after which the look ends."""
 
 MAX_DEAD = 2
-"""How often dead agents, one after the other, may be on turn, times the number of agents."""
+"""Limit of successive turns of dead agents, as a multiple of the number of agents."""
 
 Make = Callable[[], Any]
-"""Makes a ``pettingzoo.AECEnv`` or ``ParallelEnv``."""
+"""Factory of a ``pettingzoo.AECEnv`` or ``ParallelEnv``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What an environment told in one call, for a comparison.
+    """Values that an environment returned in one call, for a comparison.
 
     Attributes:
-        parts: By what it is; not to be kept, for the environment may write them again.
+        parts: Values by name; not to be kept, as the environment may overwrite them.
     """
 
     parts: Mapping[str, object]
@@ -64,11 +64,11 @@ def look(
     """Play random legal actions.
 
     Args:
-        make: Makes the environment, anew after it has raised.
-        spec: Its facts.
-        num_decisions: After so many it ends, or after `MAX_EPISODES`.
-        seconds: Or after so many.
-        seen: Written; None: a new one.
+        make: Factory of the environment, called again after it has raised.
+        spec: Environment's spec.
+        num_decisions: Decisions after which play ends, unless `MAX_EPISODES` come first.
+        seconds: Time limit of play.
+        seen: Findings to add to. None: new ones.
     """
     seen = Look() if seen is None else seen
     until_s = time.monotonic() + seconds
@@ -81,16 +81,16 @@ def look(
 def first_difference(
     make: Make, *, spec: EnvironmentSpec, num_calls: int, seconds: float = math.inf
 ) -> str | None:
-    """What two runs with the same seeds and actions, in turns, first tell differently.
+    """Return the first difference of two runs with the same seeds and actions, stepped in turns.
 
     Args:
-        make: Makes the environment.
-        spec: Its facts.
-        num_calls: Of ``step``, at most.
-        seconds: How long, at most.
+        make: Factory of the environment.
+        spec: Environment's spec.
+        num_calls: Most calls of ``step``.
+        seconds: Time limit.
 
     Returns:
-        What differs and where; None: nothing.
+        The difference and its place; None: no difference.
     """
     until_s = time.monotonic() + seconds
     runs = (told(make, spec=spec, seen=Look()) for _ in range(2))
@@ -104,7 +104,7 @@ def first_difference(
 
 
 def told(make: Make, *, spec: EnvironmentSpec, seen: Look) -> Iterator[Told]:
-    """Play episodes at random, and yield what is told after each reset and step."""
+    """Play random episodes, and yield the returned values after each reset and step."""
     watch = Watch(spec=spec, seen=seen)
     acting = _Acting(spec)
     play = _play_parallel if spec.api == "parallel" else _play_in_turns
@@ -127,14 +127,14 @@ def told(make: Make, *, spec: EnvironmentSpec, seen: Look) -> Iterator[Told]:
 
 
 def _close(env: Any) -> None:  # noqa: ANN401
-    # A broken environment may not close either, and there is another finding about it.
+    # A broken environment may fail to close, too; there is another finding about it already.
     with contextlib.suppress(Exception):
         if env is not None:
             env.close()
 
 
 class _Acting:
-    """Draws legal actions in the environment's own form."""
+    """Source of legal actions in the environment's own form."""
 
     def __init__(self, spec: EnvironmentSpec) -> None:
         self._specs = spec.agent_specs
@@ -145,7 +145,7 @@ class _Acting:
         self._random = RandomActing(spec, seed=SEED)
 
     def act(self, agent: str, observation: object, info: object) -> tuple[Any, Broken | None]:
-        """One action, and the rule that the action mask breaks."""
+        """Return an action, and the rule that the action mask breaks, if any."""
         layout = self._layouts[agent]
         mask = _mask(self._specs[agent], observation, info)
         legal, broken = None, None
@@ -155,7 +155,7 @@ class _Acting:
 
 
 def _mask(spec: AgentSpec, observation: object, info: object) -> object:
-    """Where there is one; an observation without it is told as such."""
+    """Return the mask, if there is one; an observation that lacks it is reported as such."""
     holder = info if spec.mask == "info" else observation
     if spec.mask is None or not isinstance(holder, Mapping):
         return None
@@ -215,7 +215,9 @@ def _deciding(
     ended: Mapping[str, Any],
     watch: Watch,
 ) -> list[str]:
-    """Who has to decide. Who has no observation is not asked: PettingZoo's word for dead."""
+    """Return the agents that have to decide. An agent without an observation is dead in
+    PettingZoo.
+    """
     known = watch.spec.agent_specs
     with watch.calling("reading agents"):
         agents = list(env.agents)
@@ -252,7 +254,7 @@ def _check_results(
 
 
 def _check_last(agent: str, observation: object, *, watch: Watch) -> None:
-    """What a truncated agent saw last is what training goes on from."""
+    """Check a truncated agent's last observation, which training bootstraps from."""
     if observation is None:
         text = f"agent {agent!r} was truncated and must have a last observation, got None"
         watch.note([Broken(rule="last observation", text=text, agent=agent)])
@@ -322,7 +324,7 @@ def _play_in_turns(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
 
 
 def _decide(env: Any, agent: str, *, acting: _Acting, watch: Watch) -> tuple[object, Any]:  # noqa: ANN401
-    """What an agent on turn sees, and its action."""
+    """Return the observation of an agent on turn, and its action."""
     with watch.calling(f"observe({agent!r})"):
         observation: object = env.observe(agent)
     watch.observed(agent, observation)
@@ -339,7 +341,7 @@ def _is_dead(env: Any, agent: str) -> bool:  # noqa: ANN401
 
 
 def _check_turn(env: Any, *, dead: set[str], watch: Watch) -> None:  # noqa: ANN401
-    """What a step in turns has told of all agents."""
+    """Check the values for all agents after a step in turns."""
     told_of = {}
     for name in ("rewards", "terminations", "truncations", "infos"):
         with watch.calling(f"reading {name}"):
@@ -369,14 +371,14 @@ def _check_turn(env: Any, *, dead: set[str], watch: Watch) -> None:  # noqa: ANN
 
 
 def _check_all_dead(env: Any, *, last: str, watch: Watch) -> None:  # noqa: ANN401
-    # If all are dead, they just stay: PettingZoo's test says so.
+    # If all are dead, they just stay: PettingZoo's own test demands it.
     if not all(_is_dead(env, agent) for agent in env.agents):
         text = f"only dead agents are on turn, the last is {last!r}, but some of {env.agents} live"
         raise watch.stop("only dead", text)
 
 
 def _frozen(value: object) -> object:
-    """A value as something that can be compared, and that is equal to itself where it is NaN."""
+    """Return a comparable form of a value, equal to itself even where it is NaN."""
     if isinstance(value, np.ndarray | np.generic):
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, Mapping):

@@ -1,5 +1,5 @@
-"""Watches what one environment gives back: rules that it breaks, arrays that change after they were
-returned, observations that never change, numbers outside of the declared bounds.
+"""Observation of one environment's return values: broken rules, arrays that change after they were
+returned, observations that never change, numbers outside the declared bounds.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from arena.users_code import named, own_lines
 
 SEED = 7
 KEPT = 4
-"""Observations of each agent that are compared with what they were."""
+"""Observations of each agent that are kept and compared with copies."""
 
 MAX_KEPT = 64
-"""Of all agents."""
+"""Most observations kept, of all agents."""
 
 NUM_SHOWN = 12
 """Agents of a turn order that are named."""
 
 MAX_SHOWN = 200
-"""Letters of what step was called with."""
+"""Length at which the actions of a call are cut off in messages."""
 
 
 class EpisodeBroken(Exception):
-    """The episode cannot go on: what is wrong has been noted."""
+    """Error: the episode cannot go on; its cause has been noted."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Look:
-    """What was seen.
+    """Findings of a look.
 
     Attributes:
-        decisions: That were made.
-        calls: Of ``step``.
+        decisions: Decisions made.
+        calls: Calls of ``step``.
         stepping_s: Seconds that they took.
-        orders: Who decided in each episode, in turns.
-        agents: Who was ever asked.
-        aliased: The first agent one of whose observations changed after it was returned.
-        out_of_bounds: By agent, the first observation that its space does not contain.
-        unchanging: By agent, the observation that it had at each of its decisions, two at least.
-        reward_low: The smallest reward that was paid; None: none was.
-        reward_high: The largest.
-        findings: The rules that were broken.
+        orders: Order of turns in each episode.
+        agents: Agents that ever had a decision.
+        aliased: First agent with an observation that changed after it was returned.
+        out_of_bounds: First observation outside its space, by agent.
+        unchanging: Observation that was the same at each of at least two decisions, by agent.
+        reward_low: Smallest reward; None: there was none.
+        reward_high: Largest reward.
+        findings: Broken rules.
     """
 
     decisions: int = 0
@@ -72,12 +72,12 @@ class Look:
 
     @property
     def problems(self) -> list[Finding]:
-        """What must be mended."""
+        """Findings that must be fixed."""
         return self.findings.listed()
 
     @property
     def turn_order(self) -> str:
-        """In words, of an environment in turns."""
+        """Describe the order of turns in words."""
         longest: list[str] = max(self.orders, key=len, default=[])
         cycle = list(dict.fromkeys(longest))
         if len(cycle) > NUM_SHOWN:
@@ -90,19 +90,19 @@ class Look:
 
 
 _CHANGED = object()
-"""In place of an agent's first observation, when another one has been seen."""
+"""Replaces an agent's first observation once another one has been seen."""
 
 
 class Watch:
-    """Compares what was returned with what it should be, and with what it becomes.
+    """Observer that compares return values with the rules, and with their later content.
 
     Args:
-        spec: The environment's facts.
-        seen: Written.
+        spec: Environment's spec.
+        seen: Findings to add to.
 
     Attributes:
-        in_doubt: Whether this episode has left the rules in a way that may make the environment
-            raise: what it raises from here on may be a consequence, and is not told.
+        in_doubt: Whether this episode has broken a rule that may make the environment raise: later
+            errors may be consequences, and are not reported.
     """
 
     def __init__(self, *, spec: EnvironmentSpec, seen: Look) -> None:
@@ -110,7 +110,7 @@ class Watch:
         self.seen = seen
         self.in_doubt = False
         self.seed = SEED - 1
-        """Of the episode."""
+        """Arrays of the episode."""
         self._env: Any = None
         self._layouts = {
             agent: ObservationLayout.from_json(facts.observation)
@@ -121,7 +121,7 @@ class Watch:
         self._began = 0
 
     def begin(self, env: Any) -> None:  # noqa: ANN401
-        """Another episode."""
+        """Begin another episode."""
         self._env = env
         self.seed += 1
         self.in_doubt = False
@@ -130,12 +130,12 @@ class Watch:
 
     @property
     def where(self) -> str:
-        """How far the episode is."""
+        """Describe the position in the episode."""
         decision = self.seen.decisions - self._began
         return f"decision {decision} of the episode of reset(seed={self.seed})"
 
     def note(self, faults: Iterable[Broken | None]) -> None:
-        """Write down rules that were broken."""
+        """Record broken rules."""
         for fault in faults:
             if fault is not None:
                 finding = finding_of(EnvironmentFault(fault.text), where=self.where)
@@ -143,7 +143,7 @@ class Watch:
                 self.in_doubt |= fault.in_doubt
 
     def stop(self, rule: str, text: str) -> EpisodeBroken:
-        """A rule without which there is no going on; to be raised."""
+        """Record a broken rule that prevents going on, and return the error to raise."""
         self.note([Broken(rule=rule, text=text)])
         return EpisodeBroken(text)
 
@@ -152,11 +152,11 @@ class Watch:
         """Call the environment, which may raise anything.
 
         Args:
-            what: The method, and what it is called with.
-            mend: What to do about it; None: what the message says.
+            what: Name of the method, with its arguments.
+            mend: Way to fix it. None: as the message says.
 
         Raises:
-            EpisodeBroken: If it did.
+            EpisodeBroken: If the environment raised.
         """
         try:
             yield
@@ -164,7 +164,7 @@ class Watch:
             raise
         except Exception as error:
             if not self.in_doubt:
-                # Its lines in the user's files tell one mistake from another.
+                # Lines in the user's files tell different mistakes apart.
                 lines = own_lines(error)
                 text = f"{what} raised {named(error)}{lines}"
                 finding = finding_of(EnvironmentFault(text), where=self.where)
@@ -187,13 +187,13 @@ class Watch:
         self._look_again()
 
     def decides(self, agent: str) -> None:
-        """An agent is asked."""
+        """Record the decision of an agent."""
         self.seen.decisions += 1
         self.seen.agents.add(agent)
         self.seen.orders[-1].append(agent)
 
     def paid(self, rewards: Mapping[str, Any]) -> None:
-        """Rewards that were told."""
+        """Record rewards."""
         seen = self.seen
         for reward in rewards.values():
             try:
@@ -205,7 +205,7 @@ class Watch:
                 seen.reward_high = max(value, seen.reward_high or 0.0)
 
     def observed(self, agent: str, observation: object) -> None:
-        """An observation came back, of a known agent."""
+        """Record and check an observation of a known agent."""
         seen, place = self.seen, self.spec.agent_specs[agent].mask
         faults = list(
             observation_faults(agent, observation, layout=self._layouts[agent], place=place)
@@ -227,11 +227,11 @@ class Watch:
                 seen.unchanging.pop(agent, None)
 
     def _look_again(self) -> None:
-        """At the arrays of before, once a call."""
+        """Check the kept arrays for changes, once a call."""
         for owner, array, copy in self._returned:
             if self.seen.aliased is None and not _same(array, copy):
                 self.seen.aliased = owner
-        # Those of some calls, a few of each agent.
+        # Arrays of some calls, a few of each agent.
         if len(self._returned) >= min(MAX_KEPT, KEPT * len(self.spec.agents)):
             self._returned.clear()
 
@@ -240,7 +240,7 @@ def _contains(space: Any, observation: object) -> bool:  # noqa: ANN401
     try:
         return bool(space.contains(observation))
     except Exception:
-        # A user's space, asked about a user's observation.
+        # A user's space may raise anything about a user's observation.
         return False
 
 
@@ -272,7 +272,7 @@ def _equal(one: object, other: object) -> bool:
 
 
 def _arrays(observation: object) -> Iterator[npt.NDArray[Any]]:
-    """All arrays in a nested observation."""
+    """Yield all arrays in a nested observation."""
     if isinstance(observation, np.ndarray):
         yield observation
     elif isinstance(observation, Mapping):

@@ -1,4 +1,4 @@
-"""PettingZoo's own tests of environments. They print and warn and assert; here they report."""
+"""Runs of PettingZoo's own tests. They print, warn and assert; here they report findings."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ NAMES: dict[tuple[Test, Api], str] = {
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 MAX_SHOWN = 300
-"""Letters of a message."""
+"""Length at which messages are cut off."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Contract:
-    """What PettingZoo's tests say.
+    """Results of PettingZoo's tests.
 
     Attributes:
-        passed: By the name of the test.
-        problems: What failed.
-        notes: What they warn of, and what they could not do.
+        passed: Result by name of the test.
+        problems: Failures.
+        notes: Warnings, and tests that could not be run.
     """
 
     passed: dict[str, bool] = field(default_factory=dict)
@@ -47,10 +47,10 @@ def run_contract(make: Callable[[], Any], *, api: Api, num_cycles: int, contract
     """Run PettingZoo's API test and its seed test.
 
     Args:
-        make: Makes the environment.
-        api: Its form.
-        num_cycles: How long each test plays.
-        contract: Written, test by test.
+        make: Factory of the environment.
+        api: Form of the environment.
+        num_cycles: Length of each test.
+        contract: Results to add to, test by test.
     """
     num_notes = len(contract.notes)
     for test in ("api", "seed"):
@@ -62,7 +62,8 @@ def _run(name: str, make: Callable[[], Any], *, contract: Contract, num_cycles: 
     test = _tests()[name]
     with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("always")
-        # As an error this one would end the process: Box2D is SWIG's.
+        # Raised as an error, this warning would end the process: it comes from Box2D's SWIG
+        # wrapper.
         warnings.filterwarnings("ignore", message="builtin type .* has no __module__ attribute")
         error = _outcome(test, make, name=name, num_cycles=num_cycles)
     contract.notes.extend(f"PettingZoo warns: {_line(warning.message)}" for warning in caught)
@@ -70,7 +71,7 @@ def _run(name: str, make: Callable[[], Any], *, contract: Contract, num_cycles: 
     if error is None:
         return
     if name.endswith("seed_test") and not _is_difference(error):
-        # It samples without masks where agents act at once, and asks for masks of int8.
+        # The test samples without masks where agents act at once, and expects masks of int8.
         contract.notes.append(f"PettingZoo's {name} could not be run: {_line(error)}")
         return
     contract.problems.append(
@@ -90,7 +91,7 @@ def _outcome(
             with _closing(make()) as env:
                 test(env, num_cycles=num_cycles)
     except Exception as error:
-        # It asserts, and calls the environment, which may raise anything.
+        # The test asserts, and calls the environment, which may raise anything.
         return error
     return None
 
@@ -109,7 +110,7 @@ def _closing(env: Any) -> Iterator[Any]:  # noqa: ANN401
 
 def _tests() -> dict[str, Callable[..., None]]:
     with warnings.catch_warnings():
-        # Importing them imports an environment in a way that PettingZoo itself warns of.
+        # Importing the tests imports an environment in a way that PettingZoo itself warns of.
         warnings.simplefilter("ignore")
         from pettingzoo.test import api_test, parallel_api_test, parallel_seed_test, seed_test
     return {

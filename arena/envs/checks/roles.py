@@ -1,4 +1,4 @@
-"""Which agents seem to play one role: by their names, their number, and what random play pays them.
+"""Agents that seem to play one role, by their names, their number, and rewards of random play.
 
 Agents with equal spaces may still have different tasks; policies that play both learn neither well.
 Torch-free. Shapes: B environments, A agents.
@@ -17,11 +17,12 @@ import numpy.typing as npt
 NUMBERED = re.compile(r"[-_]?\d+$")
 
 SURE = 6.0
-"""Standard errors by which the rewards of two kinds of agents differ for sure; in each environment
-they must, besides."""
+"""Standard errors beyond which the rewards of two kinds of agents differ; they must also differ in
+each environment.
+"""
 
 ENOUGH_ENVS = 8
-"""With fewer environments rewards tell nothing."""
+"""Number of environments below which rewards are not conclusive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,8 @@ class Role:
     """Agents that seem to play one role.
 
     Attributes:
-        agents: In the environment's order.
-        why: What tells them from the first role; empty for that one.
+        agents: Agents in the environment's order.
+        why: Difference from the first role; empty for that one.
     """
 
     agents: tuple[str, ...]
@@ -38,7 +39,7 @@ class Role:
 
 
 def kinds_of(agents: Sequence[str]) -> dict[str, list[str]]:
-    """Agents by their names without numbers."""
+    """Group agents by their names without numbers."""
     kinds: dict[str, list[str]] = {}
     for agent in agents:
         kinds.setdefault(NUMBERED.sub("", agent) or agent, []).append(agent)
@@ -46,14 +47,14 @@ def kinds_of(agents: Sequence[str]) -> dict[str, list[str]]:
 
 
 def roles_of(agents: Sequence[str], rewards: npt.NDArray[np.float64]) -> tuple[Role, ...]:
-    """Put kinds of agents together that are as many and are paid alike.
+    """Merge kinds of agents that are equal in number and rewards.
 
-    Two teams with the same task (red and blue) are one role: there are as many of each, and random
-    play pays both the same, but for chance. Wolves and sheep are two.
+    Two teams with the same task (red and blue) are one role: they are equally many, and random play
+    pays both the same, up to chance. Wolves and sheep are two.
 
     Args:
-        agents: All A, in order.
-        rewards: What each received in each environment, altogether. float64 [B, A].
+        agents: All A agents, in order.
+        rewards: Total reward of each agent in each environment. float64 [B, A].
     """
     column = {agent: at for at, agent in enumerate(agents)}
     roles: list[list[list[str]]] = []
@@ -85,7 +86,7 @@ def _difference(
     paid: npt.NDArray[np.float64],
     other: npt.NDArray[np.float64],
 ) -> str:
-    """What tells one kind from another; empty: nothing."""
+    """Describe the difference of two kinds; empty: none."""
     names = f"{kind[0]} is not as {other_kind[0]}"
     if len(kind) != len(other_kind):
         return f"{names}: there are {len(kind)} against {len(other_kind)}"
@@ -101,5 +102,5 @@ def _difference(
 
 
 def role_map(roles: Sequence[Role]) -> Mapping[str, Role]:
-    """The role of each agent."""
+    """Return the role of each agent."""
     return {agent: role for role in roles for agent in role.agents}

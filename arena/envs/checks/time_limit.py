@@ -1,7 +1,7 @@
-"""Work in stages that end in time, whatever users' code does in them.
+"""Stages of work that end in time, whatever users' code does in them.
 
-Linux's and macOS's interval timer interrupts the main thread between two steps of Python: a loop
-that never ends is left, a call of C that never returns is not.
+The interval timer of Linux and macOS interrupts the main thread between two steps of Python: an
+endless loop is left, a call into C that never returns is not.
 """
 
 from __future__ import annotations
@@ -16,26 +16,28 @@ from types import FrameType
 from arena.users_code import place_of
 
 AGAIN_S = 0.5
-"""After so long a stage that has not been left is interrupted again."""
+"""Seconds after which a stage that has not been left is interrupted again."""
 
 
 LEAST_S = 0.01
 
 
 class OutOfTime(BaseException):
-    """A stage has used up its time. No ``except Exception`` of a user's takes it."""
+    """Error: a stage has used up its time. Not an ``Exception``, so that users' handlers do not
+    catch it.
+    """
 
 
 class TimeLimit:
-    """How long a number of stages may take together.
+    """Time limit of several stages together.
 
     Args:
-        limit_s: All of them; None: as long as it takes. Outside of the main thread, too.
-        tell: Told what is done from now on.
-        clock: Tells the time, in seconds.
+        limit_s: Limit of all stages. None: no limit. Outside the main thread there is none either.
+        tell: Callback with the name of the stage that begins.
+        clock: Clock in seconds.
 
     Attributes:
-        cut_off: The stages that were left, and when and where.
+        cut_off: Stages that were left, with when and where.
     """
 
     def __init__(
@@ -53,25 +55,25 @@ class TimeLimit:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds that are left; None: any number."""
+        """Seconds left; None: no limit."""
         if self._limit_s is None:
             return None
         return max(0.0, self._limit_s - (self._clock() - self._began_s))
 
     @contextmanager
     def stage(self, what: str, *, share: float = 1.0) -> Iterator[None]:
-        """Do something until its time is up; what it has collected until then is kept by it.
+        """Run a stage until its time is up; the stage keeps what it has collected.
 
         Args:
-            what: For people.
-            share: Of the time that is left.
+            what: Name of the stage for people.
+            share: Share of the remaining time.
         """
         self._tell(what)
         budget_s = None if self.left_s is None else self.left_s * share
         if budget_s is None or threading.current_thread() is not threading.main_thread():
             yield
             return
-        # A timer of nothing would never ring.
+        # A timer of zero would be disarmed instead.
         budget_s = max(budget_s, LEAST_S)
         armed = False
 
@@ -94,6 +96,6 @@ class TimeLimit:
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
             if others_s:
-                # Whoever had set the timer before gets it back.
+                # The previous owner of the timer gets it back.
                 rest_s = max(others_s - (time.monotonic() - began_s), 1e-3)
                 signal.setitimer(signal.ITIMER_REAL, rest_s, others_again_s)

@@ -1,4 +1,4 @@
-"""Where two turns differ.
+"""The first difference of two turns.
 
 Shapes: B environments, A agents, S agents of a population that decide at once, P agents of a
 population, K rows of a tensor in one environment, X numbers of a row.
@@ -14,20 +14,20 @@ import torch
 from arena.envs.base import Turn
 
 ABOUT_THE_NEXT_DECISION = frozenset({"agent_index", "action_mask", "observation"})
-"""Tensors that show a new episode already where one is over."""
+"""Tensors that already show the new episode where one is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnDifference:
-    """The first difference of two turns: the lowest environment, then the tensors in their order.
+    """First difference of two turns: the lowest environment, then the tensors in their order.
 
     Attributes:
-        tensor: Of `Turn` or `Group`.
-        environment_index: Which of the batch; None where tensors are not alike at all.
-        agent: Whose; None where the tensor is not an agent's.
-        one: The first turn's row: numbers, or None for not a number.
-        other: The second turn's.
-        position: In these rows, where they differ first.
+        tensor: Name of a tensor of `Turn` or `Group`.
+        environment_index: Index in the batch; None where shapes or dtypes differ.
+        agent: Agent concerned; None where the tensor is not an agent's.
+        one: Row of the first turn: numbers, or None for not a number.
+        other: Row of the second turn.
+        position: First position in these rows that differs.
         also: Further tensors that differ in this environment.
     """
 
@@ -45,11 +45,11 @@ class _Pair:
     """One tensor of both turns.
 
     Attributes:
-        tensor: Its name.
-        one: Of the first. [B, K, X], or fewer axes.
-        other: Of the second.
-        columns: Whose rows they are: the agent's column by row. int64 [B, K]; None: nobody's.
-        defined: Rows that mean something. bool [B, K]; None: all.
+        tensor: Name of the tensor.
+        one: Tensor of the first turn. [B, K, X], or fewer axes.
+        other: Tensor of the second turn.
+        columns: Agent's column by row. int64 [B, K]; None: no agent's.
+        defined: Rows with a meaning. bool [B, K]; None: all.
     """
 
     tensor: str
@@ -59,11 +59,11 @@ class _Pair:
     defined: torch.Tensor | None = None
 
     def is_alike(self) -> bool:
-        """Whether shapes and dtypes are equal."""
+        """Return whether shapes and dtypes are equal."""
         return self.one.shape == self.other.shape and self.one.dtype == self.other.dtype
 
     def differing(self) -> torch.Tensor | None:
-        """Numbers that differ; None if none does. bool [B, K, X]."""
+        """Return the numbers that differ; None if none does. bool [B, K, X]."""
         if torch.equal(self.one, self.other):
             return None
         differ = self.one != self.other
@@ -82,16 +82,16 @@ def first_difference(
     agents: tuple[str, ...],
     populations: Mapping[str, tuple[str, ...]],
 ) -> TurnDifference | None:
-    """Compare two turns wherever they are defined; equal numbers only are equal.
+    """Compare two turns wherever they are defined; only equal numbers are equal.
 
     Args:
-        one: The first, of B environments.
-        other: The second.
+        one: First turn, of B environments.
+        other: Second turn.
         agents: All agents, in the order of the columns.
         populations: Agents by population.
 
     Returns:
-        None if there is no difference.
+        The difference; None if there is none.
     """
     differing = []
     for pair in _pairs(one, other, agents=agents, populations=populations):
@@ -135,7 +135,7 @@ def _lowest(
 def _pairs(
     one: Turn, other: Turn, *, agents: tuple[str, ...], populations: Mapping[str, tuple[str, ...]]
 ) -> Iterator[_Pair]:
-    """What can differ, causes before what follows from them."""
+    """Yield the tensors to compare, causes before consequences."""
     everyone = torch.arange(len(agents)).expand(one.reward.shape[0], -1)
     yield _Pair("terminated", one.terminated.cpu(), other.terminated.cpu(), everyone)
     yield _Pair("truncated", one.truncated.cpu(), other.truncated.cpu(), everyone)
@@ -163,7 +163,7 @@ def _group_pairs(one: Turn, other: Turn, *, name: str) -> Iterator[_Pair]:
     yield _Pair("agent_index", columns, other_columns, columns)
     if columns.shape != other_columns.shape:
         return
-    # Where only one of them asks, agent_index has said so already.
+    # Where only one of them has a decision, agent_index differs already.
     asked = (columns >= 0) & (other_columns >= 0)
     mask, other_mask = (
         torch.empty(0, dtype=torch.bool) if mask is None else mask.cpu()
@@ -174,7 +174,7 @@ def _group_pairs(one: Turn, other: Turn, *, name: str) -> Iterator[_Pair]:
 
 
 def _rows(tensor: torch.Tensor) -> torch.Tensor:
-    """[B], [B, K] or [B, K, X] as [B, K, X]."""
+    """Reshape [B], [B, K] or [B, K, X] to [B, K, X]."""
     return tensor.reshape(*tensor.shape, *[1] * (3 - tensor.ndim))
 
 

@@ -1,6 +1,6 @@
 """Games of OpenSpiel: ids ``openspiel:<game string>``, such as ``openspiel:kuhn_poker(players=3)``.
 
-Torch-free. Games in which players take turns, decide at once, or both, with chance between.
+Torch-free. Games in which players take turns, decide at once, or both, with chance in between.
 OpenSpiel is an optional package.
 
 Lanctot et al., "OpenSpiel: A Framework for Reinforcement Learning in Games" (2019).
@@ -30,36 +30,40 @@ DISTRIBUTION = "open_spiel"
 INSTALL = f"pip install {DISTRIBUTION}"
 
 OBSERVATION = "observation"
-"""The one key of ``environment.kwargs`` that is no parameter of a game: what players see."""
+"""The one key of ``environment.kwargs`` that is no parameter of a game: the tensor that players
+see.
+"""
 
 PLANES_RANK = 3
 
 CHOICES = ("auto", "information_state", "observation")
 
 Seen = Literal["information_state", "observation"]
-"""All that a player knows, its own decisions among it, or what the game shows it now."""
+"""Tensor of a player: everything that it knows, its own decisions included, or the game's present
+view.
+"""
 
 
 def is_openspiel(environment_id: str) -> bool:
-    """Whether an id names a game of OpenSpiel."""
+    """Return whether an id names a game of OpenSpiel."""
     return environment_id.startswith(PREFIX)
 
 
 def canonical_game_id(environment_id: str) -> str:
-    """One way to write an id: no spaces, no empty parentheses."""
+    """Return the canonical form of an id: no spaces, no empty parentheses."""
     return "".join(environment_id.split()).removesuffix("()")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSpielGame:
-    """A game, and how its players see it.
+    """Game, and its players' view of it.
 
     Attributes:
         game: A ``pyspiel.Game``.
-        seen: Which tensor players get.
-        tensor_shape: Of that tensor, as the game has it.
-        has_planes_first: It is a stack of planes [C, H, W]; players get [H, W, C], as images and
-            PettingZoo's boards are.
+        seen: Tensor that players get.
+        tensor_shape: Shape of that tensor in the game.
+        has_planes_first: Whether it is a stack of planes [C, H, W]. Players get [H, W, C], the form
+            of images and of PettingZoo's boards.
     """
 
     game: Any
@@ -74,20 +78,20 @@ class OpenSpielGame:
 
     @property
     def api(self) -> Literal["aec", "parallel"]:
-        """``parallel`` where there are nodes at which players decide at once."""
+        """``parallel`` where the game has nodes at which players decide at once."""
         sequential = self.game.get_type().dynamics.name == "SEQUENTIAL"
         return "aec" if sequential else "parallel"
 
     @property
     def observation_shape(self) -> tuple[int, ...]:
-        """Of what a player sees."""
+        """Shape of a player's observation."""
         if not self.has_planes_first:
             return self.tensor_shape
         planes, height, width = self.tensor_shape
         return height, width, planes
 
     def see(self, state: Any, player: int) -> npt.NDArray[np.float32]:  # noqa: ANN401
-        """What a player sees. float32 of `observation_shape`."""
+        """Return a player's observation. float32 of `observation_shape`."""
         if self.seen == "information_state":
             numbers = state.information_state_tensor(player)
         else:
@@ -96,18 +100,19 @@ class OpenSpielGame:
         return tensor.transpose(1, 2, 0) if self.has_planes_first else tensor
 
     def deciding(self, state: Any) -> list[int]:  # noqa: ANN401
-        """Who decides where neither chance does nor the game is over.
+        """Return the players that decide where neither chance does nor the game is over.
 
-        Where players decide at once, one may have nothing to decide; nobody may.
+        Where players decide at once, some or all may have nothing to decide.
         """
         if not state.is_simultaneous_node():
             return [state.current_player()]
         return [player for player in range(self.game.num_players()) if state.legal_actions(player)]
 
     def apply(self, state: Any, actions: Mapping[int, int]) -> None:  # noqa: ANN401
-        """Carry out what those `deciding` have chosen, by player."""
+        """Carry out the choices of the `deciding` players."""
         if state.is_simultaneous_node():
-            # OpenSpiel takes an action of everybody; of who has none, it looks at none.
+            # OpenSpiel takes an action of every player, and ignores those of players without a
+            # decision.
             state.apply_actions([actions.get(p, 0) for p in range(self.game.num_players())])
         else:
             (action,) = actions.values()
@@ -125,7 +130,7 @@ def load_game(environment_id: str, kwargs: Mapping[str, object]) -> OpenSpielGam
     Raises:
         EnvironmentUnavailable: If OpenSpiel is not installed, or has no such game.
         ConfigError: If its parameters are not the game's, or Arena cannot play it: it is a
-            mean-field game, chance is not told, or players see nothing.
+            mean-field game, hides the outcomes of chance, or has no observations.
     """
     pyspiel = _pyspiel(environment_id)
     name = canonical_game_id(environment_id).removeprefix(PREFIX)
@@ -148,7 +153,7 @@ def load_game(environment_id: str, kwargs: Mapping[str, object]) -> OpenSpielGam
 
 
 def openspiel_facts(environment_id: str, *, kwargs: Mapping[str, object]) -> EnvironmentSpec:
-    """Write down what everything else is checked against.
+    """Return the spec of a game.
 
     Raises:
         EnvironmentUnavailable: If OpenSpiel is not installed, or has no such game.
@@ -167,7 +172,9 @@ def openspiel_facts(environment_id: str, *, kwargs: Mapping[str, object]) -> Env
 
 
 def known_games() -> list[KnownEnvironment]:
-    """Games with a native twin, for ``arena envs list``; OpenSpiel has a hundred more."""
+    """Return the games with a native twin, for ``arena envs list``; OpenSpiel has a
+    hundred more.
+    """
     installed = importlib.util.find_spec("pyspiel") is not None
     return [
         KnownEnvironment(
@@ -193,7 +200,7 @@ def _pyspiel(environment_id: str) -> Any:  # noqa: ANN401  (a module without typ
 
 
 def _check_name(name: str, *, environment_id: str, pyspiel: Any) -> None:  # noqa: ANN401
-    # OpenSpiel itself would print a list of all games on standard error.
+    # For an unknown name OpenSpiel itself would print a list of all games on standard error.
     known = pyspiel.registered_names()
     if name in known:
         return

@@ -1,4 +1,4 @@
-"""Steps one game of OpenSpiel, whether its players take turns or decide at once. Torch-free."""
+"""Stepper of one game of OpenSpiel with turns or simultaneous decisions. Torch-free."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ if TYPE_CHECKING:
     from arena.envs.pettingzoo.episode import EpisodeRow
 
 UNIFORM_TOLERANCE = 1e-12
-"""Probabilities closer than this are equal: they are quotients, and rounding moves no card."""
+"""Difference below which probabilities are equal: they are quotients, and rounding must move no
+card.
+"""
 
 
 class OpenSpielStepper:
-    """Steps one game and tells its row of the batch; an `arena.envs.pettingzoo.batch.Stepper`.
+    """Stepper of one game that fills its row of the batch; an
+    `arena.envs.pettingzoo.batch.Stepper`.
 
     Chance is a function of the episode's seed: its n-th event takes the n-th number of
-    `arena.envs.chance.uniform`. A game that goes on longer than it says it can is truncated.
+    `arena.envs.chance.uniform`. A game that outlasts its declared length is truncated.
 
     Args:
-        game: As `arena.envs.openspiel.game.load_game` gives it.
-        row: Of the batch.
-        actions_of: By agent, its population's name, its slot there, and how many slots are there.
+        game: Game from `arena.envs.openspiel.game.load_game`.
+        row: Row of the batch.
+        actions_of: Population's name, slot in it and number of slots, by agent.
     """
 
     def __init__(
@@ -53,23 +56,23 @@ class OpenSpielStepper:
 
     @property
     def on_turn(self) -> str:
-        """Whose actions are carried out, for messages."""
+        """Player whose action is carried out, for messages."""
         if len(self._deciding) == 1:
             return f"agent {self._agents[self._deciding[0]]!r} on turn"
         return f"agents {[self._agents[player] for player in self._deciding]} on turn"
 
     def start(self, seed: int) -> None:
-        """Deal, and ask whoever decides first.
+        """Deal, and set the first pending decisions.
 
         Args:
-            seed: The episode's.
+            seed: Seed of the episode.
 
         Raises:
             EnvironmentFault: If chance alone ends the game.
         """
         self._seed, self._num_draws, self._length = seed, 0, 0
-        # What chance pays now comes with the first decision: this call's rewards may still be the
-        # last episode's.
+        # Rewards of chance are paid with the first decision: this call's rewards may still be those
+        # of the last episode.
         self._returns = [0.0] * len(self._agents)
         self._state = self._game.game.new_initial_state()
         self._row.begin()
@@ -79,13 +82,13 @@ class OpenSpielStepper:
         self._ask()
 
     def step(self, actions: Mapping[str, list[int]]) -> bool:
-        """Carry out what was asked for and the chance after it, then ask whoever is next.
+        """Carry out the decisions and the chance after them, then set the next pending decisions.
 
         Args:
-            actions: Of the whole batch by population, [B * S].
+            actions: Actions of the whole batch by population, [B * S].
 
         Returns:
-            Whether the episode is over; nobody is asked then.
+            Whether the episode is over; then there are no pending decisions.
         """
         chosen, b = {}, self._row.b
         for player in self._deciding:
@@ -108,20 +111,20 @@ class OpenSpielStepper:
         return True
 
     def close(self) -> None:
-        """Forget the game's state."""
+        """Drop the game's state."""
         self._state = None
 
     def _credit(self) -> None:
-        """Pay what was added to the returns.
+        """Pay the increase of the returns.
 
-        OpenSpiel's ``rewards`` are undefined where chance acts: 2048 tells a reward again there.
+        OpenSpiel's ``rewards`` are undefined at chance nodes: 2048 repeats a reward there.
         """
         before, self._returns = self._returns, self._state.returns()
         received = (after - first for first, after in zip(before, self._returns, strict=True))
         self._row.credit(dict(zip(self._agents, received, strict=True)))
 
     def _go_on(self) -> None:
-        """Let chance act, until somebody decides or the game is over."""
+        """Let chance act until a decision is pending or the game is over."""
         while not self._state.is_terminal():
             if self._state.is_chance_node():
                 uniform = chance.uniform(self._seed, draw=self._num_draws)
@@ -147,12 +150,13 @@ class OpenSpielStepper:
 
 
 def chance_outcome(outcomes: Sequence[tuple[int, float]], *, uniform: float) -> int:
-    """The outcome that a number decides.
+    """Return the outcome that a random number selects.
 
     Args:
-        outcomes: With their probabilities, which sum to one, in the game's order.
-        uniform: In [0, 1). Of equally likely outcomes it decides by its place alone, so that a game
-            in whole tensors can do the same without probabilities; else by their cumulative sum.
+        outcomes: Outcomes with probabilities, which sum to one, in the game's order.
+        uniform: Number in [0, 1). Equally likely outcomes are selected by its position alone, so
+            that a game in whole tensors can do the same without probabilities; others by their
+            cumulative sum.
     """
     first = outcomes[0][1]
     if all(abs(probability - first) < UNIFORM_TOLERANCE for _, probability in outcomes):

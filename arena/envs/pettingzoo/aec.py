@@ -1,7 +1,7 @@
-"""One PettingZoo environment in which agents take turns.
+"""Stepper of one PettingZoo environment in which agents take turns.
 
-An agent is on turn; its action may bring rewards to any agent and end any. Dead agents are stepped
-with None, as PettingZoo wants it, and never asked.
+An agent is on turn; its action may bring rewards to any agent and end any agent's episode. Dead
+agents are stepped with None, as PettingZoo requires, and have no decisions.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from arena.envs.pettingzoo.strip_wrappers import holder_of_state
 from arena.errors import EnvironmentFault
 
 Actions = Mapping[str, list[Any]]
-"""By population in the environment's own form, [B]."""
+"""Actions by population in the environment's own form, [B]."""
 
 
 class AecStepper:
-    """Steps one environment from decision to decision and tells its row of the batch.
+    """Stepper from decision to decision that fills a row of the batch.
 
-    There are a thousand of these beside a thousand environments, and what a step reads of them is
-    in no cache any more: so a decision goes straight to where the whole batch gathers them.
+    There may be a thousand steppers and environments, whose memory is no longer in any cache when a
+    step reads it. A decision is therefore appended directly to the lists of the whole batch.
 
     Args:
         env: A ``pettingzoo.AECEnv``.
-        row: Of the batch.
-        population_of: By agent, its population's name. Best the same object for the whole batch.
+        row: Row of the batch.
+        population_of: Population's name by agent. Preferably one object for the whole batch.
     """
 
     __slots__ = (
@@ -56,20 +56,20 @@ class AecStepper:
         self._places = row.places
         self._population_of = population_of
         self._on_turn = ""
-        # Dead agents leave after one step each. One that stays, or is replaced by another dead
-        # one for ever, must not hang the loop.
+        # Dead agents leave after one step each. One that stays, or is replaced by another dead one
+        # for ever, must not hang the loop.
         self._max_dead_steps = 2 * len(population_of) + 1
 
     @property
     def on_turn(self) -> str:
-        """Whose action is carried out, for messages."""
+        """Agent whose action is carried out, for messages."""
         return f"agent {self._on_turn!r} on turn"
 
     def start(self, seed: int) -> None:
-        """Reset, and ask the first agent.
+        """Reset, and set the first pending decision.
 
         Raises:
-            EnvironmentFault: If nobody is alive.
+            EnvironmentFault: If no agent is alive.
         """
         self._on_turn = ""
         self._env.reset(seed=seed)
@@ -81,19 +81,22 @@ class AecStepper:
         self._ask(agent)
 
     def step(self, actions: Actions) -> bool:
-        """Carry out one decision, then ask whoever is next.
+        """Carry out one decision, then set the next pending one.
 
         Args:
-            actions: Of the whole batch.
+            actions: Actions of the whole batch.
 
         Returns:
-            Whether the episode is over; nobody is asked then.
+            Whether the episode is over; then there is no pending decision.
         """
         self._env.step(actions[self._population_of[self._on_turn]][self._b])
         state = self._state
+        # Most steps of a turn-based game give no reward; `any` is cheaper than a call that adds
+        # zeros.
         if any(state.rewards.values()):
             self._row.credit(state.rewards)
         agent: str | None
+        # Deaths are rare: the hot path must not loop over the agents.
         if True in state.terminations.values() or True in state.truncations.values():
             agent = self._bury()
         else:
@@ -105,7 +108,7 @@ class AecStepper:
         return False
 
     def close(self) -> None:
-        """Release what the environment holds."""
+        """Release everything that the environment holds."""
         self._env.close()
 
     def _ask(self, agent: str) -> None:
@@ -116,7 +119,7 @@ class AecStepper:
         asked.ask(self._first_cell + place.column, self._env.observe(agent), info)
 
     def _bury(self) -> str | None:
-        """Note who died and step the dead, until someone alive is on turn."""
+        """Record deaths and step dead agents, until a live one is on turn."""
         state = self._state
         for _ in range(self._max_dead_steps):
             self._note_deaths()
@@ -125,6 +128,7 @@ class AecStepper:
             agent: str = state.agent_selection
             if not (state.terminations[agent] or state.truncations[agent]):
                 return agent
+            # AEC wants one step with the action None for each dead agent before it is removed.
             self._env.step(None)
             self._row.credit(state.rewards)
         if all(state.terminations[agent] or state.truncations[agent] for agent in state.agents):
@@ -139,6 +143,7 @@ class AecStepper:
         for agent, terminated in tuple(state.terminations.items()):
             if row.has_ended(agent):
                 continue
+            # Both flags may be set; a terminal state has no value to bootstrap from, so it wins.
             if terminated:
                 row.terminate(agent, infos.get(agent))
             elif state.truncations[agent]:

@@ -1,4 +1,4 @@
-"""B PettingZoo environments as one, whichever way they take turns."""
+"""B PettingZoo environments stepped as one, with turns or simultaneous decisions."""
 
 from __future__ import annotations
 
@@ -21,46 +21,47 @@ MAX_SEED = 2**63
 
 FREE_FAULTS = 16
 EPISODES_PER_FAULT = 10
-"""Since a reset so many environments may break, and one more for so many episodes played."""
+"""Environments that may break after a reset, plus one per so many episodes played."""
 
 
 class Stepper(Protocol):
-    """One environment that tells its row of the buffers what it says."""
+    """One environment that fills its row of the buffers."""
 
     @property
     def on_turn(self) -> str:
-        """Whose action is carried out, for messages."""
+        """Agent whose action is carried out, for messages."""
         ...
 
     def start(self, seed: int) -> None:
-        """Reset, and ask whoever decides first."""
+        """Reset, and set the first pending decisions."""
         ...
 
     def step(self, actions: Mapping[str, list[Any]]) -> bool:
-        """Carry out the decisions that were asked for; True if the episode is over.
+        """Carry out the pending decisions; True if the episode is over.
 
         Args:
-            actions: Of the whole batch by population, in the environment's own form, [B * S].
+            actions: Actions of the whole batch by population, in the environment's own form, [B *
+                S].
         """
         ...
 
     def close(self) -> None:
-        """Release what the environment holds."""
+        """Release everything that the environment holds."""
         ...
 
 
 class PettingZooBatch:
-    """Steps PettingZoo environments one by one; a `BatchedEnv`.
+    """`BatchedEnv` that steps PettingZoo environments one by one.
 
     Args:
-        environment_id: For messages.
-        buffers: That the steppers write.
+        environment_id: Environment's id, for messages.
+        buffers: Buffers that the steppers fill.
         steppers: One per environment.
-        remake: Makes environment b anew.
-        on_fault: Told of each environment that broke: its episode is void (`Turn.void`), and it
-            goes on in a new environment, until too many have broken. None: the first fault is
+        remake: Factory of a new environment b.
+        on_fault: Callback for each environment that broke. Its episode is void (`Turn.void`) and a
+            new environment replaces it, until too many have broken. None: the first fault is
             raised.
-        on_step: Called before each environment's step: one may take long.
+        on_step: Callback before each environment's step, which may take long.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class PettingZooBatch:
         return self._buffers.agents
 
     def reset(self, seeds: Sequence[int]) -> Turn:
-        """Start afresh: episode k of environment b is seeded by (seeds[b], k) and nothing else.
+        """Start all environments: (seeds[b], k) alone seeds episode k of environment b.
 
         Raises:
             ValueError: If there is not one seed in [0, 2**63) for each environment.
@@ -112,11 +113,12 @@ class PettingZooBatch:
         for b in range(self.num_envs):
             self._start(b)
         turn = self._turn()
+        # After `_turn`, which may replace environments and thereby mark them void.
         self._buffers.all_are_new()
         return turn
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        """Carry out the decisions that the last turn asked for.
+        """Carry out the pending decisions.
 
         Raises:
             ValueError: If an action is not legal.
@@ -125,6 +127,7 @@ class PettingZooBatch:
         if not self._seeds:
             raise RuntimeError("step needs a reset first")
         buffers = self._buffers
+        # All actions are checked before any environment steps: an illegal one changes nothing.
         chosen = {
             name: population.check(name, actions[name])
             for name, population in buffers.populations.items()
@@ -150,10 +153,10 @@ class PettingZooBatch:
         return self._turn()
 
     def halt(self, environments: torch.Tensor) -> None:
-        """Stop stepping some environments until they are resumed; they ask for no decisions.
+        """Halt environments until they are resumed; they have no pending decisions meanwhile.
 
         Args:
-            environments: bool [B].
+            environments: Environments to halt. bool [B].
         """
         for b in environments.nonzero().flatten().tolist():
             self._halted[b] = True
@@ -164,12 +167,12 @@ class PettingZooBatch:
         """Let halted environments begin their episode in the next call of ``step``.
 
         Args:
-            environments: Halted ones. bool [B].
+            environments: Environments to resume. bool [B].
         """
         self._resumed += environments.nonzero().flatten().tolist()
 
     def close(self) -> None:
-        """Release what the environments hold.
+        """Release everything that the environments hold.
 
         Raises:
             EnvironmentFault: If one of them raises; all are closed before.
@@ -184,7 +187,8 @@ class PettingZooBatch:
             raise faults[0]
 
     def _turn(self) -> Turn:
-        """What all have said; who asks for what cannot be is replaced."""
+        """Return the turn; environments with invalid decisions are replaced first."""
+        # A replacement's first decision may be invalid too; `_allow` bounds the loop.
         while True:
             try:
                 return self._buffers.turn()
@@ -210,7 +214,7 @@ class PettingZooBatch:
         """Void the episode of an environment that broke; begin the next one in a new environment.
 
         Raises:
-            EnvironmentFault: If this is not wanted, or too many broke.
+            EnvironmentFault: If faults are not tolerated, or too many environments broke.
         """
         while fault is not None:
             self._allow(fault)
@@ -236,6 +240,7 @@ class PettingZooBatch:
         if self._on_fault is None:
             raise fault
         self._num_faults += 1
+        # `_replace` advanced the episode number once for each earlier fault: those were not played.
         num_played = sum(self._episodes) - (self._num_faults - 1)
         if self._num_faults > FREE_FAULTS + num_played // EPISODES_PER_FAULT:
             raise EnvironmentFault(
@@ -245,7 +250,8 @@ class PettingZooBatch:
         self._on_fault(fault)
 
     def _blame(self, error: Exception, stepper: Stepper, *, doing: str) -> EnvironmentFault:
-        """Say whose fault it is: an environment is a user's code and may raise anything."""
+        """Attribute an error: an environment is a user's code and may raise anything."""
+        # Our own errors are not the environment's fault and must not be tolerated as one.
         if isinstance(error, ArenaError) and not isinstance(error, EnvironmentFault):
             raise error
         if isinstance(error, EnvironmentFault):
@@ -260,10 +266,10 @@ class PettingZooBatch:
 
 
 def check_seeds(seeds: Sequence[int], *, num_envs: int) -> None:
-    """One seed in [0, 2**63) for each environment.
+    """Check for one seed in [0, 2**63) for each environment.
 
     Raises:
-        ValueError: If not.
+        ValueError: If the check fails.
     """
     if len(seeds) != num_envs:
         raise ValueError(f"{num_envs} environments need as many seeds, got {len(seeds)}")

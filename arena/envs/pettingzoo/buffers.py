@@ -1,6 +1,6 @@
-"""The tensors of the batched view, and where in them each agent's part is.
+"""Tensors of the batched view, and the place of each agent in them.
 
-Numpy and torch share the memory: environments write rows, the batch is read without a copy.
+Numpy and torch share the memory: environments write rows, and the batch is read without a copy.
 Shapes: B environments, A agents (in the spec's order), S agents of a population that decide at
 once, P agents of a population, F features of a flattened observation, n actions.
 """
@@ -17,8 +17,8 @@ import torch
 
 from arena.environment_spec import ContinuousActions, EnvironmentSpec, MaskPlace
 from arena.envs.base import Group, Turn
-from arena.envs.episode_metrics import OwnFigures
-from arena.envs.pettingzoo.pending_decisions import Asked, DecisionFault
+from arena.envs.episode_metrics import EpisodeFigures
+from arena.envs.pettingzoo.pending_decisions import DecisionBatch, DecisionFault
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, EnvironmentFault
@@ -29,17 +29,17 @@ NO_DECISION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopulationBuffers:
-    """What one population is asked, and what its truncated agents saw last.
+    """Pending decisions of one population, and last observations of its truncated agents.
 
     Attributes:
         agents: The P agents.
-        layout: Of their observations.
+        layout: Layout of their observations.
         actions: Layout of their actions.
-        mask: Where their masks are.
-        agent_index: int64 [B, S].
-        observation: float32 or uint8, as the layout says. [B, S, F].
-        action_mask: bool [B, S, n].
-        final_observation: As observation. [B, P, F].
+        mask: Place of their masks.
+        agent_index: Index of the deciding agent. int64 [B, S].
+        observation: Observations, float32 or uint8, as the layout says. [B, S, F].
+        action_mask: Legal choices. bool [B, S, n].
+        final_observation: Last observations, as observation. [B, P, F].
     """
 
     agents: tuple[str, ...]
@@ -52,13 +52,13 @@ class PopulationBuffers:
     final_observation: npt.NDArray[Any]
 
     def check(self, name: str, actions: torch.Tensor) -> list[Any]:
-        """Check the decisions that were asked for.
+        """Check the actions for the pending decisions.
 
         Returns:
-            All, in the environment's own form, [B * S].
+            All actions, in the environment's own form, [B * S].
 
         Raises:
-            ValueError: If the shape is wrong, or an action that was asked for is not legal.
+            ValueError: If the shape is wrong, or an action for a pending decision is not legal.
         """
         if not self.actions.is_discrete:
             return self._check_rows(name, actions)
@@ -108,26 +108,26 @@ class PopulationBuffers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where an agent's part of the buffers is, in every environment alike.
+    """Place of an agent in the buffers, equal in every environment.
 
     Attributes:
-        column: The agent's index.
-        asked: Takes its decisions.
-        population: Its population's tensors.
-        position: Its index there.
+        column: Agent's index.
+        asked: Collector of its decisions.
+        population: Buffers of its population.
+        position: Agent's index in the population.
     """
 
     column: int
-    asked: Asked
+    asked: DecisionBatch
     population: PopulationBuffers
     position: int
 
 
 class Places(dict[str, Place]):
-    """By agent; one that is not there is the environment's fault."""
+    """Places by agent; an unknown agent is the environment's fault."""
 
     def __missing__(self, agent: str) -> Place:
-        """Say so."""
+        """Raise the fault."""
         raise EnvironmentFault(
             f"agent {agent!r} acts or ends but is not in possible_agents, which the environment or "
             f"environment.possible_agents must list"
@@ -135,23 +135,23 @@ class Places(dict[str, Place]):
 
 
 class Buffers:
-    """All that B environments say, allocated once and shared with torch.
+    """State of B environments, allocated once and shared with torch.
 
-    Where an agent's part of it is, ``places`` tells by agent. ``has_decided`` and ``has_ended``
-    (bool [B, A]): whether an agent has been asked in this episode before this call, and whether its
-    end is written down.
+    ``places`` maps an agent to its place. ``has_decided`` and ``has_ended`` (bool [B, A]) tell
+    whether an agent has had a decision in this episode before this call, and whether its end is
+    recorded.
 
     Args:
-        spec: The environment's facts.
+        spec: Environment's spec.
         populations: Agents by population; every agent is in one.
         num_envs: B.
-        num_sides: Columns of the score.
-        device: Where turns go. On the CPU they are the buffers themselves, elsewhere copies.
-        continuous_actions: How numbers of actions are brought within their bounds.
-        components: The R parts of rewards that are told apart.
+        num_sides: Number of columns of the score.
+        device: Device of the turns. On the CPU they are the buffers themselves, elsewhere copies.
+        continuous_actions: Way of bringing numbers of actions within their bounds.
+        components: Names of the R components of rewards.
 
     Raises:
-        ConfigError: If an agent is in no population or in two, or the spec knows it not.
+        ConfigError: If an agent is in no population or in two, or is not in the spec.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Buffers:
         self.episode_over = np.zeros(num_envs, dtype=np.bool_)
         self.score = np.zeros((num_envs, num_sides), dtype=np.float32)
         self._is_void = np.zeros(num_envs, dtype=np.bool_)
-        self.figures = OwnFigures()
+        self.figures = EpisodeFigures()
         self.populations = {
             name: _population(spec, agents, num_envs=num_envs, continuous=continuous_actions)
             for name, agents in populations.items()
@@ -207,7 +207,7 @@ class Buffers:
         self._turn = _shared_turn(self)
 
     def clear(self) -> None:
-        """Forget the last call: nothing received, nobody ended, nothing asked."""
+        """Clear the last call: no rewards, no ends, no pending decisions."""
         self.reward.fill(0.0)
         if self.components is not None:
             self.components.fill(0.0)
@@ -222,9 +222,9 @@ class Buffers:
             asked.clear()
 
     def void(self, b: int) -> None:
-        """Environment b broke: its episode is over and void, and it asks for nothing.
+        """Void the episode of environment b, which broke; it has no pending decisions.
 
-        An episode that was over already keeps what it brought: what broke is the next one.
+        An episode that was already over keeps its results: the next one is void.
         """
         for asked in self._asked:
             asked.forget(b)
@@ -240,16 +240,16 @@ class Buffers:
         self._turn.void = torch.from_numpy(self._is_void)
 
     def all_are_new(self) -> None:
-        """No episode is over: this was a reset, and what broke in it is forgotten."""
+        """Mark no episode as over: this was a reset, and faults in it void nothing."""
         self.episode_over.fill(False)
         self._turn.void = None
 
     def turn(self) -> Turn:
-        """What the environments have said since ``clear``.
+        """Return the state since ``clear``.
 
         Raises:
-            DecisionFault: If an observation or a mask is not what it must be. Once that
-                environment is void, it can be called again.
+            DecisionFault: If an observation or a mask is invalid. Once that environment is void,
+                the method can be called again.
         """
         for asked in self._asked:
             try:
@@ -285,14 +285,14 @@ def _population(
     )
 
 
-def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> Asked:
-    """Takes the decisions of a population's agents."""
+def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> DecisionBatch:
+    """Make the collector of the decisions of a population's agents."""
     num_envs, slots = population.agent_index.shape
     row_of_cell = np.full((num_envs, len(agents)), -1, dtype=np.int64)
     for position, agent in enumerate(population.agents):
         slot = 0 if slots == 1 else position
         row_of_cell[:, agents.index(agent)] = np.arange(num_envs) * slots + slot
-    return Asked(
+    return DecisionBatch(
         agents,
         layout=population.layout,
         actions=population.actions,
@@ -305,10 +305,10 @@ def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> Asked:
 
 
 def check_partition(agents: tuple[str, ...], *, populations: Mapping[str, tuple[str, ...]]) -> None:
-    """Every agent is in exactly one population.
+    """Check that every agent is in exactly one population.
 
     Raises:
-        ConfigError: If not.
+        ConfigError: If the check fails.
     """
     members = [agent for population in populations.values() for agent in population]
     if sorted(members) != sorted(agents):

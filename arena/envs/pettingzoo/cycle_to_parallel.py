@@ -1,8 +1,9 @@
-"""Agents that act in a cycle, seen as acting at once: what PettingZoo's conversion does, for less.
+"""Agents that act in a cycle, converted to acting at once: a faster form of PettingZoo's
+conversion.
 
-`pettingzoo.utils.conversions.aec_to_parallel` asks ``last()`` for every action, which makes an
-observation that nobody looks at, and reads everything through the wrappers of the environment it
-drives. mpe2's parallel environments, for instance, are all made by it.
+`pettingzoo.utils.conversions.aec_to_parallel` calls ``last()`` for every action, which makes an
+unused observation, and reads everything through the wrappers of the environment that it drives. All
+of mpe2's parallel environments, for instance, are made by it.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ Step = tuple[
     Mapping[str, bool],
     Mapping[str, Any],
 ]
-"""Observations, rewards, terminations, truncations, infos: what a Parallel environment answers."""
+"""Observations, rewards, terminations, truncations, infos: the return of a Parallel environment."""
 
 
 class Cycle:
-    """One turn-based environment as a Parallel one. What it answers is good until the next call.
+    """Turn-based environment as a Parallel one. Return values stay valid until the next call.
 
     Args:
         env: A ``pettingzoo.AECEnv`` whose agents act in a cycle and die at its end only.
-        state: What to read ``agents``, ``rewards`` and so on from.
+        state: Object to read ``agents``, ``rewards`` and so on from.
 
     Attributes:
-        agents: Who acts in the next step.
+        agents: Agents that act in the next step.
     """
 
     def __init__(self, env: Any, *, state: Any) -> None:  # noqa: ANN401
@@ -40,7 +41,7 @@ class Cycle:
         self.agents: list[str] = []
 
     def reset(self, seed: int) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Start an episode: observations and infos."""
+        """Start an episode; return observations and infos."""
         env, state = self._env, self._state
         env.reset(seed=seed)
         self.agents = state.agents
@@ -73,18 +74,18 @@ class Cycle:
         observations = {agent: env.observe(agent) for agent in state.agents}
         terminations, truncations, infos = state.terminations, state.truncations, state.infos
         if True in terminations.values() or True in truncations.values():
-            # Who is buried leaves these.
+            # Agents are removed from these when they are buried.
             terminations, truncations, infos = dict(terminations), dict(truncations), dict(infos)
             self._bury()
         self.agents = state.agents
         return observations, rewards, terminations, truncations, infos
 
     def close(self) -> None:
-        """Release what the environment holds."""
+        """Release everything that the environment holds."""
         self._env.close()
 
     def _bury(self) -> None:
-        """Step the dead, as PettingZoo wants it, while they are on turn."""
+        """Step dead agents, as PettingZoo requires, while they are on turn."""
         state = self._state
         while state.agents and (
             state.terminations[state.agent_selection] or state.truncations[state.agent_selection]

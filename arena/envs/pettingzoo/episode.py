@@ -1,4 +1,4 @@
-"""What one environment of the batch says in its episode, checked and written down.
+"""Record of one environment's episode in the batch: values are checked and written down.
 
 Shapes: A agents (in the spec's order).
 """
@@ -17,18 +17,18 @@ from arena.errors import EnvironmentFault
 
 
 class EpisodeRow:
-    """One environment's part of the buffers, and what its episode has brought so far.
+    """One environment's part of the buffers, and the results of its episode so far.
 
-    The steppers tell it what their environment says; it checks that and writes it down.
+    Steppers pass on the values of their environment; this class checks and writes them.
 
     Args:
-        buffers: Of the batch.
-        b: Which environment.
-        score: Scores an episode that has ended.
-        keeps_infos: Whether ``score`` looks at infos.
+        buffers: Buffers of the batch.
+        b: Index of the environment.
+        score: Scoring function of finished episodes.
+        keeps_infos: Whether ``score`` reads infos.
 
     Attributes:
-        components: Credited beside the rewards by those who step; None: none are told apart.
+        components: Row of the reward components, credited by the steppers. None: there are none.
     """
 
     def __init__(self, buffers: Buffers, *, b: int, score: Score, keeps_infos: bool) -> None:
@@ -47,22 +47,22 @@ class EpisodeRow:
         self._infos: dict[str, Mapping[str, object]] = {}
 
     def begin(self) -> None:
-        """A new episode."""
+        """Begin a new episode."""
         self._returns = [0.0] * len(self._returns)
         self._infos = {}
         self._buffers.has_decided[self.b] = False
         self._buffers.has_ended[self.b] = False
 
     def ask(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
-        """Ask an agent for a decision."""
+        """Add a pending decision of an agent."""
         place = self.places[agent]
         place.asked.ask(self.first_cell + place.column, observation, info)
 
     def credit(self, rewards: Mapping[str, float]) -> None:
-        """Add what agents received.
+        """Add rewards of agents.
 
         Raises:
-            EnvironmentFault: If a reward is not a finite number, or an unknown agent's.
+            EnvironmentFault: If a reward is not a finite number, or of an unknown agent.
         """
         for agent, reward in rewards.items():
             if reward == 0:
@@ -78,20 +78,20 @@ class EpisodeRow:
             self._returns[place.column] += float(reward)
 
     def has_ended(self, agent: str) -> bool:
-        """Whether the agent's end in this episode is written down."""
+        """Return whether the agent's end in this episode is recorded."""
         return bool(self._buffers.has_ended[self.b, self.places[agent].column])
 
     def terminate(self, agent: str, info: Mapping[str, Any] | None) -> None:
-        """An agent's episode ended for good."""
+        """Record that an agent's episode ended for good."""
         place = self.places[agent]
         self._buffers.terminated[self.b, place.column] = True
         self._end(agent, place, info)
 
     def truncate(self, agent: str, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
-        """An agent's episode was cut off; ``observation`` is the last one.
+        """Record that an agent's episode was cut off; ``observation`` is the last one.
 
         Raises:
-            EnvironmentFault: If the observation is not the space's.
+            EnvironmentFault: If the observation is not in the space.
         """
         place = self.places[agent]
         self._keep_final(agent, place, observation)
@@ -99,13 +99,13 @@ class EpisodeRow:
         self._end(agent, place, info)
 
     def finish(self, infos: Mapping[str, Any]) -> None:
-        """The episode is over: score it.
+        """End the episode and score it.
 
-        Agents that have decided and whose end the environment never told (it emptied ``agents``)
-        have terminated: there is nothing to bootstrap from.
+        Agents that have decided and whose end was never reported (the environment emptied
+        ``agents``) have terminated: there is nothing to bootstrap from.
 
         Raises:
-            EnvironmentFault: If an agent has never reported a component that is told apart.
+            EnvironmentFault: If an agent never reported a configured component.
         """
         buffers, b = self._buffers, self.b
         decided = [a for a, place in self.places.items() if buffers.has_decided[b, place.column]]

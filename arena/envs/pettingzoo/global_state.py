@@ -1,4 +1,4 @@
-"""What environments say of themselves as a whole: PettingZoo's ``state()``, for value networks.
+"""PettingZoo's ``state()``, the state of a whole environment, for value networks.
 
 Torch-free.
 """
@@ -19,7 +19,7 @@ from arena.users_code import raised
 
 
 def no_state(environment_id: str, *, why: str) -> ConfigError:
-    """What is said where a value network is to read a state that is not there."""
+    """Return the error for a value network whose environment has no state."""
     return ConfigError(
         f"network.critic state needs an environment with state(): {environment_id} has none, "
         f"{why}. network.critic joint reads what all agents of a side see"
@@ -27,21 +27,21 @@ def no_state(environment_id: str, *, why: str) -> ConfigError:
 
 
 def describe_state(env: Any, *, environment_id: str) -> dict[str, object]:  # noqa: ANN401
-    """The space of a state as plain data: ``state_space`` where it has that, else by one state.
+    """Return the space of a state as plain data: ``state_space``, or else the space of one state.
 
     Args:
         env: A PettingZoo environment that has been reset.
-        environment_id: For messages.
+        environment_id: Environment's id, for messages.
 
     Raises:
-        ConfigError: If there is no state, or it is nothing that a network can read.
+        ConfigError: If there is no state, or no network can read it.
     """
     try:
         state = state_reader(env)()
     except (AttributeError, NotImplementedError) as error:
         raise no_state(environment_id, why=f"it raised {type(error).__name__}") from error
     except Exception as error:
-        # The environment is a user's code and may raise anything.
+        # A user's environment may raise anything.
         raise no_state(environment_id, why=raised("it", error)) from error
     declared = getattr(env, "state_space", None)
     if isinstance(declared, spaces.Space) and _holds(declared, state):
@@ -52,7 +52,7 @@ def describe_state(env: Any, *, environment_id: str) -> dict[str, object]:  # no
 
 
 def _holds(space: spaces.Space[Any], state: object) -> bool:
-    """Whether rows of the declared space can hold it; bounds are not looked at."""
+    """Return whether rows of the declared space can hold a state; bounds are ignored."""
     try:
         layout = ObservationLayout.from_json(describe(space))
         layout.flatten_into(np.zeros(layout.size, dtype=layout.dtype), state)
@@ -77,7 +77,9 @@ def _space_around(state: object, *, environment_id: str) -> spaces.Space[Any]:
 
 
 def state_reader(env: Any) -> Callable[[], Any]:  # noqa: ANN401
-    """The environment's ``state``, past wrappers that would count our resets or check them."""
+    """Return the environment's ``state``, past wrappers that would count our resets or
+    check them.
+    """
     if type(env) is aec_to_parallel_wrapper:
         env = env.aec_env
     read: Callable[[], Any] = holder_of_state(env).state

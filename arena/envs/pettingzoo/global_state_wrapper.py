@@ -1,4 +1,4 @@
-"""Environments whose turns have their `state()`, for value networks.
+"""Environments whose turns contain their `state()`, for value networks.
 
 Shapes: B environments, G numbers of a flattened state.
 """
@@ -21,15 +21,15 @@ from arena.errors import EnvironmentFault
 
 
 class States:
-    """The states of B environments as rows.
+    """States of B environments as rows.
 
     Args:
-        layout: Of one state.
-        truncated: Agents that were cut off in the last call, written by others. bool [B, A].
+        layout: Layout of one state.
+        truncated: Agents that were cut off in the last call, filled by the buffers. bool [B, A].
 
     Attributes:
-        now: After the last call. float32 or uint8 [B, G].
-        final: The same before any reset; undefined where no agent was truncated. [B, G].
+        now: States after the last call. float32 or uint8 [B, G].
+        final: States before any reset; undefined where no agent was truncated. [B, G].
     """
 
     def __init__(self, layout: ObservationLayout, *, truncated: npt.NDArray[np.bool_]) -> None:
@@ -39,14 +39,14 @@ class States:
         self.final = np.zeros_like(self.now)
 
     def watching(self, stepper: Stepper, env: Any, *, b: int) -> StateStepper:  # noqa: ANN401
-        """Reads the state of environment b whenever that is stepped."""
+        """Wrap a stepper so that it reads the state of environment b after each step."""
         return StateStepper(stepper, read=state_reader(env), states=self, b=b)
 
     def write(self, rows: npt.NDArray[Any], b: int, state: object) -> None:
-        """Write one of ``now`` or ``final``.
+        """Write a state into ``now`` or ``final``.
 
         Raises:
-            EnvironmentFault: If the state is not what it was when the environment was inspected.
+            EnvironmentFault: If the state differs from the inspected space.
         """
         try:
             self._layout.flatten_into(rows[b], state)
@@ -54,18 +54,18 @@ class States:
             raise EnvironmentFault(f"state(): {fault}") from fault
 
     def needs_final(self, b: int) -> bool:
-        """Whether an agent was cut off in the last call."""
+        """Return whether an agent was cut off in the last call."""
         return bool(self._truncated[b].any())
 
 
 class StateStepper:
-    """A `Stepper` that also reads the environment's state after every call.
+    """`Stepper` that also reads the environment's state after every call.
 
     Args:
-        stepper: Steps the environment.
-        read: Its ``state``.
-        states: Where states are written.
-        b: Which environment of the batch.
+        stepper: Stepper of the environment.
+        read: ``state`` of the environment.
+        states: States to write.
+        b: Index of the environment in the batch.
     """
 
     def __init__(
@@ -78,16 +78,18 @@ class StateStepper:
 
     @property
     def on_turn(self) -> str:
-        """Whose action is carried out, for messages."""
+        """Agent whose action is carried out, for messages."""
         return self._stepper.on_turn
 
     def start(self, seed: int) -> None:
-        """Reset, and ask whoever decides first."""
+        """Reset, and set the first pending decisions."""
         self._stepper.start(seed)
         self._states.write(self._states.now, self._b, self._read())
 
     def step(self, actions: Mapping[str, list[Any]]) -> bool:
-        """As `Stepper.step`. Nobody asks what the state is once all have ended for good."""
+        """Step as `Stepper.step` does. The state is not read once all agents have ended
+        for good.
+        """
         states, b = self._states, self._b
         over = self._stepper.step(actions)
         if not over:
@@ -98,17 +100,17 @@ class StateStepper:
         return over
 
     def close(self) -> None:
-        """Release what the environment holds."""
+        """Release everything that the environment holds."""
         self._stepper.close()
 
 
-class WithStates:
-    """A `BatchedEnv` whose turns have the states that its steppers read.
+class GlobalStateWrapper:
+    """`BatchedEnv` whose turns contain the states that its steppers read.
 
     Args:
-        env: What is played.
-        states: Written by its steppers.
-        device: Where turns go.
+        env: Wrapped environment.
+        states: States that its steppers write.
+        device: Device of the turns.
     """
 
     def __init__(self, env: BatchedEnv, *, states: States, device: torch.device) -> None:
@@ -128,23 +130,23 @@ class WithStates:
         return self._env.agents
 
     def reset(self, seeds: Sequence[int]) -> Turn:
-        """As `BatchedEnv.reset`."""
+        """Reset as `BatchedEnv.reset` does."""
         return self._told(self._env.reset(seeds))
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        """As `BatchedEnv.step`."""
+        """Step as `BatchedEnv.step` does."""
         return self._told(self._env.step(actions))
 
     def halt(self, environments: torch.Tensor) -> None:
-        """As `BatchedEnv.halt`."""
+        """Halt as `BatchedEnv.halt` does."""
         self._env.halt(environments)
 
     def resume(self, environments: torch.Tensor) -> None:
-        """As `BatchedEnv.resume`."""
+        """Resume as `BatchedEnv.resume` does."""
         self._env.resume(environments)
 
     def close(self) -> None:
-        """As `BatchedEnv.close`."""
+        """Close as `BatchedEnv.close` does."""
         self._env.close()
 
     def _told(self, turn: Turn) -> Turn:

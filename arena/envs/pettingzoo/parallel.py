@@ -1,4 +1,4 @@
-"""One PettingZoo environment in which all live agents decide at once."""
+"""Stepper of one PettingZoo environment in which all live agents decide at once."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from arena.envs.pettingzoo.episode import EpisodeRow
 from arena.errors import EnvironmentFault
 
 Actions = Mapping[str, list[Any]]
-"""By population in the environment's own form, [B * P]."""
+"""Actions by population in the environment's own form, [B * P]."""
 
 
 class ParallelStepper:
-    """Steps one environment and tells its row of the batch.
+    """Stepper of one environment that fills its row of the batch.
 
     Args:
         env: A ``pettingzoo.ParallelEnv``.
-        row: Of the batch.
-        actions_of: By agent, its population's name, its position there and how many agents are
-            there.
+        row: Row of the batch.
+        actions_of: Population's name, position in it and number of agents there, by agent.
     """
 
     def __init__(
@@ -35,19 +34,19 @@ class ParallelStepper:
         self._b = row.b
         self._actions_of = actions_of
         self._deciding: list[str] = []
-        # A cycle of turns leaves zeros out.
+        # A cycle of turns leaves out rewards of zero.
         self._rewards_all = not isinstance(env, Cycle)
 
     @property
     def on_turn(self) -> str:
-        """Whose actions are carried out, for messages."""
+        """Agents whose actions are carried out, for messages."""
         return f"agents {self._deciding} on turn"
 
     def start(self, seed: int) -> None:
-        """Reset, and ask every agent that is there.
+        """Reset, and set the decisions of all present agents.
 
         Raises:
-            EnvironmentFault: If nobody is there.
+            EnvironmentFault: If no agent is present.
         """
         self._deciding = []
         result = self._env.reset(seed=seed)
@@ -60,13 +59,13 @@ class ParallelStepper:
             raise EnvironmentFault("after reset an agent must be alive and have an observation")
 
     def step(self, actions: Actions) -> bool:
-        """Carry out one decision of each agent that was asked, then ask those that live.
+        """Carry out one decision of each agent, then set those of the live agents.
 
         Args:
-            actions: Of the whole batch.
+            actions: Actions of the whole batch.
 
         Returns:
-            Whether the episode is over; nobody is asked then.
+            Whether the episode is over; then there are no pending decisions.
         """
         chosen, b = {}, self._b
         for agent in self._deciding:
@@ -85,7 +84,7 @@ class ParallelStepper:
         return True
 
     def close(self) -> None:
-        """Release what the environment holds."""
+        """Release everything that the environment holds."""
         self._env.close()
 
     def _check_rewards(self, rewards: Mapping[str, float]) -> None:
@@ -102,7 +101,9 @@ class ParallelStepper:
         terminations: Mapping[str, bool],
         truncations: Mapping[str, bool],
     ) -> None:
-        """Ask the live agents. Who has no observation is not asked: PettingZoo's word for dead."""
+        """Set the decisions of the live agents. An agent without an observation is dead in
+        PettingZoo.
+        """
         deciding = []
         for agent in self._env.agents:
             if terminations.get(agent) or truncations.get(agent) or agent not in observations:

@@ -1,9 +1,9 @@
-"""What agents are asked in one call: gathered while environments step, then written all at once.
+"""Decisions pending in one call: gathered while environments step, then written all at once.
 
-A decision costs a few entries in lists; numpy stacks the arrays of the whole batch. Only where they
-do not fit together, or something is wrong, each is looked at by itself. Shapes: B environments, A
-agents (in the spec's order), R = B * S rows for the S agents of a population that decide at once, N
-decisions of one call, F features of a flattened observation, n actions.
+Appending a decision to lists is cheap, and numpy stacks the arrays of the whole batch. Decisions
+are looked at one by one only if they do not fit together or something is wrong. Shapes: B
+environments, A agents (in the spec's order), R = B * S rows for the S agents of a population that
+decide at once, N decisions of one call, F features of a flattened observation, n actions.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from arena.envs.spaces.observations import (
 from arena.errors import EnvironmentFault
 
 
-class Asked:
-    """The decisions that a population is asked for, in all environments of the batch.
+class DecisionBatch:
+    """Pending decisions of a population, in all environments of the batch.
 
-    A cell is an agent in an environment: b * A + its column. Rows that nobody is asked for keep
-    what they had.
+    A cell is an agent in an environment: b * A + its column. Rows without a decision keep their old
+    content.
 
     Args:
-        agents: All A, for messages.
-        layout: Of the observations.
+        agents: All A agents, for messages.
+        layout: Layout of the observations.
         actions: Layout of the actions.
-        mask: Where the masks are.
-        row_of_cell: int64 [B * A].
-        agent_index: Written. int64 [R].
-        observation: Written. float32 or uint8, as the layout says. [R, F].
-        action_mask: Written. bool [R, n].
+        mask: Place of the masks.
+        row_of_cell: Row of each cell. int64 [B * A].
+        agent_index: Output: index of the deciding agent. int64 [R].
+        observation: Output: observations, float32 or uint8, as the layout says. [R, F].
+        action_mask: Output: legal choices. bool [R, n].
 
     Attributes:
-        reads_infos: Whether `ask` looks at infos.
+        reads_infos: Whether `ask` reads infos.
     """
 
     __slots__ = (
@@ -90,15 +90,15 @@ class Asked:
         self.reads_infos = mask == "info"
 
     def ask(self, cell: int, observation: Any, info: Mapping[str, Any] | None) -> None:  # noqa: ANN401
-        """Ask for a decision; at most one of each cell until they are written.
+        """Add a pending decision; at most one of each cell until they are written.
 
         Args:
-            cell: Who decides where.
-            observation: As the environment gives it, and not to be changed until it is written.
-            info: The agent's.
+            cell: Agent and environment.
+            observation: Observation from the environment, not to be changed until it is written.
+            info: Info of the agent.
         """
         if self._mask == "observation":
-            # Both, before anything is kept: one of them may not be there.
+            # Both are read before either is kept: one of them may be missing.
             seen, mask = observation["observation"], observation["action_mask"]
             self._masks.append(mask)
             observation = seen
@@ -112,12 +112,12 @@ class Asked:
         self._observations.append(observation)
 
     def clear(self) -> None:
-        """Ask for nothing, and forget what has not been written."""
+        """Drop all pending decisions, and everything that has not been written."""
         self._agent_index.fill(-1)
         self._forget()
 
     def forget(self, b: int) -> None:
-        """Take back what environment b has asked, written or not."""
+        """Drop the decisions of environment b, written or not."""
         first, end = (number * len(self._agents) for number in (b, b + 1))
         kept = [at for at, cell in enumerate(self._cells) if not first <= cell < end]
         if self._masks:
@@ -136,9 +136,10 @@ class Asked:
         """Write all decisions, and return their cells. int64 [N].
 
         Raises:
-            DecisionFault: If an observation or a mask is not the space's, an observation is not
-                finite, or a mask allows nothing. The message begins with who and where. Nothing is
-                forgotten: without that environment's decisions (`forget`) it can be called again.
+            DecisionFault: If an observation or a mask is not in the space, an observation is not
+                finite, or a mask allows nothing. The message begins with agent and place. No
+                decision is dropped: without those of that environment (`forget`) the method can be
+                called again.
         """
         cells = np.array(self._cells, dtype=np.int64)
         if not len(cells):
@@ -192,10 +193,10 @@ class Asked:
 
 
 class DecisionFault(EnvironmentFault):
-    """Something is wrong with what an environment asks.
+    """Error: an environment's decision is invalid.
 
     Attributes:
-        environment: Which of the batch.
+        environment: Index in the batch.
     """
 
     def __init__(self, text: str, *, environment: int) -> None:
@@ -204,7 +205,7 @@ class DecisionFault(EnvironmentFault):
 
 
 class _Misfit(Exception):
-    """What is wrong with one of the N decisions."""
+    """Error: one of the N decisions is invalid."""
 
     def __init__(self, why: str, *, at: int) -> None:
         super().__init__(why)
@@ -212,7 +213,7 @@ class _Misfit(Exception):
 
 
 def _misfit(index: int, error: Exception, *, what: str) -> _Misfit:
-    """An observation or a mask is a user's object and may raise anything when it is read."""
+    """Describe an error: a user's observation or mask may raise anything when it is read."""
     if isinstance(error, EnvironmentFault):
         return _Misfit(str(error), at=index)
     return _Misfit(f"{what} raised {type(error).__name__}: {error}", at=index)
@@ -221,15 +222,14 @@ def _misfit(index: int, error: Exception, *, what: str) -> _Misfit:
 def _stacked(
     values: Sequence[object], *, shape: tuple[int, ...], kinds: str
 ) -> npt.NDArray[Any] | None:
-    """All as one array [N, ...], or None where one of them is not of this shape and kind.
+    """Stack values to one array [N, ...], or return None where one has another shape or kind.
 
-    A dtype that all of them have in common is of the widest kind among them, so if it is accepted,
-    each one is.
+    The common dtype of all is of the widest kind among them, so if it is accepted, each one is.
     """
     try:
         stacked = np.array(values)
     except Exception:
-        # They have no shape or no dtype in common, or one cannot be read.
+        # They have no common shape or dtype, or one cannot be read.
         return None
     if stacked.shape != (len(values), *shape) or stacked.dtype.kind not in kinds:
         return None
@@ -239,20 +239,20 @@ def _stacked(
 def _flat_numbers(
     observations: Sequence[Any], *, leaf: Leaf, dtype: np.dtype[Any]
 ) -> npt.NDArray[Any] | None:
-    """One part of all observations, [N, size], or None where it must be looked at one by one."""
+    """Return one part of all observations, [N, size], or None where each must be checked alone."""
     try:
-        values = [leaf.of(value) for value in observations] if leaf.keys else observations
+        values = [leaf.select(value) for value in observations] if leaf.keys else observations
     except Exception:
-        # Each is looked at by itself, which tells what is wrong.
+        # Each is then looked at alone, which finds the fault.
         return None
     stacked = _stacked(values, shape=leaf.shape, kinds=ACCEPTED_KINDS[leaf.dtype.kind])
     if stacked is None:
         return None
     flat = stacked.reshape(len(values), leaf.size)
     if flat.dtype.kind != "f":
-        # Integers are finite.
+        # Integers need no check for infinities.
         return flat if fits(flat, dtype) else None
-    # What float32 cannot hold becomes infinite.
+    # A value beyond float32 becomes infinite.
     with np.errstate(over="ignore"):
         flat = flat.astype(np.float32, copy=False)
     return flat if np.isfinite(flat).all() else None

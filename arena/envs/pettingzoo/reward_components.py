@@ -1,8 +1,8 @@
-"""Named parts of rewards that an environment reports, for policies that weigh them themselves.
+"""Named components of rewards that an environment reports, for policies with their own weights.
 
 An environment may put a mapping from names to numbers into ``infos[agent]["reward_components"]`` at
-each step. Which of them count, and how much, is ``environment.reward_weights`` and PBT's business;
-what an agent is told to have earned, and so every outcome, stays the environment's own reward.
+each step. ``environment.reward_weights`` and PBT decide which of them count, and how much. Reported
+returns, and so every outcome, remain the environment's own reward.
 
 Source: the internal rewards of Jaderberg et al., "Human-level performance in 3D multiplayer games
 with population-based reinforcement learning" (Science, 2019). Shapes: A agents, R components.
@@ -20,14 +20,14 @@ from arena.envs.spaces.observations import is_finite
 from arena.errors import EnvironmentFault
 
 KEY = "reward_components"
-"""In an agent's info."""
+"""Key in an agent's info."""
 
 
 class ComponentRow:
-    """What the agents of one environment of the batch received of each component.
+    """Components that the agents of one environment of the batch received.
 
     Args:
-        names: The R components that count; what else is reported weighs nothing.
+        names: The R configured components; others are ignored.
         agents: The A agents.
         received: Part of the batch's components, cleared with them. float32 [A, R].
     """
@@ -46,10 +46,10 @@ class ComponentRow:
         self._others: dict[str, set[str]] = {agent: set() for agent in agents}
 
     def credit(self, agent: str, reported: object) -> None:
-        """Add what an agent received; who is no possible agent is ignored.
+        """Add the components of an agent; unknown agents are ignored.
 
         Raises:
-            EnvironmentFault: If it is no mapping, or a component that counts is no finite number.
+            EnvironmentFault: If it is no mapping, or a configured component is no finite number.
         """
         column = self._columns.get(agent)
         if column is None:
@@ -72,10 +72,11 @@ class ComponentRow:
             self._received[column, index] += value
 
     def check(self, agents: Iterable[str]) -> None:
-        """At an episode's end: everybody must have reported each component once so far.
+        """Check at an episode's end that each agent has reported each component at least once so
+        far.
 
         Args:
-            agents: Who decided in the episode.
+            agents: Agents that decided in the episode.
 
         Raises:
             EnvironmentFault: Names the first agent and component that are missing.
@@ -92,16 +93,16 @@ class ComponentRow:
 
 
 class ReportingTurns:
-    """An AEC environment whose steps credit the components that they brought.
+    """AEC environment whose steps credit their reward components.
 
-    An agent's info stays where it is until the environment replaces it, as its rewards do, but
-    unlike them PettingZoo never clears it. So a mapping counts once: what is still the same object
-    after a step is of an earlier one.
+    An agent's info remains until the environment replaces it, like its rewards, but PettingZoo
+    never clears it. A mapping therefore counts once: if it is still the same object after a step,
+    it belongs to an earlier one.
 
     Args:
         env: A ``pettingzoo.AECEnv``.
-        state: What to read its ``infos`` and so on from.
-        components: Are credited.
+        state: Object to read its ``infos`` and so on from.
+        components: Components to credit.
     """
 
     def __init__(self, env: Any, *, state: Any, components: ComponentRow) -> None:  # noqa: ANN401
@@ -111,11 +112,11 @@ class ReportingTurns:
         self._counted: dict[str, tuple[object, object, dict[object, object]]] = {}
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """Everything else is the environment's own."""
+        """Return any other attribute of the environment."""
         return getattr(self._state, name)
 
     def reset(self, seed: int) -> None:
-        """Start an episode; nothing that infos show now is of a step."""
+        """Start an episode; infos present now belong to no step."""
         self._env.reset(seed=seed)
         self._counted = {}
         self._new()
@@ -127,15 +128,15 @@ class ReportingTurns:
             self._components.credit(agent, reported)
 
     def observe(self, agent: str) -> Any:  # noqa: ANN401
-        """What an agent sees."""
+        """Return an agent's observation."""
         return self._env.observe(agent)
 
     def close(self) -> None:
-        """Release what the environment holds."""
+        """Release everything that the environment holds."""
         self._env.close()
 
     def _new(self) -> list[tuple[str, object]]:
-        """Who has components that are not counted yet, and which."""
+        """Return the agents with components that are not counted yet, and these."""
         new: list[tuple[str, object]] = []
         for agent, info in self._state.infos.items():
             reported = info.get(KEY) if info else None
@@ -156,11 +157,11 @@ class ReportingTurns:
 
 
 class ReportingAtOnce:
-    """A Parallel environment whose steps credit the components that they brought.
+    """Parallel environment whose steps credit their reward components.
 
     Args:
         env: A ``pettingzoo.ParallelEnv``.
-        components: Are credited.
+        components: Components to credit.
     """
 
     def __init__(self, env: Any, *, components: ComponentRow) -> None:  # noqa: ANN401
@@ -168,7 +169,7 @@ class ReportingAtOnce:
         self._components = components
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        """Everything else is the environment's own."""
+        """Return any other attribute of the environment."""
         return getattr(self._env, name)
 
     def step(self, actions: Mapping[str, int]) -> Any:  # noqa: ANN401

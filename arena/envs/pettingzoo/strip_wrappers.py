@@ -1,10 +1,9 @@
-"""An environment without the wrappers that check what Arena guarantees anyway.
+"""Removal of wrappers that check what Arena guarantees anyway.
 
 PettingZoo wraps its turn-based environments three times, to catch a step before the first reset, an
-action outside of its space, and an illegal move. The batched view resets first, and whoever acts in
-it (policies under their masks, bots whose answers are checked) gives legal actions only. Measured
-with random play on one core, decisions per second with and without: Connect Four 13 and 24
-thousand, tic-tac-toe 22 and 61 thousand.
+action outside its space, and an illegal move. The batched view resets first, and its actors
+(policies under their masks, bots whose answers are checked) give legal actions only. Without
+wrappers random play is two to three times as fast.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from arena.envs.pettingzoo.cycle_to_parallel import Cycle
 CHECKS: tuple[type, ...] = (OrderEnforcingWrapper, AssertOutOfBoundsWrapper)
 
 PASSING: tuple[type, ...] = (*CHECKS, ClipOutOfBoundsWrapper, TerminateIllegalWrapper)
-"""These pass on what the environment says about its state, unchanged."""
+"""Wrappers that pass on the environment's state unchanged."""
 
 
-def without_checks(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN401
-    """Take PettingZoo's own checking wrappers off, from the outside in, up to any other wrapper.
+def strip_checking_wrappers(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN401
+    """Remove PettingZoo's own checking wrappers, from the outside in, up to any other wrapper.
 
     Args:
-        env: An AEC environment, or a Parallel one; of these only PettingZoo's conversions of AEC
-            environments have such wrappers, inside.
+        env: An AEC environment, or a Parallel one; among the latter only PettingZoo's conversions
+            of AEC environments have such wrappers, inside.
         has_masks: Whether every agent has an action mask. Without one, an illegal move is the
             game's business, and the wrapper that ends the game for it stays.
 
     Returns:
-        What is left: an AEC environment if it was one; a Parallel one, or a `Cycle`.
+        The remaining environment: AEC if it was one; a Parallel one, or a `Cycle`.
     """
     if type(env) is aec_to_parallel_wrapper:
-        turns = without_checks(env.aec_env, has_masks=has_masks)
+        turns = strip_checking_wrappers(env.aec_env, has_masks=has_masks)
         return Cycle(turns, state=holder_of_state(turns))
     checks = (*CHECKS, TerminateIllegalWrapper) if has_masks else CHECKS
     while type(env) in checks:
@@ -49,10 +48,10 @@ def without_checks(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN401
 
 
 def holder_of_state(env: Any) -> Any:  # noqa: ANN401
-    """What to read ``rewards``, ``agents`` and so on of an AEC environment from.
+    """Return the object to read ``rewards``, ``agents`` and so on of an AEC environment from.
 
-    PettingZoo's own wrappers pass these on unchanged, but at a microsecond for each read and layer;
-    any other wrapper may say something else than what it wraps, and is read itself.
+    PettingZoo's own wrappers pass these on unchanged, but each read costs a microsecond per layer.
+    Any other wrapper may change them, and is read itself.
     """
     while type(env) in PASSING:
         env = env.env

@@ -1,1 +1,1 @@
-"""Random play before a run: how long episodes are, how fast, how large, with which stakes."""
+"""Random play before a run: length, speed, size and stakes of episodes."""

@@ -1,4 +1,4 @@
-"""How long an environment's episodes are, how fast it steps, how large it is: what sizes follow."""
+"""Length, speed and size of an environment, from which the sizes of a run follow."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """What random play of one environment shows.
+    """Figures of random play of one environment.
 
     A step is what a batch steps: one decision where agents take turns, one of each agent where they
     decide at once.
 
     Attributes:
         episode_length: Mean length of an episode in steps.
-        is_lower_bound: Whether no episode ended, so that this is how many steps were played.
+        is_lower_bound: Whether no episode ended; the length is then that of the whole play.
         step_s: Seconds of a step, resets included.
-        env_bytes: Memory of one environment; 0: too little to be seen.
+        env_bytes: Memory of one environment; 0: too little to be measured.
         is_batched: Whether a batched game takes the environment's place in training.
-        machine_bytes: Memory of the machine, or what a process may have of it.
-        largest_margin: Half of the game's range of utilities where it says that, else half of the
+        machine_bytes: Memory of the machine, or a process's limit of it.
+        largest_margin: Half of the game's range of utilities where declared, else half of the
             largest difference between the returns of two agents in an episode; 0: none was seen.
-        is_margin_known: Whether the game said it.
-        has_stakes: Whether an agent's return was something else than -1, 0 or 1.
+        is_margin_known: Whether the game declares it.
+        has_stakes: Whether an agent's return was anything but -1, 0 or 1.
     """
 
     episode_length: float

@@ -1,8 +1,8 @@
-"""Plays one environment at random to find its pace. Runs in the child of `arena.envs.inspect`.
+"""Random play of one environment to measure its pace. Runs in the child of `arena.envs.inspect`.
 
-It is played through PettingZoo's or OpenSpiel's own interface: whether it breaks a contract is the
-matter of `arena envs check` and of learners, and here the end of measuring. Torch-free but for a
-user's own batched game: importing torch takes longer than most environments are played.
+Play uses PettingZoo's or OpenSpiel's own interface. Breaches of contract are the matter of `arena
+envs check` and of learners; here they end the measurement. Torch-free except for a user's own
+batched game: importing torch takes longer than most plays.
 """
 
 from __future__ import annotations
@@ -36,19 +36,24 @@ SEED = 7
 MAX_S = 3.0
 ENOUGH_S = 1.5
 FEW_S, MANY_EPISODES = 0.3, 8
-"""Play ends after `MAX_S`, or with the episode that ends after `ENOUGH_S`, or after `FEW_S` if it
-is at least the 8th. Short episodes cost a launch nothing, and of long ones whole ones count."""
+"""Seconds of play.
+
+Play ends after `MAX_S`, or with the episode that ends after `ENOUGH_S`, or after `FEW_S` if it is
+at least the 8th. Short episodes thus cost a launch nothing, and of long ones whole ones count.
+"""
 
 MAX_STEPS = 2000
 ENOUGH_STEPS = 1000
-"""The same in a deterministic run, where no clock may decide: everything but the seconds of a step
-is the same on every machine. 2,000 steps of 5 ms are 10 s; longer episodes than that need no other
-number of environments than these."""
+"""Steps of play in a deterministic run, where no clock may decide.
+
+Everything but the seconds of a step is then equal on every machine. 2,000 steps of 5 ms are 10 s;
+episodes longer than that lead to the same number of environments.
+"""
 
 MAX_OBJECTS = 8
 MAX_OBJECTS_S = 1.0
 MAX_OBJECTS_BYTES = 512 << 20
-"""Environments made beside the first to see how much memory grows, and when there are enough."""
+"""Limits of the environments made to measure the growth of memory."""
 
 
 def find_pace(
@@ -62,11 +67,11 @@ def find_pace(
     """Measure an environment by random play.
 
     Args:
-        spec: Its facts.
-        launch_directory: First on ``sys.path``.
+        spec: Environment's spec.
+        launch_directory: Directory put first on ``sys.path``.
         backend: ``environment.backend``.
         reads_state: Whether a value network reads ``state()``.
-        deterministic: Whether the number of steps bounds the play, not the clock.
+        deterministic: Whether the number of steps limits the play, not the clock.
 
     Raises:
         EnvironmentFault: If it breaks before an episode has ended.
@@ -104,7 +109,7 @@ def find_pace(
 def _played(
     steps: Iterator[bool], stakes: Stakes, *, deterministic: bool
 ) -> tuple[float, bool, float]:
-    """Steps of an episode, whether these are a lower bound, and seconds of a step."""
+    """Return the steps of an episode, whether they are a lower bound, and the seconds of a step."""
     num_steps = num_episodes = 0
     began, spent_s = time.perf_counter(), 0.0
     try:
@@ -123,7 +128,7 @@ def _played(
             if enough:
                 break
     except Exception as error:
-        # A user's code may raise anything; episodes that were played until then still count.
+        # A user's code may raise anything; episodes played until then still count.
         if not num_episodes:
             raise EnvironmentFault(
                 f"step {num_steps + 1} of random play raised {type(error).__name__}: {error}"
@@ -134,7 +139,7 @@ def _played(
 def _steps_of_pettingzoo(
     spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
 ) -> Iterator[bool]:
-    """Play for ever; after each step, whether its episode is over."""
+    """Play for ever; after each step, yield whether its episode is over."""
     env = make_environment(
         spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
     )
@@ -206,7 +211,7 @@ def _is_dead(env: Any, agent: str) -> bool:  # noqa: ANN401
 
 
 def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]:
-    """Play for ever; after each step, whether its game is over."""
+    """Play for ever; after each step, yield whether its game is over."""
     loaded = load_game(spec.id, spec.kwargs)
     rng = np.random.default_rng(SEED)
     while True:
@@ -229,8 +234,8 @@ def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]
 def _steps_of_game(
     spec: EnvironmentSpec, stakes: Stakes, *, launch_directory: str
 ) -> Iterator[bool]:
-    """Play a user's own batched game for ever; after each step, whether its episode is over."""
-    # Its facts needed torch already.
+    """Play a user's batched game for ever; after each step, yield whether its episode is over."""
+    # Its facts have imported torch already.
     import torch
 
     from arena.config import EnvironmentConfig
@@ -256,7 +261,7 @@ def _steps_of_game(
 
 
 def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic: bool) -> int:
-    """By how much the process grows with another environment; 0: not to be seen."""
+    """Return the growth of the process per further environment; 0: too little to be measured."""
     process = psutil.Process()
     kept: list[Any] = []
     gc.collect()
@@ -273,9 +278,9 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
         if is_late or grown[-1] > MAX_OBJECTS_BYTES:
             break
     for env in kept:
-        # Closing is not what is measured.
+        # Closing is not measured.
         with contextlib.suppress(Exception):
             env.close()
-    # The first one brings what all share, if there are more.
+    # The first environment brings what all share, if there are more.
     first = min(1, len(kept) - 1)
     return max(0, (grown[-1] - grown[first]) // (len(kept) - first))

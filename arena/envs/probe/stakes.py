@@ -1,15 +1,15 @@
-"""What agents win and lose in random play: whether it says more than who won, and how much more."""
+"""Stakes of random play: whether returns tell more than the winner, and how much more."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 ROUNDING = 1e-6
-"""Returns that differ by no more are the same: they are sums of float32 rewards."""
+"""Tolerance of equal returns, which are sums of float32 rewards."""
 
 
 class Stakes:
-    """Follows the rewards of one environment. Torch-free; owned by who plays it.
+    """Rewards of one environment. Torch-free; owned by the player.
 
     Attributes:
         largest_margin: Half of the largest difference between the returns of two agents in an
@@ -23,12 +23,12 @@ class Stakes:
         self.is_plain = True
 
     def credit(self, rewards: Mapping[str, float]) -> None:
-        """Add what agents received."""
+        """Add rewards of agents."""
         for agent, reward in rewards.items():
             self._returns[agent] = self._returns.get(agent, 0.0) + float(reward)
 
     def end_episode(self) -> None:
-        """Take in the returns of the episode, and begin the next one."""
+        """Count the returns of the episode, and begin the next one."""
         returns = list(self._returns.values())
         self.largest_margin = max(self.largest_margin, (max(returns) - min(returns)) / 2.0)
         self.is_plain = self.is_plain and all(

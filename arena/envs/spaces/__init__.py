@@ -1,1 +1,1 @@
-"""Observations and actions as flat rows, and what is added to them."""
+"""Observations and actions as flat rows, and additions to them."""

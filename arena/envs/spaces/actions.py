@@ -1,9 +1,9 @@
 """Actions as flat rows: first the choices, then the numbers.
 
-A row holds what a policy draws. A choice is its index, from 0. A number u of a Box with bounds l
-and h becomes, ``squashed``, (l + h) / 2 + (h - l) / 2 * tanh(u); ``clipped``, or where a side has
-no bound, u brought into [l, h]. So the probability of a row is that of what was drawn. Torch-free.
-Shapes: N rows, K numbers in a row, n numbers of an action mask.
+A row holds a policy's draw. A choice is its index, from 0. A number u of a Box with bounds l and h
+becomes, ``squashed``, (l + h) / 2 + (h - l) / 2 * tanh(u); ``clipped``, or where a side has no
+bound, u clipped to [l, h]. The probability of a row is thus that of the draw. Torch-free. Shapes: N
+rows, K numbers in a row, n numbers of an action mask.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from arena.envs.spaces.leaves import Leaf, Nest, bounds, leaf_spaces, make_leaf,
 from arena.errors import ConfigError
 
 MAX_TANH = 1.0 - 1e-6
-"""How near the bounds tanh is undone."""
+"""Distance from the bounds at which the inverse of tanh is cut off, as its argument."""
 
 MASK_KINDS = "bui"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionLayout:
-    """How actions of one space become rows, and rows actions.
+    """Conversion between actions of one space and rows.
 
     Attributes:
         branches: Number of choices of each category: a Discrete has one category, a MultiDiscrete
-            and a MultiBinary as many as elements; of a Dict or Tuple those of its leaves.
-        low: Lower bounds of the numbers, which are those of all Boxes.
-        high: Upper bounds.
-        continuous: How numbers are brought within their bounds.
-        leaves: The parts; their offsets are columns of a row.
-        nest: How the leaves nest in an action.
+            and a MultiBinary one per element, a Dict or Tuple those of its leaves.
+        low: Lower bounds of the numbers of all Boxes.
+        high: Upper bounds of the numbers.
+        continuous: Way of bringing numbers within their bounds.
+        leaves: Parts of an action; their offsets are columns of a row.
+        nest: Nesting of the leaves in an action.
     """
 
     branches: tuple[int, ...]
@@ -49,10 +49,10 @@ class ActionLayout:
 
     @classmethod
     def from_json(cls, space: SpaceJson, *, continuous: ContinuousActions) -> ActionLayout:
-        """Read what `arena.envs.spaces.observations.describe` wrote.
+        """Make a layout from the output of `arena.envs.spaces.observations.describe`.
 
         Raises:
-            ConfigError: If nothing can be chosen in it, or a Box has no usable bounds.
+            ConfigError: If the space has no choice, or a Box has no usable bounds.
         """
         spaces = list(leaf_spaces(space))
         leaves = [make_leaf(keys, member, offset=0, one_hot=False) for keys, member in spaces]
@@ -82,12 +82,12 @@ class ActionLayout:
 
     @property
     def num_continuous(self) -> int:
-        """How many numbers, which follow the choices in a row."""
+        """Number of continuous numbers, which follow the choices in a row."""
         return len(self.low)
 
     @property
     def num_logits(self) -> int:
-        """The n numbers of an action mask: one for each choice of each category."""
+        """n, the length of an action mask: one entry for each choice of each category."""
         return sum(self.branches)
 
     @property
@@ -102,12 +102,12 @@ class ActionLayout:
 
     @property
     def row_dtype(self) -> np.dtype[Any]:
-        """Of rows."""
+        """Dtype of rows."""
         return np.dtype(np.int64 if self.is_discrete else np.float32)
 
     @property
     def squashed(self) -> npt.NDArray[np.bool_]:
-        """Which numbers are squashed into their bounds. bool [num_continuous]."""
+        """Mask of the numbers that are squashed into their bounds. bool [num_continuous]."""
         if self.continuous == "clipped":
             return np.zeros(self.num_continuous, dtype=np.bool_)
         squashed: npt.NDArray[np.bool_] = np.isfinite(self.low) & np.isfinite(self.high)
@@ -116,18 +116,19 @@ class ActionLayout:
     def are_legal(
         self, rows: npt.NDArray[Any], action_mask: npt.NDArray[np.bool_] | None
     ) -> npt.NDArray[np.bool_]:
-        """Which rows are actions: their choices exist and are legal, their numbers are finite.
+        """Return which rows are valid: choices exist and are legal, numbers are finite.
 
         Args:
-            rows: [N] or [N, K].
-            action_mask: True for what is legal. bool [N, n].
+            rows: Rows [N] or [N, K].
+            action_mask: True for legal choices. bool [N, n].
 
         Returns:
-            bool [N].
+            Validity of each row. bool [N].
         """
         columns = rows.reshape(len(rows), -1)
         legal: npt.NDArray[np.bool_] = np.isfinite(columns).all(axis=1)
         first = 0
+        # A choice must be an integer in float32, exact far beyond any number of choices.
         for branch, number in enumerate(self.branches):
             choice = columns[:, branch]
             exists = (choice >= 0) & (choice < number) & (choice == np.floor(choice))
@@ -139,10 +140,10 @@ class ActionLayout:
         return legal
 
     def to_environment(self, rows: npt.NDArray[Any]) -> Any:  # noqa: ANN401
-        """The environment's own actions, each leaf with a leading axis of N.
+        """Return the environment's own actions, each leaf with a leading axis of N.
 
         Args:
-            rows: int64 [N] or float32 [N, K].
+            rows: Rows int64 [N] or float32 [N, K].
 
         Returns:
             An array, or arrays nested in dictionaries and tuples.
@@ -154,10 +155,10 @@ class ActionLayout:
         return nested(self.nest, [self._given(leaf, rows, numbers) for leaf in self.leaves])
 
     def actions(self, rows: npt.NDArray[Any]) -> list[Any]:
-        """The environment's own actions, one by one.
+        """Return the environment's own actions, one by one.
 
         Args:
-            rows: int64 [N] or float32 [N, K].
+            rows: Rows int64 [N] or float32 [N, K].
         """
         if self.is_discrete:
             listed: list[Any] = self.to_environment(rows).tolist()
@@ -169,35 +170,37 @@ class ActionLayout:
     def _given(
         self, leaf: Leaf, rows: npt.NDArray[Any], numbers: npt.NDArray[np.float64]
     ) -> npt.NDArray[Any]:
-        """Actions of one leaf. Shape [N, ...]."""
+        """Return the actions of one leaf. Shape [N, ...]."""
         if leaf.is_box:
             first = leaf.offset - len(self.branches)
             values: npt.NDArray[Any] = numbers[:, first : first + leaf.size]
+            # A Box of integers gets the nearest one.
             values = np.rint(values) if leaf.dtype.kind in "iub" else values
         else:
             values = rows[:, leaf.place].astype(np.int64) + np.array(leaf.starts, dtype=np.int64)
         return values.reshape(len(rows), *leaf.shape).astype(leaf.dtype)
 
     def _within_bounds(self, drawn: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """What drawn numbers become. float64 [N, num_continuous]."""
+        """Bring drawn numbers within their bounds. float64 [N, num_continuous]."""
         low, high, squashed = np.array(self.low), np.array(self.high), self.squashed
         if squashed.any():
             at, to = low[squashed], high[squashed]
-            # Halved first: the bounds' sum and difference may be more than a float holds.
+            # (l + h) / 2 + (h - l) / 2 * tanh(u), halved first: the bounds' sum and difference may
+            # exceed a float.
             drawn[:, squashed] = at / 2 + to / 2 + (to / 2 - at / 2) * np.tanh(drawn[:, squashed])
         return np.clip(drawn, low, high)
 
     def from_environment(self, actions: Any) -> npt.NDArray[Any]:  # noqa: ANN401
-        """The rows of the environment's own actions: the inverse of `to_environment`.
+        """Return the rows of the environment's own actions: the inverse of `to_environment`.
 
         Args:
-            actions: As `to_environment` returns them.
+            actions: Actions as from `to_environment`.
 
         Returns:
-            int64 [N] or float32 [N, K].
+            Rows int64 [N] or float32 [N, K].
 
         Raises:
-            ValueError: If a part is not there, has another shape, or holds no numbers.
+            ValueError: If a part is missing, has another shape, or holds no numbers.
         """
         parts = [_flat_part(leaf, actions) for leaf in self.leaves]
         if len({len(part) for part in parts}) > 1:
@@ -218,19 +221,21 @@ class ActionLayout:
         if not squashed.any():
             return
         low, high = np.array(self.low)[squashed], np.array(self.high)[squashed]
+        # An empty range has no inverse; its number is always the bound.
         half = high / 2 - low / 2
+        # u = atanh((a - mid) / half), clipped because the bounds themselves are infinitely far.
         share = (numbers[:, squashed] - (low / 2 + high / 2)) / np.where(half > 0, half, 1.0)
         numbers[:, squashed] = np.arctanh(np.clip(share, -MAX_TANH, MAX_TANH))
 
     def flatten_mask(self, mask: object) -> npt.NDArray[np.bool_]:
-        """One flat mask: of all categories side by side.
+        """Return one flat mask of all categories side by side.
 
         Args:
-            mask: Flat already, or one mask per category in sequences and dictionaries that nest as
-                the space does; None: everything is legal in that part.
+            mask: Mask that is flat already, or one mask per category in sequences and dictionaries
+                that nest like the space; None: everything is legal in that part.
 
         Returns:
-            bool [n].
+            Legal choices. bool [n].
 
         Raises:
             ValueError: If it is neither.
@@ -242,18 +247,19 @@ class ActionLayout:
         return np.concatenate(parts) if parts else np.ones(0, dtype=np.bool_)
 
     def allows(self, masks: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which masks allow a choice in every category.
+        """Return which masks allow a choice in every category.
 
         Args:
-            masks: bool [N, n].
+            masks: Masks bool [N, n].
 
         Returns:
-            bool [N].
+            Usability of each mask. bool [N].
         """
         allowed: npt.NDArray[np.bool_]
         if len(self.branches) == 1:
             allowed = np.logical_or.reduce(masks, axis=1)
         else:
+            # reduceat ORs each branch's slice of the mask.
             first = np.concatenate([[0], np.cumsum(self.branches)[:-1]]).astype(np.int64)
             by_branch = np.logical_or.reduceat(masks, first, axis=1)
             allowed = np.logical_and.reduce(by_branch, axis=1)
@@ -264,7 +270,7 @@ def _one_by_one(leaf: Leaf, values: npt.NDArray[Any]) -> Sequence[Any]:
     if leaf.kind == "Discrete":
         listed: list[Any] = values.tolist()
         return listed
-    # What numpy takes out of one axis is no array any more.
+    # Iterating over one axis gives numpy scalars; zero-dimensional arrays are wanted.
     return list(values) if leaf.shape else [np.asarray(value) for value in values]
 
 
@@ -281,10 +287,10 @@ def _usable_bounds(space: SpaceJson) -> tuple[list[float], list[float]]:
 
 
 def _flat_part(leaf: Leaf, actions: Any) -> npt.NDArray[Any]:  # noqa: ANN401
-    """A leaf's part of actions. Shape [N, size]."""
+    """Return a leaf's part of actions. Shape [N, size]."""
     where = "".join(f"[{key!r}]" for key in leaf.keys)
     try:
-        part = np.asarray(leaf.of(actions))
+        part = np.asarray(leaf.select(actions))
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"actions{where} must be there: {type(error).__name__}") from error
     kinds = "biuf" if leaf.is_box else "biu"
@@ -300,7 +306,7 @@ def _flat_part(leaf: Leaf, actions: Any) -> npt.NDArray[Any]:  # noqa: ANN401
 
 
 def _found(mask: Any, leaf: Leaf) -> object:  # noqa: ANN401
-    """A leaf's part of nested masks; None where a part above it is None."""
+    """Return a leaf's part of nested masks; None where a part above it is None."""
     for key in leaf.keys:
         if mask is None:
             return None
@@ -327,7 +333,7 @@ def _leaf_mask(leaf: Leaf, mask: object) -> npt.NDArray[np.bool_]:
 
 
 def _flat_masks(mask: Any) -> Any:  # noqa: ANN401
-    """The arrays in nested sequences, each flattened."""
+    """Return the arrays in nested sequences, each flattened."""
     array = _as_array(mask)
     if array is not None:
         yield array.astype(np.bool_).reshape(-1)
@@ -339,7 +345,7 @@ def _flat_masks(mask: Any) -> Any:  # noqa: ANN401
 
 
 def _as_array(mask: object) -> npt.NDArray[Any] | None:
-    """A mask as an array; None where it is none, or nests arrays of different lengths."""
+    """Return a mask as an array; None where it is none, or nests arrays of different lengths."""
     if mask is None or isinstance(mask, Mapping):
         return None
     try:

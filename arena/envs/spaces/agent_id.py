@@ -1,4 +1,4 @@
-"""The end of a row that says which agent of a population decides: a one-hot. Torch-free."""
+"""The one-hot agent id at the end of a row: the deciding agent of a population. Torch-free."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from arena.envs.spaces.leaves import Leaf
 from arena.envs.spaces.observations import ObservationLayout
 
 AGENT_ID = ("agent id",)
-"""What the leaf is called; no environment gives it."""
+"""Name of the leaf; no environment uses it."""
 
 
 def is_agent_id(leaf: Leaf) -> bool:
-    """Whether a part of a row says who decides."""
+    """Return whether a part of a row is an agent id."""
     return leaf.keys == AGENT_ID
 
 
 def with_agent_id(layout: ObservationLayout, *, num_agents: int) -> ObservationLayout:
-    """Of rows that end with who decides.
+    """Return the layout of rows that end with an agent id.
 
     Args:
-        layout: Of what is before.
-        num_agents: Of the population.
+        layout: Layout of the rows without it.
+        num_agents: Number of agents of the population.
     """
     leaf = Leaf(
         keys=AGENT_ID,

@@ -1,8 +1,9 @@
-"""Tells a population's network which of its agents decides: a one-hot beside the observation.
+"""One-hot agent ids beside observations: they tell a network which agent of a population decides.
 
-Policies that are shared by agents with different tasks need it where observations look alike:
-Gupta, Egorov and Kochenderfer, "Cooperative multi-agent control using deep reinforcement learning"
-(2017). Shapes: B environments, A agents, S decisions at once, P agents of a population, F numbers
+Policies shared by agents with different tasks need them where observations look alike: Gupta,
+Egorov and Kochenderfer, "Cooperative multi-agent control using deep reinforcement learning" (2017).
+Shapes: B environments, A agents, S decisions at once, P agents of a population, F numbers of a
+flattened observation.
 of a flattened observation.
 """
 
@@ -23,12 +24,12 @@ from arena.envs.spaces.observations import ObservationLayout
 def observation_layout(
     facts: AgentSpec, *, agents: Sequence[str], network: NetworkConfig
 ) -> ObservationLayout:
-    """What the rows that a population's network sees are.
+    """Return the layout of the rows that a population's network gets.
 
     Args:
-        facts: Of any of the population's agents.
-        agents: The population's.
-        network: Its ``agent_id`` says whether rows end with who decides.
+        facts: Spec of any of the population's agents.
+        agents: Agents of the population.
+        network: Configuration whose ``agent_id`` says whether rows end with an agent id.
     """
     layout = ObservationLayout.from_json(facts.observation)
     if not network.agent_id:
@@ -36,13 +37,13 @@ def observation_layout(
     return with_agent_id(layout, num_agents=len(agents))
 
 
-class AgentIds:
-    """A `BatchedEnv` whose observations end with a one-hot of the agent in its population.
+class AgentIdWrapper:
+    """`BatchedEnv` whose observations end with a one-hot of the agent in its population.
 
     Args:
-        env: What is played.
-        populations: Agents of those that want it, by name.
-        device: Where turns are.
+        env: Wrapped environment.
+        populations: Agents of the populations concerned, by name.
+        device: Device of the turns.
     """
 
     def __init__(
@@ -71,23 +72,23 @@ class AgentIds:
         return self._env.agents
 
     def reset(self, seeds: Sequence[int]) -> Turn:
-        """As `BatchedEnv.reset`."""
+        """Reset as `BatchedEnv.reset` does."""
         return self._told(self._env.reset(seeds))
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        """As `BatchedEnv.step`."""
+        """Step as `BatchedEnv.step` does."""
         return self._told(self._env.step(actions))
 
     def halt(self, environments: torch.Tensor) -> None:
-        """As `BatchedEnv.halt`."""
+        """Halt as `BatchedEnv.halt` does."""
         self._env.halt(environments)
 
     def resume(self, environments: torch.Tensor) -> None:
-        """As `BatchedEnv.resume`."""
+        """Resume as `BatchedEnv.resume` does."""
         self._env.resume(environments)
 
     def close(self) -> None:
-        """As `BatchedEnv.close`."""
+        """Close as `BatchedEnv.close` does."""
         self._env.close()
 
     def _told(self, turn: Turn) -> Turn:
@@ -102,7 +103,7 @@ class AgentIds:
 
 
 def one_hots(agents: Sequence[str], population: Sequence[str]) -> torch.Tensor:
-    """Of each agent's place in a population, zeros for those of others. float32 [A, P]."""
+    """Return each agent's place in a population, zeros for agents of others. float32 [A, P]."""
     ids = torch.zeros(len(agents), len(population))
     for place, agent in enumerate(population):
         ids[agents.index(agent), place] = 1.0

@@ -1,8 +1,8 @@
-"""What a value network reads that sees more than its policy: a centralized critic. Torch-free.
+"""Input of a centralized critic, a value network that sees more than its policy. Torch-free.
 
 Yu et al., "The Surprising Effectiveness of PPO in Cooperative Multi-Agent Games" (NeurIPS 2022),
-https://arxiv.org/abs/2103.01955. Policies act on what they see themselves; only training needs
-values, and it sees all. Shapes: P agents of a population, G numbers of a row.
+https://arxiv.org/abs/2103.01955. Policies act on their own observations; values are needed in
+training only, which has all observations. Shapes: P agents of a population, G numbers of a row.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from arena.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticInput:
-    """The rows that a population's value network reads.
+    """Rows that a population's value network reads.
 
     Attributes:
-        layout: Of one row. With several agents in the population it ends with who decides.
-        agents: The population's P.
-        teams: By agent, whose observations are side by side in its rows; empty: a row is the
-            environment's state.
-        seen: Of each agent in a team, its population and the numbers of its own observation.
-        in_turn: Whether one agent decides at a time, so that what the others see is what they saw
-            last.
+        layout: Layout of one row. With several agents in the population it ends with an agent id.
+        agents: The population's P agents.
+        teams: Agents whose observations are side by side in the rows of an agent; empty: a row is
+            the environment's state.
+        seen: Population, and size of the observation, of each agent in a team.
+        in_turn: Whether one agent decides at a time; the rows then have the others' last
+            observations.
     """
 
     layout: ObservationLayout
@@ -46,17 +46,20 @@ def critic_input(
     sides: Mapping[str, tuple[str, ...]],
     spec: EnvironmentSpec,
 ) -> CriticInput | None:
-    """What a population's value network reads beside its policy's observation; None: nothing.
+    """Return the input of a population's centralized critic; None: it has none.
+
+    A critic reads its own side, not its opponents: their observations are not available to the
+    team, and a value that knows them is biased for a policy that does not.
 
     Args:
-        network: Its ``critic`` says what.
-        population: Whose.
+        network: Configuration whose ``critic`` names the input.
+        population: Name of the population.
         populations: Agents of all populations.
         sides: Agents by side.
-        spec: The environment's facts.
+        spec: Environment's spec.
 
     Raises:
-        ConfigError: If there is nothing more to be read, or not the same for all of its agents.
+        ConfigError: If there is no further input, or it differs between the population's agents.
     """
     if network.critic == "own":
         return None
@@ -92,7 +95,7 @@ def _teams(
     sides: Mapping[str, tuple[str, ...]],
     agents_in_order: tuple[str, ...],
 ) -> dict[str, tuple[str, ...]]:
-    """By agent, those of its side in the environment's order."""
+    """Return the agents of each agent's side, in the environment's order."""
     return {
         agent: tuple(other for other in agents_in_order if other in side)
         for agent in agents

@@ -1,4 +1,4 @@
-"""The parts of a nested space that are no Dict or Tuple, and where each is in a flat row.
+"""Leaves of a nested space, its parts that are no Dict or Tuple, and their places in a flat row.
 
 Torch-free.
 """
@@ -19,16 +19,16 @@ from arena.errors import ConfigError
 SUPPORTED = "Box, Discrete, MultiDiscrete, MultiBinary, and Dict and Tuple of these, are"
 
 Keys = tuple[str | int, ...]
-"""What to index a nested value with, one after the other."""
+"""Keys that lead from a nested value to a part, one after the other."""
 
 Nest = int | dict[str, Any] | tuple[Any, ...]
-"""How leaves nest: the index of a leaf, or nests by the keys of a Dict or in a Tuple."""
+"""Nesting of leaves: the index of a leaf, or nests by the keys of a Dict or in a Tuple."""
 
 
 def bounds(space: SpaceJson) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Of each number of a described Box, flattened: lowest and highest. float64 [size]."""
+    """Return the lowest and highest value of each number of a Box, flattened. float64 [size]."""
     shape = tuple(cast("list[int]", space["shape"]))
-    # Text such as "inf" becomes a number, too.
+    # astype also converts text such as "inf".
     low, high = (np.asarray(space[name]).astype(np.float64) for name in ("low", "high"))
     return np.broadcast_to(low, shape).reshape(-1), np.broadcast_to(high, shape).reshape(-1)
 
@@ -38,19 +38,19 @@ LeafKind = Literal["Box", "Discrete", "MultiDiscrete", "MultiBinary"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """A space that is no Dict or Tuple, and where its part of a row is.
+    """Space that is no Dict or Tuple, and its place in a row.
 
     Attributes:
-        keys: What to index the whole value with, to come to this one.
-        kind: Of space.
-        shape: Of a value as the environment gives it; () for Discrete.
-        dtype: Of a value as the environment gives it.
-        offset: Of its first number in the row.
-        size: How many numbers it has there.
-        low: The lowest number that it may hold.
-        high: The highest.
+        keys: Keys that lead from the whole value to this part.
+        kind: Kind of space.
+        shape: Shape of a value from the environment; () for Discrete.
+        dtype: Dtype of a value from the environment.
+        offset: Place of its first number in the row.
+        size: Number of its numbers in the row.
+        low: Lower bound of all its numbers.
+        high: Upper bound of all its numbers.
         choices: Numbers of choices of its categories, in order; none for Box.
-        starts: What the environment calls the first choice of each.
+        starts: Number of each category's first choice in the environment.
     """
 
     keys: Keys
@@ -66,31 +66,31 @@ class Leaf:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The keys as names: elements of a Tuple are "0", "1" and so on."""
+        """Keys as names: elements of a Tuple are "0", "1" and so on."""
         return tuple(str(key) for key in self.keys)
 
     @property
     def is_box(self) -> bool:
-        """Whether it holds numbers, not choices."""
+        """Whether the leaf holds numbers, not choices."""
         return self.kind == "Box"
 
     @property
     def place(self) -> slice:
-        """Its part of a row."""
+        """Slice of the leaf in a row."""
         return slice(self.offset, self.offset + self.size)
 
-    def of(self, value: Any) -> Any:  # noqa: ANN401
-        """This part of a nested value."""
+    def select(self, value: Any) -> Any:  # noqa: ANN401
+        """Return the leaf's part of a nested value."""
         for key in self.keys:
             value = value[key]
         return value
 
 
 def leaf_spaces(space: SpaceJson, keys: Keys = ()) -> Iterator[tuple[Keys, SpaceJson]]:
-    """The leaves of a described space: a Dict's by name, whatever their order there.
+    """Yield the leaves of a described space: those of a Dict by name, whatever their order there.
 
     Raises:
-        ConfigError: If a space is of a kind that there is not.
+        ConfigError: If a kind of space is not supported.
     """
     match space["kind"]:
         case "Dict":
@@ -107,7 +107,7 @@ def leaf_spaces(space: SpaceJson, keys: Keys = ()) -> Iterator[tuple[Keys, Space
 
 
 def nest_of(space: SpaceJson, count: Iterator[int]) -> Nest:
-    """How the leaves of a described space nest; each takes its index from ``count``."""
+    """Return the nesting of a described space's leaves, numbered by ``count``."""
     match space["kind"]:
         case "Dict":
             members = cast("Mapping[str, SpaceJson]", space["spaces"])
@@ -119,7 +119,7 @@ def nest_of(space: SpaceJson, count: Iterator[int]) -> Nest:
 
 
 def nested(nest: Nest, values: Sequence[Any]) -> Any:  # noqa: ANN401
-    """The values of the leaves, nested as their space is."""
+    """Return the values of the leaves, nested as their space is."""
     if isinstance(nest, int):
         return values[nest]
     if isinstance(nest, dict):
@@ -131,11 +131,10 @@ def make_leaf(keys: Keys, space: SpaceJson, *, offset: int, one_hot: bool) -> Le
     """Lay out a leaf.
 
     Args:
-        keys: To come to it.
-        space: As described.
-        offset: Of its first number in the row.
-        one_hot: Whether a choice is as many numbers as there are choices, of which one is 1; else
-            it is one number.
+        keys: Keys that lead to it.
+        space: Description of its space.
+        offset: Place of its first number in the row.
+        one_hot: Whether a choice is a one-hot; else it is one number.
     """
     if space["kind"] == "Box":
         shape = tuple(cast("list[int]", space["shape"]))
@@ -168,7 +167,7 @@ def make_leaf(keys: Keys, space: SpaceJson, *, offset: int, one_hot: bool) -> Le
 def _choices(
     space: SpaceJson,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], np.dtype[Any]]:
-    """Choices, starts, shape and dtype."""
+    """Return choices, starts, shape and dtype."""
     if space["kind"] == "Discrete":
         numbers, starts = (cast(int, space["n"]),), (cast(int, space["start"]),)
         return numbers, starts, (), np.dtype(np.int64)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NUMERIC_KINDS = "biuf"
 
 ACCEPTED_KINDS: Mapping[str, str] = {"f": "fiub", "i": "iub", "u": "iub", "b": "b"}
-"""Which kinds of dtype may arrive where a space has declared one: none that lose a fraction."""
+"""Accepted kinds of dtype by the kind that a space declares: none that lose a fraction."""
 
 UINT8 = np.dtype(np.uint8)
 FLOAT32 = np.dtype(np.float32)
@@ -35,13 +35,13 @@ Rows = npt.NDArray[np.float32] | npt.NDArray[np.uint8]
 
 
 def describe(space: object) -> dict[str, object]:
-    """Write a space as JSON: ``kind``, and what determines it.
+    """Describe a space as JSON: ``kind``, and everything that determines it.
 
     Bounds of a Box are one number where all are equal, else nested lists; infinite ones are the
-    strings ``inf`` and ``-inf``, which JSON has no numbers for.
+    strings ``inf`` and ``-inf``, as JSON has no such numbers.
 
     Raises:
-        ConfigError: If it is no space that Arena can train on.
+        ConfigError: If Arena cannot train on the space.
     """
     from gymnasium import spaces
 
@@ -108,7 +108,7 @@ def _plain(value: object) -> object:
 
 
 def num_actions(space: SpaceJson) -> int:
-    """Number of actions of a described action space.
+    """Return the number of actions of a described action space.
 
     Raises:
         ConfigError: If it is not Discrete.
@@ -118,7 +118,7 @@ def num_actions(space: SpaceJson) -> int:
 
 
 def first_action(space: SpaceJson) -> int:
-    """What a described action space calls action 0.
+    """Return the number of a described action space's first action.
 
     Raises:
         ConfigError: If it is not Discrete.
@@ -134,16 +134,16 @@ def _require_discrete(space: SpaceJson) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservationLayout:
-    """How observations of one space become rows of F numbers, and rows observations.
+    """Conversion between observations of one space and rows of F numbers.
 
     Leaf after leaf: Box flattened, Discrete one-hot, MultiDiscrete one-hots side by side,
     MultiBinary as zeros and ones.
 
     Attributes:
-        leaves: The parts, in the order in which they are in a row.
+        leaves: Parts of an observation, in the order of a row.
         size: F.
-        dtype: Of rows: uint8 where every leaf is a Box of uint8, else float32.
-        nest: How the leaves nest in an observation.
+        dtype: Dtype of rows: uint8 where every leaf is a Box of uint8, else float32.
+        nest: Nesting of the leaves in an observation.
     """
 
     leaves: tuple[Leaf, ...]
@@ -153,10 +153,10 @@ class ObservationLayout:
 
     @classmethod
     def from_json(cls, space: SpaceJson) -> ObservationLayout:
-        """Read what `describe` wrote.
+        """Make a layout from the output of `describe`.
 
         Raises:
-            ConfigError: If it is of another kind.
+            ConfigError: If a kind of space is not supported.
         """
         leaves: list[Leaf] = []
         for keys, member in leaf_spaces(space):
@@ -174,20 +174,21 @@ class ObservationLayout:
         """Copy an observation into a row.
 
         Args:
-            row: Written. ``dtype`` [F].
-            observation: As the environment gives it.
+            row: Row to fill. ``dtype`` [F].
+            observation: Observation from the environment.
 
         Raises:
-            EnvironmentFault: If its shape, kind of dtype or values are not the space's.
+            EnvironmentFault: If its shape, kind of dtype or values are not in the space.
         """
         for leaf in self.leaves:
             flatten_leaf(leaf, row[leaf.place], part_of(leaf, observation))
 
     def to_environment(self, flat: torch.Tensor | npt.NDArray[Any]) -> Any:  # noqa: ANN401
-        """Undo the flattening: the environment's own form, each leaf with a leading axis of N.
+        """Undo the flattening: return the environment's own form, each leaf with a leading axis of
+        N.
 
         Args:
-            flat: On the CPU. ``dtype`` [N, F].
+            flat: Rows on the CPU. ``dtype`` [N, F].
 
         Returns:
             An array, or arrays nested in dictionaries and tuples.
@@ -197,29 +198,29 @@ class ObservationLayout:
 
 
 def is_finite(number: object) -> bool:
-    """Whether something is a number, and one that float32 can hold."""
+    """Return whether an object is a number that float32 can hold."""
     try:
-        # Not a number compares as False.
+        # A comparison with NaN is False.
         return bool(-FLOAT32_MAX <= cast(float, number) <= FLOAT32_MAX)
     except (TypeError, ValueError):
         return False
 
 
 def named(leaf: Leaf) -> str:
-    """A leaf of an observation in messages."""
+    """Return the name of an observation's leaf in messages."""
     if not leaf.keys:
         return "an observation"
     return f"an observation's {''.join(f'[{key!r}]' for key in leaf.keys)}"
 
 
 def part_of(leaf: Leaf, observation: object) -> object:
-    """One part of a nested observation.
+    """Return one part of a nested observation.
 
     Raises:
-        EnvironmentFault: If it is not there.
+        EnvironmentFault: If it is missing.
     """
     try:
-        part: object = leaf.of(observation)
+        part: object = leaf.select(observation)
     except (KeyError, IndexError, TypeError):
         raise EnvironmentFault(f"{named(leaf)} must be there, it is not") from None
     return part
@@ -229,7 +230,7 @@ def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
     """Copy one part of an observation into its part of a row.
 
     Raises:
-        EnvironmentFault: If its shape, kind of dtype or values are not the space's.
+        EnvironmentFault: If its shape, kind of dtype or values are not in the space.
     """
     values = value if isinstance(value, np.ndarray) else np.asarray(value)
     kind = values.dtype.kind
@@ -249,7 +250,7 @@ def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
     if kind != "f":
         row[:] = flat
         return
-    # What float32 cannot hold becomes infinite here, and is refused as such.
+    # A value beyond float32 becomes infinite here, and is then refused.
     with np.errstate(over="ignore"):
         row[:] = flat
     if not np.isfinite(row).all():
@@ -261,7 +262,9 @@ def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
 
 
 def fits(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
-    """Whether integers can be written as bytes where rows are bytes; else they are floats."""
+    """Return whether values can be written as bytes where rows are bytes; else they
+    become floats.
+    """
     if dtype != UINT8 or values.dtype == UINT8 or values.size == 0:
         return True
     return bool(values.min() >= 0 and values.max() <= 255)
@@ -280,14 +283,14 @@ def _set_one_hots(leaf: Leaf, row: npt.NDArray[Any], chosen: list[int]) -> None:
 
 
 def unflattened(leaf: Leaf, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """One part of observations as the environment gives it: the inverse of `flatten_leaf`.
+    """Return one part of observations as the environment gives it: the inverse of `flatten_leaf`.
 
     Args:
-        leaf: Which part.
+        leaf: Leaf of the observation space.
         rows: Its part of rows. [N, size].
 
     Returns:
-        Shape [N, ...].
+        Values of shape [N, ...].
     """
     if leaf.kind in ("Discrete", "MultiDiscrete"):
         ends = np.cumsum(leaf.choices)[:-1]

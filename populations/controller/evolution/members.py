@@ -140,7 +140,7 @@ def common_scores(state: ControllerState, population: str) -> CommonScores | Non
 def _scores(state: ControllerState, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
     """What an entrant scored in evaluation against each opponent, in each pair of seats."""
     scores: dict[Opponent, Score] = {}
-    for (first, second, (own, other)), counts in state.league.results.of(rated):
+    for (first, second, (own, other)), counts in state.league.results.of_entrant(rated):
         matches = counts.matches
         if first == rated and second not in without:
             scores[second, (own, other)] = Score(points=counts.points, matches=matches)

@@ -14,7 +14,7 @@ import numpy as np
 
 from arena.types import Digest, Entrant
 from populations.candidates import FloatArray, IntArray
-from populations.league.payoff import Followed, Payoff
+from populations.league.payoff import MetOpponents, Payoff
 from populations.records.rows import CheckpointRow
 
 
@@ -32,7 +32,7 @@ class Met:
     _places: dict[Entrant, int] = field(default_factory=dict)
     _columns: IntArray = field(default_factory=lambda: np.zeros((4, 16), dtype=np.int64))
     _num_ghosts: int = 0
-    _followed: Followed = field(default_factory=Followed)
+    _followed: MetOpponents = field(default_factory=MetOpponents)
     """Whom the last generation has met."""
     _current: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Their places here."""

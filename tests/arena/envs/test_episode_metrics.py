@@ -11,7 +11,7 @@ import torch
 from arena.config import EnvironmentConfig
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
-from arena.envs.episode_metrics import MAX_NAMES, OwnFigures, Report
+from arena.envs.episode_metrics import MAX_NAMES, EpisodeFigures, Report
 from arena.envs.make import make_batched_env
 
 Make = Callable[..., BatchedEnv]
@@ -98,7 +98,7 @@ def test_the_number_of_names_is_bounded(make_env: Make) -> None:
 
 
 def test_a_void_episode_has_reported_nothing() -> None:
-    figures = OwnFigures()
+    figures = EpisodeFigures()
     for environment in (0, 1, 0):
         figures.take(environment, 0, {"sum": 1.0})
     figures.void(0)

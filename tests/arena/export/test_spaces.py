@@ -193,7 +193,7 @@ def test_the_graphs_action_is_in_the_environments_units_with_choices_from_0(
         output = outputs[".".join(("action", *leaf.path))]
         starts = 0 if leaf.is_box else np.reshape(leaf.starts, leaf.shape)
         assert output.dtype == (np.float32 if leaf.is_box else np.int64)
-        np.testing.assert_allclose(output, leaf.of(actions) - starts, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(output, leaf.select(actions) - starts, rtol=1e-4, atol=1e-5)
     if masks is not None:
         assert (outputs["logits"][~masks.numpy()] == np.finfo(np.float32).min).all()
     if action.num_continuous:
@@ -218,7 +218,7 @@ def feeds(card: Card, rows: torch.Tensor, masks: torch.Tensor | None) -> dict[st
         if leaf.keys == AGENT_ID:
             fed[name] = rows[:, leaf.place].argmax(dim=1).numpy()
         else:
-            fed[name] = np.asarray(leaf.of(observations), dtype=np.float32)
+            fed[name] = np.asarray(leaf.select(observations), dtype=np.float32)
     if masks is not None:
         fed["action_mask"] = masks.numpy()
     return fed

@@ -5,7 +5,7 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.envs.base import Group, Turn
-from arena.game_theory.exploitability import Remembers, sampling
+from arena.game_theory.exploitability import PolicyIsRecurrent, sampling
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
 from arena.networks.frozen import FrozenPolicy
@@ -97,5 +97,5 @@ def test_who_remembers_nothing_keeps_nothing() -> None:
 
 
 def test_a_policy_with_a_memory_has_no_exploitability() -> None:
-    with pytest.raises(Remembers, match="memory"):
+    with pytest.raises(PolicyIsRecurrent, match="memory"):
         sampling(policy("gru", seed=1))

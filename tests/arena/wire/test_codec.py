@@ -255,7 +255,7 @@ def test_malformed_msgpack_is_refused_and_hardly_quoted(body: bytes) -> None:
 
 def test_repeated_keys_are_refused() -> None:
     body = b"\x82\xa6reason\xa1a\xa6reason\xa1b"
-    with pytest.raises(DecodeError, match="a key is there twice"):
+    with pytest.raises(DecodeError, match="a key occurs twice"):
         decode(frames_with(body, kind=Goodbye))
 
 

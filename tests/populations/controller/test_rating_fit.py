@@ -67,7 +67,7 @@ def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
 def test_results_are_those_between_entrants_of_the_fit(finished: World) -> None:
     league = finished.state.league
     fit = fit_input(snapshot(league, finished.state.tables))
-    taken = {(r.first, r.second, r.seats): Counts.of(r) for r in fit.results}
+    taken = {(r.first, r.second, r.seats): Counts.from_results(r) for r in fit.results}
     named = set(fit.results.entrants)
     assert taken == {
         key: counts for key, counts in league.results.items() if named >= {key[0], key[1]}

@@ -353,7 +353,7 @@ def test_nobody_plays_itself() -> None:
 
 
 def test_parents_do_not_go_round_in_a_circle() -> None:
-    with pytest.raises(ValueError, match="parents must not go round in a circle"):
+    with pytest.raises(ValueError, match="parents must not form a cycle"):
         BradleyTerry().fit([], parents={"a": "b", "b": "c", "c": "a"})
 
 

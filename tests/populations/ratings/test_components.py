@@ -44,7 +44,7 @@ def test_pairs_by_hand() -> None:
     # Two rows of one pair, told from both sides, and one of another. Even odds: 16 matches have
     # the information 4. Eight draws of 16 have a slack of 2; with the common 2/12 and its weight 4.
     rows = np.array([0, 1, 0]), np.array([1, 0, 2])
-    pairs = Pairs.of(*rows, slack=np.array([2.0, 0.0, 0.0]))
+    pairs = Pairs.from_rows(*rows, slack=np.array([2.0, 0.0, 0.0]))
     assert pairs.of_row.tolist() == [0, 0, 1]
     assert pairs.sign.tolist() == [1.0, -1.0, 1.0]
     fit, dispersion = pair_fit(

@@ -50,7 +50,7 @@ RESULTS = st.lists(result(), max_size=30)
 
 def same(results: Iterable[Result[str]]) -> list[tuple[object, ...]]:
     """What results say, however they say it."""
-    return [(r.first, r.second, r.seats, *Counts.of(r)) for r in results]
+    return [(r.first, r.second, r.seats, *Counts.from_results(r)) for r in results]
 
 
 def test_both_views_of_a_result_merge_and_swapped_seats_do_not() -> None:
@@ -97,7 +97,7 @@ def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str
     table: ResultTable[str] = ResultTable()
     expected: dict[tuple[str, str, tuple[int, int]], Counts] = {}
     for r in results:
-        key, counts = (r.first, r.second, r.seats), Counts.of(r)
+        key, counts = (r.first, r.second, r.seats), Counts.from_results(r)
         table[key] = expected[key] = counts
     assert table == expected
     assert dict(table.items()) == expected
@@ -105,13 +105,13 @@ def test_a_table_is_the_dictionary_that_was_put_into_it(results: list[Result[str
     for key, counts in expected.items():
         assert table[key] == counts
     for name in {name for key in expected for name in key[:2]} | {"nobody"}:
-        assert dict(table.of(name)) == {
+        assert dict(table.of_entrant(name)) == {
             key: counts for key, counts in expected.items() if name in key[:2]
         }
-        assert len(list(table.of(name))) == len(dict(table.of(name)))
+        assert len(list(table.of_entrant(name))) == len(dict(table.of_entrant(name)))
     chosen = {"a", "b", "c"}
     selected = table.snapshot().select(chosen)
-    assert {(r.first, r.second, r.seats): Counts.of(r) for r in selected} == {
+    assert {(r.first, r.second, r.seats): Counts.from_results(r) for r in selected} == {
         key: counts for key, counts in expected.items() if chosen >= {*key[:2]}
     }
     assert set(selected.entrants) <= chosen
@@ -149,7 +149,8 @@ def test_a_snapshot_copies_nothing_and_a_change_after_it_one_chunk() -> None:
     names = range(3 * CHUNK + 6)
     assert first.select(names).counts[:, 0].tolist() == list(range(3 * CHUNK + 5))
     assert third.select(names).counts[CHUNK : CHUNK + 2, 0].tolist() == [-1.0, -2.0]
-    assert [key[:2] for key, _ in table.of(CHUNK)] == [(CHUNK, CHUNK + 1), (CHUNK - 1, CHUNK)]
+    pairs = [key[:2] for key, _ in table.of_entrant(CHUNK)]
+    assert pairs == [(CHUNK, CHUNK + 1), (CHUNK - 1, CHUNK)]
 
 
 def test_some_results_can_be_kept() -> None:

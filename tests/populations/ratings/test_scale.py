@@ -32,7 +32,7 @@ def ladder(*, lapses: float, seed: int, num_direct: int) -> tuple[Fit[str], str,
     names = [ANCHOR, *(f"step{i:02}" for i in range(1, 13))]
 
     def score(i: int, j: int) -> float:
-        return lapses + (1.0 - 2.0 * lapses) / (1.0 + 10.0 ** (STEP * (j - i) / 400.0))
+        return lapses + (1.0 - 2.0 * lapses) / (1.0 + math.pow(10.0, STEP * (j - i) / 400.0))
 
     def met(i: int, j: int, matches: int) -> Result[str]:
         wins = int(rng.binomial(matches, score(i, j)))

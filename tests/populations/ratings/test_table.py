@@ -45,7 +45,7 @@ def by_player(rated: RatedTable) -> dict[str, float]:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_orders_a_ladder(model: Model) -> None:
-    table = MatchTable.of(ladder(np.random.default_rng(0), num_matches=600))
+    table = MatchTable.from_matches(ladder(np.random.default_rng(0), num_matches=600))
     rated = rate_table(table, model=model, settings=FEW)
     ratings = by_player(rated)
     assert max(ratings, key=lambda player: ratings[player]) == "p0"
@@ -63,7 +63,7 @@ def test_every_model_orders_a_ladder(model: Model) -> None:
 
 @pytest.mark.parametrize("model", ["bradley_terry", "elo", "weng_lin", "nash_averaging"])
 def test_the_anchor_is_at_zero_and_differences_stay(model: Model) -> None:
-    table = MatchTable.of(ladder(np.random.default_rng(1), num_matches=200))
+    table = MatchTable.from_matches(ladder(np.random.default_rng(1), num_matches=200))
     free = by_player(rate_table(table, model=model, settings=FEW))
     anchored = rate_table(table, model=model, settings=Settings(anchor="p2", num_resamples=30))
     assert by_player(anchored)["p2"] == 0.0
@@ -79,7 +79,7 @@ def test_the_anchor_is_at_zero_and_differences_stay(model: Model) -> None:
 
 def test_the_ratings_are_those_of_the_models() -> None:
     matches: list[Match] = [("a", "b", 1.0), ("b", "c", 0.5), ("a", "c", 0.0), ("a", "b", 1.0)]
-    table = MatchTable.of(matches)
+    table = MatchTable.from_matches(matches)
     elo = elo_ratings([Game.of_two(h, a, score=s) for h, a, s in matches], initial=0.0, k_factor=10)
     rated = rate_table(table, model="elo", settings=Settings(k_factor=10.0, num_resamples=0))
     assert by_player(rated) == pytest.approx(elo)
@@ -99,7 +99,7 @@ def test_the_ratings_are_those_of_the_models() -> None:
 
 
 def test_a_cycle_has_a_mixture_and_no_ranking() -> None:
-    table = MatchTable.of(CYCLE)
+    table = MatchTable.from_matches(CYCLE)
     assert nash_mixture(table) == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.0], abs=1e-9)
     nash = rate_table(table, model="nash_averaging", settings=FEW)
     # 30 wins of 30 with a Jeffreys prior: odds of 61:1.
@@ -111,18 +111,18 @@ def test_a_cycle_has_a_mixture_and_no_ranking() -> None:
     rounds = [match for match in CYCLE if match[1] != "d"]
     # Three pairs with 15^2 / 30 each, less what chance does in 95 of 100 leagues: 7.815 / 4.
     for kind in MODELS:
-        measured = rate_table(MatchTable.of(rounds), model=kind, settings=FEW).cyclicity
+        measured = rate_table(MatchTable.from_matches(rounds), model=kind, settings=FEW).cyclicity
         assert measured == pytest.approx(1.0 - 7.815 / 4 / 22.5, abs=1e-3)
 
 
 def test_chance_is_no_cycle() -> None:
     """Equals who met three times each: by chance alone it looks like a circle, and is none."""
-    table = MatchTable.of([("a", "b", 1.0), ("b", "c", 1.0), ("c", "a", 1.0)] * 3)
+    table = MatchTable.from_matches([("a", "b", 1.0), ("b", "c", 1.0), ("c", "a", 1.0)] * 3)
     assert rate_table(table, model="bradley_terry").cyclicity < 0.5
 
 
 def test_bradley_terry_can_resample_too() -> None:
-    table = MatchTable.of(ladder(np.random.default_rng(4), num_matches=400))
+    table = MatchTable.from_matches(ladder(np.random.default_rng(4), num_matches=400))
     wald = rate_table(table, model="bradley_terry")
     resampled = rate_table(table, model="bradley_terry", settings=Settings(num_resamples=200))
     assert wald.intervals is not None
@@ -138,15 +138,17 @@ def test_copies_change_no_nash_rating() -> None:
         (h.replace("a", "x"), a.replace("a", "x"), s) for h, a, s in CYCLE if "a" in h + a
     ]
     settings = Settings(num_resamples=0)
-    alone = by_player(rate_table(MatchTable.of(CYCLE), model="nash_averaging", settings=settings))
-    both = rate_table(MatchTable.of(more), model="nash_averaging", settings=settings)
+    alone = by_player(
+        rate_table(MatchTable.from_matches(CYCLE), model="nash_averaging", settings=settings)
+    )
+    both = rate_table(MatchTable.from_matches(more), model="nash_averaging", settings=settings)
     assert by_player(both) == pytest.approx(alone | {"x": alone["a"]}, abs=1e-6)
     assert both.mixture == pytest.approx([1 / 6, 1 / 3, 1 / 3, 0.0, 1 / 6], abs=1e-9)
 
 
 @pytest.mark.parametrize("model", ["elo", "nash_averaging", "alpha_rank"])
 def test_the_seed_decides_the_resamples(model: Model) -> None:
-    table = MatchTable.of(ladder(np.random.default_rng(2), num_matches=60))
+    table = MatchTable.from_matches(ladder(np.random.default_rng(2), num_matches=60))
 
     def highs(seed: int) -> list[float]:
         settings = Settings(num_resamples=20, seed=seed)
@@ -159,13 +161,13 @@ def test_the_seed_decides_the_resamples(model: Model) -> None:
 
 
 def test_pairs_that_never_met() -> None:
-    assert share_of_pairs_met(MatchTable.of([("a", "b", 1.0)])) == 1.0
-    assert share_of_pairs_met(MatchTable.of([("a", "b", 1.0), ("a", "c", 0.0)])) == 2 / 3
+    assert share_of_pairs_met(MatchTable.from_matches([("a", "b", 1.0)])) == 1.0
+    assert share_of_pairs_met(MatchTable.from_matches([("a", "b", 1.0), ("a", "c", 0.0)])) == 2 / 3
 
 
 def test_progress_is_told() -> None:
     seen: list[tuple[int, int]] = []
-    table = MatchTable.of([("a", "b", 1.0), ("b", "a", 0.5)])
+    table = MatchTable.from_matches([("a", "b", 1.0), ("b", "a", 0.5)])
     for model in ("weng_lin", "nash_averaging"):
         rate_table(
             table,
@@ -178,7 +180,9 @@ def test_progress_is_told() -> None:
 
 def test_an_anchor_must_have_played() -> None:
     with pytest.raises(ValueError, match="anchor must be one of the players, got 'z'"):
-        rate_table(MatchTable.of([("a", "b", 1.0)]), model="elo", settings=Settings(anchor="z"))
+        rate_table(
+            MatchTable.from_matches([("a", "b", 1.0)]), model="elo", settings=Settings(anchor="z")
+        )
 
 
 MATCHES = st.lists(
@@ -193,7 +197,7 @@ MATCHES = st.lists(
 def test_every_table_has_ratings_that_are_finite(
     drawn: list[tuple[list[str], float]], model: Model
 ) -> None:
-    table = MatchTable.of([(names[0], names[1], score) for names, score in drawn])
+    table = MatchTable.from_matches([(names[0], names[1], score) for names, score in drawn])
     rated = rate_table(table, model=model, settings=Settings(num_resamples=3))
     found = rated.intervals
     assert found is not None

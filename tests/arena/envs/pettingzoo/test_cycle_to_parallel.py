@@ -13,7 +13,7 @@ from pettingzoo.utils.conversions import aec_to_parallel, turn_based_aec_to_para
 from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper
 
 from arena.envs.pettingzoo.cycle_to_parallel import Cycle
-from arena.envs.pettingzoo.strip_wrappers import without_checks
+from arena.envs.pettingzoo.strip_wrappers import strip_checking_wrappers
 from arena.envs.registry import MPE_NAMES, make_environment
 from arena.errors import EnvironmentFault
 
@@ -55,7 +55,7 @@ def test_the_same_actions_lead_to_the_same_episodes(environment: str) -> None:
     def made() -> Any:
         return make_environment(environment, kwargs={}, api="parallel", launch_directory=".")
 
-    converted, cycle = made(), without_checks(made(), has_masks=False)
+    converted, cycle = made(), strip_checking_wrappers(made(), has_masks=False)
     assert type(cycle) is Cycle
     for seed in range(4):
         assert assert_same_episode(converted, cycle, seed=seed) > 1
@@ -140,13 +140,15 @@ class Mortal(AECEnv):  # type: ignore[misc]
 )
 def test_agents_may_die_at_the_end_of_a_cycle(lives: dict[str, int]) -> None:
     converted = aec_to_parallel(OrderEnforcingWrapper(Mortal(lives)))
-    cycle = without_checks(aec_to_parallel(OrderEnforcingWrapper(Mortal(lives))), has_masks=False)
+    cycle = strip_checking_wrappers(
+        aec_to_parallel(OrderEnforcingWrapper(Mortal(lives))), has_masks=False
+    )
     for seed in range(3):
         assert assert_same_episode(converted, cycle, seed=seed) == max(lives.values())
 
 
 def test_another_order_than_that_of_the_agents_is_refused() -> None:
-    cycle = without_checks(
+    cycle = strip_checking_wrappers(
         aec_to_parallel(Mortal({"a": 2, "b": 2}, backwards=True)), has_masks=False
     )
     cycle.reset(seed=1)
@@ -165,7 +167,7 @@ def test_nobody_looks_at_what_is_not_shown() -> None:
             asked.append(agent)
             return super().observe(agent)
 
-    cycle = without_checks(aec_to_parallel(Counting({"a": 9, "b": 9})), has_masks=False)
+    cycle = strip_checking_wrappers(aec_to_parallel(Counting({"a": 9, "b": 9})), has_masks=False)
     cycle.reset(seed=1)
     cycle.step({"a": 0, "b": 0})
     assert asked == ["a", "b"] * 2
@@ -176,7 +178,7 @@ def test_only_pettingzoos_own_conversion_is_replaced() -> None:
         """A user's wrapper."""
 
     wrapped = aec_to_parallel(OrderEnforcingWrapper(Mine(Mortal({"a": 1, "b": 2}))))
-    cycle = without_checks(wrapped, has_masks=False)
+    cycle = strip_checking_wrappers(wrapped, has_masks=False)
     assert_same_episode(aec_to_parallel(Mortal({"a": 1, "b": 2})), cycle, seed=1)
     other = turn_based_aec_to_parallel(Mortal({"a": 1}))
-    assert without_checks(other, has_masks=False) is other
+    assert strip_checking_wrappers(other, has_masks=False) is other

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arena.envs.pettingzoo.pending_decisions import Asked
+from arena.envs.pettingzoo.pending_decisions import DecisionBatch
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import EnvironmentFault
@@ -40,7 +40,7 @@ class Rows:
         self.asked_index = np.full(NUM_ENVS, -1)
         self.observation = np.full((NUM_ENVS, 4), 7.0, dtype=layout.dtype)
         self.mask = np.zeros((NUM_ENVS, 3), dtype=np.bool_)
-        self.asked = Asked(
+        self.asked = DecisionBatch(
             AGENTS,
             layout=layout,
             actions=THREE,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pettingzoo.utils.wrappers import BaseWrapper, OrderEnforcingWrapper, TerminateIllegalWrapper
 
-from arena.envs.pettingzoo.strip_wrappers import without_checks
+from arena.envs.pettingzoo.strip_wrappers import strip_checking_wrappers
 from arena.envs.registry import make_environment
 
 
@@ -18,7 +18,7 @@ def make(environment: str) -> Any:
 
 @pytest.mark.parametrize("environment", ["classic/connect_four-v3", "classic/tictactoe-v3"])
 def test_the_same_moves_lead_to_the_same_game(environment: str) -> None:
-    checked, bare = make(environment), without_checks(make(environment), has_masks=True)
+    checked, bare = make(environment), strip_checking_wrappers(make(environment), has_masks=True)
     assert bare is bare.unwrapped
     rng = np.random.default_rng(1)
     for game in range(20):
@@ -41,7 +41,7 @@ def test_the_same_moves_lead_to_the_same_game(environment: str) -> None:
 
 
 def test_an_environment_without_masks_keeps_the_wrapper_that_ends_illegal_games() -> None:
-    env = without_checks(make("classic/connect_four-v3"), has_masks=False)
+    env = strip_checking_wrappers(make("classic/connect_four-v3"), has_masks=False)
     assert type(env) is TerminateIllegalWrapper
 
 
@@ -51,4 +51,4 @@ def test_a_users_wrapper_stops_it() -> None:
 
     inner = make("classic/connect_four-v3")
     env = OrderEnforcingWrapper(Mine(inner))
-    assert type(without_checks(env, has_masks=True)) is Mine
+    assert type(strip_checking_wrappers(env, has_masks=True)) is Mine

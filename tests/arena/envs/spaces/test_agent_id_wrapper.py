@@ -6,7 +6,7 @@ import torch
 from arena.config import NetworkConfig
 from arena.environment_spec import AgentSpec, SpaceJson
 from arena.envs.spaces.agent_id import is_agent_id
-from arena.envs.spaces.agent_id_wrapper import AgentIds, observation_layout
+from arena.envs.spaces.agent_id_wrapper import AgentIdWrapper, observation_layout
 from arena.networks.make import make_actor_critic
 from tests.arena.conftest import ScriptedEnv
 from tests.layouts import discrete
@@ -59,7 +59,7 @@ def test_every_decision_says_whose_it_is() -> None:
             in_turns=in_turns,
             length=lambda seed, episode: 100,
         )
-        env = AgentIds(bare, populations={"pair": ("c", "a")}, device=torch.device("cpu"))
+        env = AgentIdWrapper(bare, populations={"pair": ("c", "a")}, device=torch.device("cpu"))
         turn = env.reset([5, 6])
         seen = set()
         for _ in range(8):

@@ -1,4 +1,4 @@
-"""A user's own network in the place of Arena's encoders.
+"""Encoders written by users, in place of Arena's.
 
 Shapes: N rows, F numbers of a flattened observation.
 """
@@ -17,8 +17,8 @@ from arena.users_code import raised
 NUM_PROBED = 2
 
 
-class OwnEncoder(nn.Module):
-    """A user's module, which is given float32 rows with brightnesses between 0 and 1."""
+class UserEncoder(nn.Module):
+    """Wrapper of a user's module, which gets float32 rows with brightnesses scaled to [0, 1]."""
 
     _scale: torch.Tensor
 
@@ -33,24 +33,25 @@ class OwnEncoder(nn.Module):
         self.register_buffer("_scale", scale, persistent=False)
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
-        """[N, F] of any dtype to [N, features]."""
+        """Encode rows. [N, F] of any dtype to [N, features]."""
         numbers = rows.float()
         features: torch.Tensor = self.module(numbers * self._scale if self._has_images else numbers)
         return features
 
 
-def make_own_encoder(
+def make_user_encoder(
     reference: str, observation: ObservationLayout, *, generator: torch.Generator
-) -> tuple[OwnEncoder, int]:
-    """Make what ``package.module:Class`` names, and look whether it gives what it must.
+) -> tuple[UserEncoder, int]:
+    """Make the module that ``package.module:Class`` names, and check its output.
 
     Args:
-        reference: A class that is called with the `ObservationLayout`; see the README.
-        observation: What it sees.
-        generator: Seeds torch's global generator while the class is called; it is put back after.
+        reference: Class that is called with the `ObservationLayout`; see the README.
+        observation: Layout of the observation.
+        generator: Source of the seed of torch's global generator while the class is called; the
+            global generator is restored afterwards.
 
     Raises:
-        ConfigError: If there is no such class, or what it makes is not what it must be.
+        ConfigError: If there is no such class, or its module breaks a rule.
     """
     module_class = resolve(reference, launch_directory=None)
     if not callable(module_class):
@@ -61,10 +62,10 @@ def make_own_encoder(
         try:
             module = module_class(observation)
         except Exception as error:
-            # A user's class may raise anything, and it is the user who can mend it.
+            # A user's class may raise anything, and only the user can fix it.
             raise ConfigError(raised(f"network.encoder {reference}: making it", error)) from error
         num_features = _num_features(reference, module)
-        encoder = OwnEncoder(module, observation)
+        encoder = UserEncoder(module, observation)
         _probe(reference, encoder, size=observation.size, num_features=num_features)
     return encoder, num_features
 
@@ -84,7 +85,7 @@ def _num_features(reference: str, module: object) -> int:
 
 
 @torch.no_grad()
-def _probe(reference: str, encoder: OwnEncoder, *, size: int, num_features: int) -> None:
+def _probe(reference: str, encoder: UserEncoder, *, size: int, num_features: int) -> None:
     try:
         features: object = encoder(torch.zeros(NUM_PROBED, size))
     except Exception as error:
