@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         # Threads may be in the middle of anything, and nothing is lost.
         os._exit(int(str(ended.code)))
     except SystemExit as ended:
-        # That 1 is typer's word for a reader that has gone away (``| head``), which is no error.
+        # typer exits with 1 when a reader has gone away (``| head``), which is no error.
         sys.exit(0 if ended.code == 1 and sys.stdout is not output else ended.code)
     except Exception as error:  # the boundary: whatever was not handled becomes a line and a code
         sys.exit(_report(error))

@@ -121,7 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Soak, print, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--minutes", type=float, default=30.0, help="over which kills are spread")
+    parser.add_argument(
+        "--minutes", type=float, default=30.0, help="minutes over which kills are spread"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)

@@ -28,9 +28,11 @@ LAST = "player/p000"
 def main() -> None:
     """Play and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--league", type=Path, nargs="+", required=True, help="Run directories.")
-    parser.add_argument("--plain", type=Path, nargs="+", required=True, help="As many others.")
-    parser.add_argument("--matches", type=int, default=1000, help="Of each pair, in each seat.")
+    parser.add_argument("--league", type=Path, nargs="+", required=True, help="run directories")
+    parser.add_argument(
+        "--plain", type=Path, nargs="+", required=True, help="as many other run directories"
+    )
+    parser.add_argument("--matches", type=int, default=1000, help="matches of each pair, per seat")
     options = parser.parse_args()
     for league, plain in zip(options.league, options.plain, strict=True):
         line = {"league": league.name, "plain": plain.name}

@@ -120,14 +120,16 @@ def _parser() -> argparse.ArgumentParser:
     games = sorted(NUM_SEEDS)
     parser.add_argument("--out", type=Path, default=Path("league_against_self_play.jsonl"))
     parser.add_argument("--games", nargs="+", choices=games, default=list(NUM_SEEDS))
-    parser.add_argument("--seeds", type=int, nargs="+", help="default: 5, Connect Four 3")
-    parser.add_argument("--seconds", type=float, default=120.0, help="of a league's training")
+    parser.add_argument("--seeds", type=int, nargs="+", help="seeds; default: 5, Connect Four 3")
+    parser.add_argument(
+        "--seconds", type=float, default=120.0, help="seconds of a league's training"
+    )
     exploited = ["tictactoe", "connect_four"]
     parser.add_argument("--exploited", nargs="*", choices=games, default=exploited)
     parser.add_argument("--exploiter-steps", type=int, default=300_000)
-    parser.add_argument("--matches", type=int, default=500, help="of two players, in each seat")
+    parser.add_argument("--matches", type=int, default=500, help="matches of two players, per seat")
     parser.add_argument("--table", action="store_true", help="only print the table")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of the configuration")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="configuration changes")
     return parser
 
 

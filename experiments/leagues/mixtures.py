@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("game", choices=sorted(GAMES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--kinds", nargs="+", default=["latest", "pfsp"])
-    parser.add_argument("--keep", type=Path, help="Leave the runs in this directory.")
+    parser.add_argument("--keep", type=Path, help="directory to keep the runs in")
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
     with tempfile.TemporaryDirectory() as scratch:

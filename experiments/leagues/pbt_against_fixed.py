@@ -73,8 +73,10 @@ def main() -> None:
     parser.add_argument("preset")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--size", type=int, default=4)
-    parser.add_argument("--agent-steps", type=int, default=800_000, help="Of each policy.")
-    parser.add_argument("--matches", type=int, default=150, help="Of each pair, in each seat.")
+    parser.add_argument(
+        "--agent-steps", type=int, default=800_000, help="agent steps of each policy"
+    )
+    parser.add_argument("--matches", type=int, default=150, help="matches of each pair, per seat")
     parser.add_argument("overrides", nargs="*")
     options = parser.parse_intermixed_args()
     for seed in options.seeds:

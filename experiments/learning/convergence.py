@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("game", choices=sorted(GAMES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--agent-steps", type=float, default=2e6)
-    parser.add_argument("--looks", type=int, default=4, help="at the policy, the last one included")
+    parser.add_argument("--looks", type=int, default=4, help="number of looks at the policy")
     parser.add_argument("--num-envs", type=int, default=128)
     parser.add_argument("--hyperparameter", action="append", default=[], metavar="NAME=VALUE")
     options = parser.parse_args()

@@ -39,7 +39,7 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--threads", type=int, default=2, help="of torch, in Connect Four")
+    parser.add_argument("--threads", type=int, default=2, help="threads of torch, in Connect Four")
     parser.add_argument("--marks", type=int, nargs="*", default=MARKS, help="agent steps")
     parser.add_argument("--presets", nargs="*", default=["simple_spread", "tictactoe"])
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE for the presets' runs")
@@ -99,7 +99,7 @@ def run_table(preset: str, seeds: Sequence[int], *, overrides: tuple[str, ...]) 
 def run_facts(
     preset: str, *, precision: str, seed: int, overrides: tuple[str, ...]
 ) -> tuple[list[float | None], dict[str, Any]]:
-    """Return mean returns by quarter of the first population, and the learning check's figures."""
+    """Return mean returns by quarter of the first population, and those of `presets`."""
     with tempfile.TemporaryDirectory() as scratch:
         run = Path(scratch) / preset
         launch(preset, run, seed=seed, overrides=(f"precision={precision}", *overrides))

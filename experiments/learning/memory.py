@@ -68,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--cores", nargs="+", choices=CORES, default=CORES)
-    parser.add_argument("--agent-steps", type=int, default=100_000, help="at most")
+    parser.add_argument("--agent-steps", type=int, default=100_000, help="most agent steps")
     options = parser.parse_args()
     torch.set_num_threads(1)
     for core in options.cores:
@@ -111,7 +111,7 @@ def make_run_file(core: str) -> RunFile:
 def solved(learner: MirrorLearner, *, seed: int) -> float:
     """Return the share of mazes in which the policy's likeliest actions lead to the prize.
 
-    One episode in each environment; who is cut off has found nothing.
+    One episode in each environment; a maze that is cut off was not solved.
     """
     env, seats = learner.evaluation_env, learner.seats
     policy = learner.frozen(learner.weights(), greedy=True)

@@ -52,10 +52,10 @@ def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
-    parser.add_argument("--threads", type=int, default=2, help="of torch")
+    parser.add_argument("--threads", type=int, default=2, help="threads of torch")
     parser.add_argument("--precision", choices=["float32", "bfloat16", "auto"], default="auto")
     parser.add_argument("--target", type=float, default=0.95, help="share of wins")
-    parser.add_argument("--max-s", type=float, default=120.0, help="of training, then give up")
+    parser.add_argument("--max-s", type=float, default=120.0, help="most seconds of training")
     parser.add_argument("overrides", nargs="*", help="KEY=VALUE, as arena launch takes them")
     options = parser.parse_intermixed_args()
     torch.set_num_threads(options.threads)

@@ -32,7 +32,7 @@ TACTICAL_MATCHES = 500
 def main() -> None:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("preset", help="its name, or a YAML file")
+    parser.add_argument("preset", help="preset's name, or YAML file")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--matches", type=int, default=1000)
     parser.add_argument("overrides", nargs="*")

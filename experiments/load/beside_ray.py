@@ -58,10 +58,14 @@ def ratios(arena: Figures, fresh: Figures, restored: Figures) -> dict[str, float
 def main() -> None:
     """Read the arguments and measure both."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=100, help="policies of Arena's")
-    parser.add_argument("--at-once", type=int, default=8, help="learners of Arena's")
+    parser.add_argument(
+        "--trials", type=int, default=100, help="number of trials, or of Arena's policies"
+    )
+    parser.add_argument(
+        "--at-once", type=int, default=8, help="trials at once, or Arena's learners"
+    )
     parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument("--python", default=sys.executable, help="an interpreter that has Ray")
+    parser.add_argument("--python", default=sys.executable, help="interpreter that has Ray")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

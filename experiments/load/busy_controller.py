@@ -185,10 +185,14 @@ def main() -> None:
     parser.add_argument("--learners", type=int, default=1000)
     parser.add_argument("--policies", type=int, default=10_000)
     parser.add_argument("--ghosts", type=int, default=200_000)
-    parser.add_argument("--phase-s", type=float, default=30.0, help="of each of the two phases")
-    parser.add_argument("--share", type=float, default=0.5, help="of the busy rate, when paced")
-    parser.add_argument("--run", type=Path, help="a directory that stays")
-    parser.add_argument("--profile", type=Path, help="cProfile's statistics of the controller")
+    parser.add_argument(
+        "--phase-s", type=float, default=30.0, help="seconds of each of the two phases"
+    )
+    parser.add_argument(
+        "--share", type=float, default=0.5, help="share of the busy rate, when paced"
+    )
+    parser.add_argument("--run", type=Path, help="directory that stays")
+    parser.add_argument("--profile", type=Path, help="file for cProfile's statistics")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:

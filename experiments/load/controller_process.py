@@ -1,4 +1,4 @@
-"""A controller under load, in a process of its own: for `load`.
+"""A controller under load, in a process of its own: for `busy_controller`.
 
     python -m experiments.load.controller_process RUN_DIR
 
@@ -206,7 +206,7 @@ def main() -> None:
     """Read the arguments and serve, perhaps under a profiler."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
-    parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the loop here")
+    parser.add_argument("--profile", type=Path, help="file for cProfile's statistics of the loop")
     arguments = parser.parse_args()
     if arguments.profile is None:
         say(serve(arguments.run))

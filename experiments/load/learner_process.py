@@ -1,4 +1,4 @@
-"""Many simulated learners in one process, on the real wire: for `load`.
+"""Many simulated learners in one process, on the real wire: for `busy_controller`.
 
     python -m experiments.load.learner_process RUN_DIR ENDPOINT --first 0 --learners 500
 
@@ -303,7 +303,7 @@ class Swarm:
 
     def _plan_tick(self, member: Member) -> None:
         self._num_planned += 1
-        # What falls due earlier in between is said a little late.
+        # Messages that fall due in between are sent a little late.
         due_s = max(member.state.due_s(), time.monotonic() + 0.02)
         heapq.heappush(self._ticks, (due_s, self._num_planned, member))
 

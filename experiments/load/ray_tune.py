@@ -1,4 +1,4 @@
-"""Ray Tune's PBT with many trials of a trainable that does nothing: the other side of `load_ray`.
+"""Ray Tune's PBT with many trials of a trainable that does nothing: the other side of `beside_ray`.
 
     /tmp/ray-venv/bin/python experiments/load/ray_tune.py --trials 100 --at-once 8 --directory DIR
 

@@ -1,8 +1,8 @@
-"""The run directory that `load` puts under load: many policies, many more ghosts, real checkpoints.
+"""Run directory for `busy_controller`: many policies, many more ghosts, real checkpoints.
 
 The journal is `big_journal`'s. Every policy's current checkpoint is a real directory, because a
 controller reads it back at its start. Ghosts' directories are there but empty: only learners would
-look into them, and those of `load` do not play.
+look into them, and those of `busy_controller` do not play.
 """
 
 from __future__ import annotations

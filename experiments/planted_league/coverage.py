@@ -172,15 +172,23 @@ def main(argv: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--policies", type=int, nargs="+", default=[4, 8, 16, 64])
-    parser.add_argument("--leagues", type=int, default=20, help="of each size")
-    parser.add_argument("--seed", type=int, default=1000, help="of the first league")
+    parser.add_argument("--leagues", type=int, default=20, help="leagues of each size")
+    parser.add_argument("--seed", type=int, default=1000, help="seed of the first league")
     parser.add_argument("--share", type=float, help="evaluation.share")
-    parser.add_argument("--draw-rate", type=float, default=0.0, help="between equals")
-    parser.add_argument("--top-draw-rate", type=float, help="between equals at the ceiling")
-    parser.add_argument("--pair-deviation", type=float, default=0.0, help="Elo, of pair effects")
-    parser.add_argument("--cyclic-share", type=float, default=0.0, help="of the variance")
-    parser.add_argument("--seat-advantage", type=float, default=0.0, help="Elo")
-    parser.add_argument("--json", action="store_true", help="a document per line")
+    parser.add_argument(
+        "--draw-rate", type=float, default=0.0, help="share of draws between equals"
+    )
+    parser.add_argument("--top-draw-rate", type=float, help="the same at the ceiling of skill")
+    parser.add_argument(
+        "--pair-deviation", type=float, default=0.0, help="deviation of pair effects, Elo"
+    )
+    parser.add_argument(
+        "--cyclic-share", type=float, default=0.0, help="cyclic share of the variance"
+    )
+    parser.add_argument(
+        "--seat-advantage", type=float, default=0.0, help="advantage of the first seat, Elo"
+    )
+    parser.add_argument("--json", action="store_true", help="print a document per line")
     parser.add_argument("--out", type=Path, help="file of leagues that are over, a line each")
     options = parser.parse_args(argv)
     truth = {name: getattr(options, name) for name in TRUTH}

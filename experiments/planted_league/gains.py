@@ -211,7 +211,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--first-seed", type=int, default=0, help="Seed of the first league")
     parser.add_argument("--policies", type=int, default=8, help="Size of the population")
     parser.add_argument("--learners", type=int, default=4, help="Simulated learners")
-    parser.add_argument("--agent-steps", type=int, default=20_000_000, help="Of each policy")
+    parser.add_argument(
+        "--agent-steps", type=int, default=20_000_000, help="Agent steps of each policy"
+    )
     parser.add_argument("--share", type=float, default=0.2, help="Share of evaluation")
     options = parser.parse_args(arguments)
     outcomes = []

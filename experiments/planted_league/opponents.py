@@ -1,4 +1,4 @@
-"""Measure whom PFSP draws beside whom it would draw if it knew every win rate.
+"""Measure PFSP's draws beside those that it would make if it knew every win rate.
 
     python -m experiments.planted_league.opponents
     python -m experiments.planted_league.opponents --policies 16 --seeds 1 2 3 --json
@@ -184,8 +184,8 @@ def main() -> None:
     )
     parser.add_argument("--policies", type=int, nargs="+", default=sorted(LEAGUES))
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--json", action="store_true", help="a line of JSON for each league")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of the configuration")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON per league")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="configuration changes")
     options = parser.parse_intermixed_args()
     if not options.json:
         say("policies  ghosts  unmet " + "".join(f"{'losing':>9} {way:8}" for way in WAYS))

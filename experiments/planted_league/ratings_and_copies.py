@@ -145,8 +145,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--part", choices=("ratings", "exploits", "both"), default="both")
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(1, 11)))
     parser.add_argument("--policies", type=int, default=200)
-    parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("overrides", nargs="*", help="KEY=VALUE, after those of the check")
+    parser.add_argument("--jobs", type=int, default=2, help="number of processes")
+    parser.add_argument("overrides", nargs="*", help="KEY=VALUE, after the experiment's own")
     options = parser.parse_args(argv)
 
     def tasks(

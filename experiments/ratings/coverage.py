@@ -143,7 +143,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--matches", type=int, nargs="+", default=[5, 20, 100])
     parser.add_argument("--leagues", type=int, default=1000)
-    parser.add_argument("--resampled", type=int, default=250, help="of them, by bootstrap too")
+    parser.add_argument("--resampled", type=int, default=250, help="leagues with a bootstrap, too")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
     write = sys.stdout.write

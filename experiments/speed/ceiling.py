@@ -74,7 +74,7 @@ class RecordedEnv:
         return self._note(self._env.reset(seeds))
 
     def step(self, actions: Mapping[str, torch.Tensor]) -> Turn:
-        """Note who was asked and what they do, and do it."""
+        """Note the pending decisions and their actions, and step."""
         self._steps.append([(asked, actions[name]) for name, asked in self._asked.items()])
         return self._note(self._env.step(actions))
 
@@ -375,8 +375,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("configurations", nargs="+", help="presets or YAML files, KEY=VALUE")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--rollouts", type=int, default=1, help="in a round")
-    parser.add_argument("--one-by-one", action="store_true", help="a higher ceiling, see Contest")
+    parser.add_argument("--rollouts", type=int, default=1, help="rollouts in a round")
+    parser.add_argument(
+        "--one-by-one", action="store_true", help="measure a higher ceiling, see Contest"
+    )
     options = parser.parse_args()
     overrides = [value for value in options.configurations if "=" in value]
     torch.set_num_threads(1)

@@ -176,7 +176,7 @@ def _measure(
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM unwind, so that no run outlives who measures it."""
+    """Let SIGTERM unwind, so that no run outlives its measurement."""
     import signal
     import sys
     import threading

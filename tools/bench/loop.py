@@ -1,4 +1,4 @@
-"""Hand-written loop: the program for one game and no league.
+"""Hand-written loop: a program for one game, without a league.
 
 Connect Four on NumPy bitboards, one policy for both seats, PPO, one thread, nothing else: no
 populations, no environments' view, no masks of who sits where. It is the bound of Arena's learner.
@@ -235,8 +235,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--num-minibatches", type=int, default=defaults.num_minibatches)
     parser.add_argument("--hidden-sizes", default=",".join(map(str, defaults.hidden_sizes)))
     parser.add_argument("--seed", type=int, default=defaults.seed)
-    parser.add_argument("--json", action="store_true", help="one JSON document")
-    parser.add_argument("--wait", action="store_true", help="for a line on standard input")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--wait", action="store_true", help="wait for a line on standard input")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     loop = HandWrittenLoop(

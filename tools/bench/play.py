@@ -99,7 +99,7 @@ class RandomGame:
 class PlainLoop:
     """Random play: one call steps each of B PettingZoo environments once, in a Python loop.
 
-    What anyone would write who has no batched view; without PettingZoo's checking wrappers.
+    The plain way without a batched view; without PettingZoo's checking wrappers.
 
     Args:
         spec: The environment's facts.

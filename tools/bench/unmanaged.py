@@ -171,8 +171,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Train, and report as `children` wants it."""
     parser = argparse.ArgumentParser(prog="unmanaged", allow_abbrev=False)
     parser.add_argument("--run-dir", type=Path, required=True)
-    parser.add_argument("--learner", type=int, default=0, help="which of the learners this is")
-    parser.add_argument("--learners", type=int, default=1, help="that share the assignments")
+    parser.add_argument("--learner", type=int, default=0, help="index of this learner")
+    parser.add_argument(
+        "--learners", type=int, default=1, help="number of learners that share the assignments"
+    )
     parser.add_argument("--seconds", type=float, default=10.0)
     options = parser.parse_args(argv)
     torch.set_num_threads(1)

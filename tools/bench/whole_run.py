@@ -54,7 +54,7 @@ class WholeRuns:
         self._say = say
         self._numbers = count()
         self._last: Path | None = None
-        # Who measures says when it ends.
+        # The measurement decides when a run ends, not its own limits.
         self._changes: dict[str, object] = {
             "stop": dict.fromkeys(type(subject.config.stop).model_fields)
         }

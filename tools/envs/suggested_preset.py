@@ -1,7 +1,7 @@
 """A configuration for an environment that was looked at: what `arena envs check --write` writes.
 
 Every number follows from something that was measured, and a comment says from what. What cannot be
-measured (who wins together, what winning is) is guessed, and the comment says that too.
+measured (sides, outcomes) is guessed, and the comment says that too.
 """
 
 from __future__ import annotations

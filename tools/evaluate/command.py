@@ -173,7 +173,7 @@ def ratings_of(
     for player in sorted(players, key=fit.rating, reverse=True):
         low, high = fit.interval(player)
         met = [tally for tally in result.tallies if player in tally.entrants]
-        # Where each seating has one game, nothing was drawn that an interval could be about.
+        # With one game per seating nothing was drawn that an interval could be about.
         is_sampled = player in anchors or not all(
             is_repeating(tally, repeating) and tally.distinct == 1 for tally in met
         )

@@ -48,7 +48,7 @@ def make_card(
         population=population,
         player=policy.player,
         agents=policy.agents,
-        # In cooperation two seats have the same agents: for who plays alone they are one.
+        # In cooperation two seats have the same agents: for a single player they are one.
         seats=tuple(
             {
                 seat.agents: CardSeat(name=seat.name, agents=seat.agents)
@@ -121,7 +121,7 @@ def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardR
     interval = Ratings(row).interval(digest)
     if row is None or interval is None:
         return CardRating()
-    # Of a champion less: the matches that chose it rate it, too.
+    # A champion's rating is lowered: the matches that chose it rate it, too.
     best = champion(inspection.standings(population)[population])
     less = row.optimism if best is not None and best.weights == digest else 0.0
     rating, low, high = (end - less for end in interval)

@@ -373,8 +373,8 @@ def _tell_where(run: OpenRun, endpoint: str) -> None:
 
     if endpoint.startswith("tcp://") and not is_loopback(endpoint):
         log_console().print(
-            f"warning: other machines can reach {endpoint}; only who has a key of "
-            f"{run.run_dir / KEYS} is let in, and what is said is encrypted",
+            f"warning: other machines can reach {endpoint}; only learners with a key of "
+            f"{run.run_dir / KEYS} are let in, and messages are encrypted",
             markup=False,
             soft_wrap=True,
         )

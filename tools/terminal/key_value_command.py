@@ -43,7 +43,7 @@ def _as_override(option: str, arguments: Sequence[str]) -> str | None:
         paths.append(place)
     if not paths:
         return None
-    # Of keys with one name the outermost one is meant most often.
+    # The outermost of several keys with one name is meant most often.
     path = min(paths, key=len)
     key = ".".join("<name>" if part == "*" else part for part in path)
     return f"{key}={_value(option, arguments)}"
