@@ -111,11 +111,12 @@ class League:
         return league
 
     def add_checkpoint(self, row: CheckpointRow) -> None:
-        """Take in a recorded checkpoint; the first of equal weights is their origin."""
+        """Take in a checkpoint, once or more often; the first of equal weights is their origin."""
         self._first.setdefault((row.policy, row.generation), row)
         known = self.checkpoints.get(row.weights_digest)
         if known is None or known.key == row.key:
             self.checkpoints[row.weights_digest] = row
+        if known is None:
             self._forget_standing(row.weights_digest)
 
     def add_ghost(self, row: GhostRow) -> None:

@@ -221,7 +221,6 @@ def _advance_policy(
         assignment_id=row.assignment_id,
     )
     tx.put(checkpoint)
-    state.league.add_checkpoint(checkpoint)
     policy = state.tables.policies[trainee.policy]
     speed = metrics.get("throughput/agent_steps_per_s", 0.0)
     length = metrics.get("episode/length_mean", 0.0)
@@ -266,7 +265,6 @@ def doom(state: ControllerState, tx: Transaction) -> None:
         digest = state.league.standing_weights(policy, tables)
         return None if digest is None else state.league.checkpoints[digest].key
 
-    state.retention.take(tx.rows)
     keys = state.retention.unneeded(tables, standing=standing)
     for key in keys:
         tx.put(replace(tables.checkpoints[key], state="doomed"))

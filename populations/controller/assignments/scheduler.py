@@ -202,7 +202,6 @@ def _due_policy(
     player for each population. Nobody waits for those who begin anew later. Whom PBT has decided
     about is not trained before that is carried out. Nor is who has a mate that cannot be.
     """
-    state.due.take(tx.rows, state.tables)
     limit = state.config.stop.agent_steps_per_policy
     learner = state.learners[learner_id]
     blocked = held_up(state)
@@ -211,11 +210,13 @@ def _due_policy(
         # A team has a policy of every population.
         return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
 
-    first = state.due.next(state.tables, held_up=blocked, limit=limit, may_train=may_train)
+    first = state.training_queue.next(
+        state.tables, held_up=blocked, limit=limit, may_train=may_train
+    )
     if first is None:
         return None
     rows = (state.tables.policies[leader] for leader in learner.episodes)
-    own = [row for row in rows if state.due.is_free(row, held_up=blocked, limit=limit)]
+    own = [row for row in rows if state.training_queue.is_free(row, held_up=blocked, limit=limit)]
     chosen = carried_episodes.choose(
         state,
         learner_id,
@@ -319,9 +320,8 @@ def _evaluate_if_due(state: ControllerState, tx: Transaction) -> AssignmentRow |
     """
     if state.config.evaluation.share <= 0.0:
         return None
-    state.unfitted.take(tx.rows, num_tallies=state.tables.num_tallies, belief=state.belief)
     short = share.short_of(state)
-    if short <= 0.0 or (state.failed_evaluations and state.unfitted.num_open):
+    if short <= 0.0 or (state.failed_evaluations and state.pending_matches.num_open):
         return None
     num_matches = share.earned_matches(state, short)
     if not is_worth_it(state, num_matches=num_matches):

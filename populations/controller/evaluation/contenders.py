@@ -46,14 +46,14 @@ def known_field(state: ControllerState, rng: np.random.Generator | None) -> Know
     found: list[Known] = []
     for population in state.ranked_populations:
         ratings = state.ratings(population)
-        found += state.known.policies(
+        found += state.strengths.policies(
             population,
             ratings=ratings,
             tables=tables,
             league=league,
             team_of=lambda row: frozen_team(state, row) if is_whole(state, row) else None,
         )
-        found += state.known.ghosts(
+        found += state.strengths.ghosts(
             population,
             ratings=ratings,
             tables=tables,
@@ -75,7 +75,7 @@ def known_field(state: ControllerState, rng: np.random.Generator | None) -> Know
             is_eligible=np.array([known.kind != "bot" for known in players], dtype=bool),
             is_ranked=np.array([known.kind == "policy" for known in players], dtype=bool),
             population=np.array([names.index(known.population) for known in players]),
-            remaining=state.unfitted.remaining(players),
+            remaining=state.pending_matches.remaining(players),
         ),
     )
 

@@ -73,7 +73,7 @@ def missing_matches(state: ControllerState, known: KnownField) -> dict[int, int]
     Matches that are being played count. The policy whose decision is due first comes first.
     """
     asked: Counter[tuple[str, int]] = Counter()
-    for (_, entrant), num_matches in state.unfitted.open_matches().items():
+    for (_, entrant), num_matches in state.pending_matches.open_matches().items():
         made = state.league.checkpoints.get(Digest(entrant))
         if made is not None:
             asked[made.policy, made.generation] += num_matches

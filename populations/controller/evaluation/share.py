@@ -91,14 +91,13 @@ def _spent(state: ControllerState) -> tuple[float, float]:
 def short_of(state: ControllerState) -> float:
     """Learner seconds that evaluation is short of its share; of assignments in deterministic mode.
 
-    Where nobody knows how long matches take, an open evaluation makes up for everything. Rows that
-    were put must have been taken in by ``state.unfitted``.
+    While the length of matches is unknown, an open evaluation makes up for everything.
     """
     share = state.config.evaluation.share
     training, evaluation = _spent(state)
     if training <= 0.0:
         return 0.0
-    num_open = state.unfitted.num_open
+    num_open = state.pending_matches.num_open
     if num_open:
         one_s = match_s(state)
         if one_s is None:

@@ -110,7 +110,7 @@ def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, .
     Its own last one is ended in it.
     """
     ended = ended_generation(state, policy.policy)
-    return state.histories.of(policy, state.tables, instead=ended)
+    return state.generation_history.comparable(policy, state.tables, instead=ended)
 
 
 def _weights(state: ControllerState, policy: PolicyRow) -> Digest | None:

@@ -64,16 +64,16 @@ def members_of(state: ControllerState, population: str, *, role: str) -> list[Me
     PBT ranks and copies among policies of one role: an exploiter is not worse than a main agent
     because it loses to others, and what it has found would be gone if it became a copy.
 
-    Those of the last time, but for whom something has changed: rows that were put since then must
-    have been taken in by ``state.changed``.
+    The members of the last decision are kept, and only those of whom something has changed since
+    are made anew.
     """
     ratings, tables = state.ratings(population), state.tables
-    kept, policies = state.changed.members(
+    kept, policies = state.members.current(
         population, ratings=ratings, tables=tables, league=state.league
     )
     for policy in policies:
         row = tables.policies[policy]
-        kept.put(policy, _member(state, ratings, row) if row.state == "active" else None)
+        kept.set(policy, _member(state, ratings, row) if row.state == "active" else None)
     return kept.listed(role, tables)
 
 

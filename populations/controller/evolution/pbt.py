@@ -102,7 +102,6 @@ def _decide(
     """What the population's rule says; None, and an event, if the rule fails."""
     population = policy.population
     rng = state.draw(tx)
-    state.changed.take(tx.rows)
     try:
         decision: Decision = state.exploit[population].decide(
             policy.policy,

@@ -60,7 +60,6 @@ def _freeze(
         quality=start_quality(state, policy.population),
     )
     tx.put(ghost)
-    state.league.add_ghost(ghost)
     tx.put(replace(state.tables.policies[policy.policy], ghost_at=policy.agent_steps))
     tx.add_event(
         "ghost_created",
@@ -126,7 +125,6 @@ def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Fl
     That is the latest main agents for a main exploiter, all ghosts for the others. Results alone
     count, and only against those that were met ``roles.min_matches`` times.
     """
-    state.candidates.take(tx.rows, state.tables)
     found: list[FloatArray] = [np.zeros(0)]
     for population in _opposing(state, policy):
         request = make_request(state, policy, population)

@@ -21,7 +21,7 @@ from populations.candidates import (
     IntArray,
 )
 from populations.controller.indexes.opponents_met import Met
-from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, RatingsRow, Row
+from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import Tables, put_after
 
 ScoresKey = tuple[int, int, bytes]
@@ -123,7 +123,7 @@ class Pool:
         self._parents = np.append(self._parents, found).astype(np.int64)
         return self._parents
 
-    def put_policy(self, row: PolicyRow, checkpoint: CheckpointRow | None) -> None:
+    def set_policy(self, row: PolicyRow, checkpoint: CheckpointRow | None) -> None:
         """Take in what a policy is now; without a checkpoint it has its place but is not there."""
         candidate = Candidate(
             player=PlayerId(row.policy),
@@ -140,7 +140,7 @@ class Pool:
             self.policies.put(position, candidate)
         self.is_active[position] = row.state == "active" and checkpoint is not None
 
-    def put_ghost(self, row: GhostRow) -> None:
+    def set_ghost(self, row: GhostRow) -> None:
         """Take in what a ghost is now."""
         candidate = Candidate(
             player=row.player,
@@ -178,7 +178,7 @@ def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
     return found
 
 
-class CandidateCache:
+class OpponentPools:
     """The candidates of all populations. Owned by the controller's thread."""
 
     def __init__(self) -> None:
@@ -189,33 +189,31 @@ class CandidateCache:
         """The candidates of a population, as the tables have them."""
         if not self._pools:
             for policy in tables.policies.values():
-                self._take_policy(policy, tables)
+                self._place_policy(policy, tables)
         if self._num_ghosts < len(tables.ghosts):
             # Tables keep the order in which ghosts came, so new ones are at the end.
             for ghost in put_after(tables.ghosts, self._num_ghosts):
                 if not ghost.corrupt:
-                    self._pools[ghost.population].put_ghost(ghost)
+                    self._pools[ghost.population].set_ghost(ghost)
             self._num_ghosts = len(tables.ghosts)
         return self._pools[population]
 
-    def take(self, rows: Iterable[Row], tables: Tables) -> None:
-        """Take in rows that were put into the tables; of them, policies and ghosts matter."""
+    def apply(self, row: PolicyRow | GhostRow, tables: Tables) -> None:
+        """Take in a row that was put into the tables; new ghosts are found there when needed."""
         if not self._pools:
             return
-        for row in rows:
-            if isinstance(row, PolicyRow):
-                self._take_policy(tables.policies[row.policy], tables)
-            elif isinstance(row, GhostRow):
-                ghost = tables.ghosts[row.player]
-                pool = self._pools[ghost.population]
-                if ghost.player not in pool.ghost_positions:
-                    continue
-                if ghost.corrupt:
-                    # Rare: everything is made anew without it.
-                    self._pools, self._num_ghosts = {}, 0
-                    return
-                pool.put_ghost(ghost)
+        if isinstance(row, PolicyRow):
+            self._place_policy(row, tables)
+            return
+        pool = self._pools[row.population]
+        if row.player not in pool.ghost_positions:
+            return
+        if row.corrupt:
+            # Rare: everything is made anew without it.
+            self._pools, self._num_ghosts = {}, 0
+        else:
+            pool.set_ghost(row)
 
-    def _take_policy(self, row: PolicyRow, tables: Tables) -> None:
+    def _place_policy(self, row: PolicyRow, tables: Tables) -> None:
         checkpoint = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
-        self._pools.setdefault(row.population, Pool()).put_policy(row, checkpoint)
+        self._pools.setdefault(row.population, Pool()).set_policy(row, checkpoint)

@@ -24,7 +24,7 @@ from arena.wire.messages import Evaluate
 from populations.controller.indexes.player_strengths import Known, entrant_of
 from populations.league.scheduling import FloatArray, noise_of
 from populations.ratings.results import Rated
-from populations.records.rows import AssignmentRow, Row
+from populations.records.rows import AssignmentRow
 
 Belief = Callable[[Rated], tuple[float, float]]
 """Rating and variance of an entrant after the last fit, in Elo and its square."""
@@ -50,7 +50,7 @@ class _Evaluation:
     sequence: float = math.inf
 
 
-class UnfittedMatches:
+class PendingMatches:
     """What is left of variances after matches that ratings do not cover. Owned by one thread."""
 
     def __init__(
@@ -69,21 +69,17 @@ class UnfittedMatches:
         self._evaluations: dict[AssignmentId, _Evaluation] = {}
         self._remaining: dict[Rated, float] = {}
 
-    def take(self, rows: Iterable[Row], *, num_tallies: int, belief: Belief) -> None:
-        """Take in rows that were put, once or more often; evaluations matter.
+    def apply(self, row: AssignmentRow, *, num_tallies: int, belief: Belief) -> None:
+        """Take in an assignment that was put, once or more often; evaluations matter.
 
         Args:
-            rows: In any order.
-            num_tallies: Sequence of the last tally that is committed with them.
-            belief: Of the last fit.
+            row: Assignment as it is now.
+            num_tallies: Sequence of the last tally, the assignment's own included.
+            belief: Rating and variance of an entrant after the last fit.
         """
-        for row in rows:
-            if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate):
-                self._take(row, row.message, num_tallies=num_tallies, belief=belief)
-
-    def _take(
-        self, row: AssignmentRow, message: Evaluate, *, num_tallies: int, belief: Belief
-    ) -> None:
+        message = row.message
+        if not isinstance(message, Evaluate):
+            return
         known = self._evaluations.get(row.assignment_id)
         if row.status == "queued" and known is None:
             evaluation = _Evaluation(

@@ -6,7 +6,7 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -17,7 +17,7 @@ from arena.types import Digest, Entrant, Player, PlayerId, PolicyId
 from populations.league.league import League
 from populations.league.standings import Z95, Ratings
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.records.rows import GhostRow, PolicyRow, Row
+from populations.records.rows import GhostRow, PolicyRow
 from populations.records.tables import Tables, put_after
 
 FloatArray = npt.NDArray[np.float64]
@@ -84,7 +84,7 @@ class _Kept:
         self.rated_lows = _rated_lows(self.ratings)
 
 
-class KnownPlayers:
+class StrengthIndex:
     """Policies and ghosts of all populations. Owned by the controller's thread."""
 
     def __init__(self) -> None:
@@ -93,21 +93,22 @@ class KnownPlayers:
         """Those that can be played, in order of coming."""
         self._num_ghosts = 0
 
-    def take(self, rows: Iterable[Row], *, teams: Mapping[PolicyId, tuple[PolicyId, ...]]) -> None:
-        """Take in rows that were put, once or more often; policies and ghosts matter.
+    def apply(
+        self, row: PolicyRow | GhostRow, *, teams: Mapping[PolicyId, tuple[PolicyId, ...]]
+    ) -> None:
+        """Take in a row that was put, once or more often.
 
         Args:
-            rows: In any order.
-            teams: Who is not what it was if one of its mates changes.
+            row: Policy or ghost as it is now.
+            teams: Policies that play together, by policy: a change of one is a change of all.
         """
-        for row in rows:
-            if isinstance(row, PolicyRow):
-                for kept in self._kept.values():
-                    mates = teams.get(row.policy, (row.policy,))
-                    kept.changed.update((mate, None) for mate in mates if mate in kept.names)
-            elif isinstance(row, GhostRow) and row.corrupt:
-                # Rare: everything is made anew without it.
-                self._kept, self._ghosts, self._num_ghosts = {}, {}, 0
+        if isinstance(row, PolicyRow):
+            for kept in self._kept.values():
+                mates = teams.get(row.policy, (row.policy,))
+                kept.changed.update((mate, None) for mate in mates if mate in kept.names)
+        elif row.corrupt:
+            # Rare: everything is made anew without it.
+            self._kept, self._ghosts, self._num_ghosts = {}, {}, 0
 
     def policies(
         self,

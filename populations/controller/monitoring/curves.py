@@ -31,7 +31,6 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]+")
 def follow(state: ControllerState, tx: Transaction) -> None:
     """Have the points written that follow from a transaction's rows."""
     curves = state.curves
-    curves.take(tx.rows)
     fitted = []
     for row in list(tx.rows):
         if isinstance(row, AssignmentRow) and row.status == "finished" and row.agent_steps:

@@ -49,7 +49,6 @@ def draw_seatings(
         return seatings_for(
             trainee, seats=seats, population=policy.population, opponents={}, mates=mates
         )
-    state.candidates.take(tx.rows, state.tables)
     opponents: dict[str, tuple[Player, ...]] = {}
     num_mirrors = 0
     for population in dict.fromkeys(seat.population for seat in seats):
@@ -80,7 +79,7 @@ def draw_seatings(
 
 def make_request(state: ControllerState, policy: PolicyRow, population: str) -> OpponentRequest:
     """What is asked of the matchmaker: opponents of one population for a policy."""
-    pool = state.candidates.pool(population, state.tables)
+    pool = state.opponent_pools.pool(population, state.tables)
     facts = Facts(state, pool, policy, population)
     return OpponentRequest(
         trainee=policy.policy,
@@ -119,7 +118,7 @@ def knowledge(state: ControllerState, message: Train) -> dict[str, Json]:
             continue
         trainee = state.tables.policies[message.trainees[0].policy]
         request = make_request(state, trainee, population)
-        for candidates in state.candidates.pool(population, state.tables).named(frozen):
+        for candidates in state.opponent_pools.pool(population, state.tables).named(frozen):
             points, lost = request.posterior(candidates)
             for player, won, matches in zip(candidates.players, points, points + lost, strict=True):
                 win_rates[player] = round(float(won / matches), 3)
@@ -187,7 +186,7 @@ def start_quality(state: ControllerState, population: str) -> float:
     """The quality with which a new ghost enters: the highest there is."""
     if state.config.matchmaking.kind != "quality":
         return 0.0
-    qualities = state.candidates.pool(population, state.tables).ghosts.candidates.qualities
+    qualities = state.opponent_pools.pool(population, state.tables).ghosts.candidates.qualities
     return float(qualities.max()) if len(qualities) else 0.0
 
 
@@ -197,10 +196,9 @@ def lower_qualities(
     """Lower the quality of each ghost that a trainee has beaten."""
     if state.config.matchmaking.kind != "quality":
         return
-    state.candidates.take(tx.rows, state.tables)
     for player, num_wins in _beaten_ghosts(state, message, tallies).items():
         row = state.tables.ghosts[player]
-        pool = state.candidates.pool(row.population, state.tables)
+        pool = state.opponent_pools.pool(row.population, state.tables)
         position = pool.ghost_positions.get(player)
         if row.corrupt or position is None:
             continue
@@ -212,7 +210,6 @@ def lower_qualities(
         )
         row = replace(row, quality=quality)
         tx.put(row)
-        pool.put_ghost(row)
 
 
 def _beaten_ghosts(

@@ -26,6 +26,7 @@ from populations.controller.evolution.resets import reset_key
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.monitoring.sinks import Sinks
+from populations.controller.state.events import Now
 from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
 from populations.errors import StorageError
@@ -250,19 +251,16 @@ class OpenRun:
             return resumed(reader.events(kinds=[RAISED, CLEARED]))
 
     def _pbt_decisions(self) -> PbtDecisions:
-        decisions = PbtDecisions()
         with JournalReader(self.run_dir / JOURNAL) as reader:
-            decisions.take(reader.events(kinds=KINDS))
-        return decisions
+            return PbtDecisions.from_events(reader.events(kinds=KINDS))
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""
         if not data:
             return
-        tables = self.state.tables
-        tables.num_events += 1
-        row = EventRow(sequence=tables.num_events, time=utc, kind=kind, subject="", data=dict(data))
-        self.journal.commit([row])
+        tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
+        tx.add_event(kind, "", **data)
+        self.journal.commit(tx.rows)
 
     def __enter__(self) -> Self:
         return self

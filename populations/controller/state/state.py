@@ -18,14 +18,14 @@ from arena.wire.messages import Stop
 from populations.config.run_config import RunConfig
 from populations.config.sections import PbtConfig
 from populations.controller.indexes.curve_counts import Curves
-from populations.controller.indexes.generation_history import Histories
-from populations.controller.indexes.opponent_pool import CandidateCache
+from populations.controller.indexes.generation_history import GenerationHistory
+from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.pbt_decisions import PbtDecisions
-from populations.controller.indexes.pbt_members import ChangedMembers
-from populations.controller.indexes.pending_evaluations import UnfittedMatches
-from populations.controller.indexes.player_strengths import KnownPlayers, belief_of, line_rating
+from populations.controller.indexes.pbt_members import MemberIndex
+from populations.controller.indexes.pending_evaluations import PendingMatches
+from populations.controller.indexes.player_strengths import StrengthIndex, belief_of, line_rating
 from populations.controller.indexes.raised_alerts import Alerts
-from populations.controller.indexes.training_queue import DuePolicies
+from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.rating_fit import snapshot
 from populations.controller.state.commands import FitRatings, SendMessage
 from populations.controller.state.events import (
@@ -41,7 +41,19 @@ from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.outsiders import Outsider, bot_outsiders
 from populations.pbt.make import make_exploit, make_explore
 from populations.ratings.results import Rated
-from populations.records.rows import PolicyRow
+from populations.records.aggregates import PairRow, RecordRow
+from populations.records.rows import (
+    AssignmentRow,
+    CheckpointRow,
+    EventRow,
+    GenerationRow,
+    GhostRow,
+    PolicyRow,
+    RatingsRow,
+    Row,
+    RunRow,
+    TallyRow,
+)
 from populations.records.tables import Tables
 from populations.storage.retention import Retention
 
@@ -67,15 +79,16 @@ class ControllerState:
             (`populations.controller.state.teams`); empty where everybody is a team of its own.
         matchmaker: Draws opponents.
         outsiders: Who has a fixed share of them, by population.
-        candidates: Who may be one, in columns; follows from the tables.
-        due: Whose turn it is to train; follows from the tables.
-        changed: What PBT knows of whom, until it changes; follows from the tables.
-        known: How well each player is known, until that changes; follows from the tables.
-        unfitted: Evaluation matches that ratings do not cover.
+        opponent_pools: Possible opponents, in columns; an index over the rows.
+        training_queue: Policies by how little they have trained; an index over the rows.
+        members: Policies as PBT sees them; an index over the rows.
+        strengths: Ratings of players and how sure they are; an index over the rows.
+        pending_matches: Evaluation matches that ratings do not cover; an index over the rows.
         alerts: What somebody should look at; those that hold follow from the events.
         pbt_decisions: How many were due and made; follows from the events.
-        curves: What was written of each policy; counts of it follow from the tables.
-        histories: Generations of policies that are ranked together; follows from the tables.
+        curves: Points written of each policy, and counts that they show; an index over the rows.
+        generation_history: Generations of policies that are ranked together; an index over the
+            rows.
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
         initial_weights: Another run's weights that policies start from, by population.
@@ -167,23 +180,70 @@ class ControllerState:
     broken_environments: int = 0
     store: Digest | None = None
     measured_length: float = 0.0
-    candidates: CandidateCache = field(default_factory=CandidateCache)
-    due: DuePolicies = field(default_factory=DuePolicies)
-    changed: ChangedMembers = field(default_factory=ChangedMembers)
-    known: KnownPlayers = field(default_factory=KnownPlayers)
-    unfitted: UnfittedMatches = field(init=False)
-    histories: Histories = field(default_factory=Histories)
+    opponent_pools: OpponentPools = field(default_factory=OpponentPools)
+    training_queue: TrainingQueue = field(default_factory=TrainingQueue)
+    members: MemberIndex = field(default_factory=MemberIndex)
+    strengths: StrengthIndex = field(default_factory=StrengthIndex)
+    pending_matches: PendingMatches = field(init=False)
+    generation_history: GenerationHistory = field(default_factory=GenerationHistory)
     alerts: Alerts = field(default_factory=Alerts)
     pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     _ratings: dict[str, Ratings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.unfitted = UnfittedMatches(
+        self.pending_matches = PendingMatches(
             seats=self.setup.seats,
             ranked=self.ranked_populations,
             ancestors=self.league.ancestors,
         )
+        for row in self.tables.assignments.values():
+            self._apply_evaluation(row)
+
+    def begin(self, now: Now) -> Transaction:
+        """Return a new transaction, each of whose rows feeds the indexes when it is put."""
+        return Transaction(tables=self.tables, index=self.apply, now=now)
+
+    def apply(self, row: Row) -> None:
+        """Feed every index over the journal's rows with a row that was put into the tables.
+
+        Nothing else feeds them, so this is the list of what depends on which rows. Tallies are
+        folded into the league before they are put: the rows that they change follow from that.
+        """
+        match row:
+            case PolicyRow():
+                self.opponent_pools.apply(row, self.tables)
+                self.training_queue.apply(row, self.tables)
+                self.members.apply(row)
+                self.strengths.apply(row, teams=self.teams)
+                self.retention.apply(row)
+            case CheckpointRow():
+                self.league.add_checkpoint(row)
+                self.retention.apply(row)
+            case GhostRow():
+                self.league.add_ghost(row)
+                self.opponent_pools.apply(row, self.tables)
+                self.strengths.apply(row, teams=self.teams)
+                self.retention.apply(row)
+                self.curves.apply(row)
+            case GenerationRow():
+                self.generation_history.apply(row, self.tables)
+                self.curves.apply(row)
+            case AssignmentRow():
+                self.training_queue.apply(row, self.tables)
+                self._apply_evaluation(row)
+                self.retention.apply(row)
+            case RecordRow():
+                self.members.apply(row)
+                self.retention.apply(row)
+            case EventRow():
+                self.pbt_decisions.apply(row)
+            case PairRow() | RatingsRow() | RunRow() | TallyRow():
+                pass  # the league makes pairs; ratings come with spreads that no row has
+
+    def _apply_evaluation(self, row: AssignmentRow) -> None:
+        num_tallies = self.tables.num_tallies
+        self.pending_matches.apply(row, num_tallies=num_tallies, belief=self.belief)
 
     @property
     def is_cooperation(self) -> bool:
@@ -340,7 +400,7 @@ def make_state(
         measured_length=measured_length,
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
-        curves=Curves([*tables.ghosts.values(), *tables.generations.values()]),
+        curves=Curves.from_tables(tables),
         recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
         recent_evaluation_s=tables.run.evaluation_s,
         spent_before_s=(tables.run.training_s, tables.run.evaluation_s),

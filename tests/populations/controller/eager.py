@@ -47,7 +47,7 @@ def step_without_answers(world: World) -> None:
 
 
 def transaction(world: World) -> Transaction:
-    return Transaction(tables=world.state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    return world.state.begin(Now(monotonic_s=world.now_s, utc=""))
 
 
 def kill_with_everything_pending(world: World) -> None:

@@ -25,7 +25,6 @@ from populations.controller.evaluation.share import (
 )
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
-from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
 
@@ -65,7 +64,7 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
     while any(row.validated_generation < 0 for row in state.tables.policies.values()):
         world.step()
     assert not any(row.entrants for row in state.tables.ratings.values())
-    tx = Transaction(tables=state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    tx = state.begin(Now(monotonic_s=world.now_s, utc=""))
     served: set[PlayerId] = set()
     for number in (9001, 9002):
         known = known_field(state, None)
@@ -83,7 +82,7 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
         row = AssignmentRow(
             assignment_id=message.assignment_id, kind="evaluate", message=message, metrics={}
         )
-        state.unfitted.take([row], num_tallies=state.tables.num_tallies, belief=state.belief)
+        state.pending_matches.apply(row, num_tallies=state.tables.num_tallies, belief=state.belief)
     assert len(served) >= 8
 
 
@@ -172,7 +171,7 @@ def test_policies_that_pbt_waits_for_have_their_matches_first() -> None:
         for index, row in rows.items()
         if index not in missing
     )
-    tx = Transaction(tables=state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    tx = state.begin(Now(monotonic_s=world.now_s, utc=""))
     pairings = draw_pairings(state, tx, num_matches=128)
     if not any(len(set(pairing.seating.players)) == 1 for pairing in pairings):
         assert known.players[next(iter(missing))].player in pairings[0].seating.players
@@ -185,11 +184,11 @@ def test_evaluations_that_fail_are_no_longer_counted() -> None:
         world.step()
     (message,) = open_evaluations(world)
     num_open = sum(pairing.num_matches for pairing in message.pairings)
-    assert world.state.unfitted.num_open == num_open
+    assert world.state.pending_matches.num_open == num_open
     row = world.state.tables.assignments[message.assignment_id]
     failed = replace(row, status="failed")
-    world.state.unfitted.take([failed], num_tallies=0, belief=world.state.belief)
-    assert world.state.unfitted.num_open == 0
+    world.state.pending_matches.apply(failed, num_tallies=0, belief=world.state.belief)
+    assert world.state.pending_matches.num_open == 0
     assert world.given[learner]
     assert any(isinstance(one, Train | Evaluate) for one in world.given[learner])
 

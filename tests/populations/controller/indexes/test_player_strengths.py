@@ -12,8 +12,8 @@ from arena.environment_spec import EnvironmentSpec
 from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, Seat, Seating, WeightsRef
 from arena.wire.messages import Evaluate, Pairing
 from populations.controller.evaluation.contenders import known_field
-from populations.controller.indexes.pending_evaluations import UnfittedMatches
-from populations.controller.indexes.player_strengths import KnownPlayers, nearest_rated
+from populations.controller.indexes.pending_evaluations import PendingMatches
+from populations.controller.indexes.player_strengths import StrengthIndex, nearest_rated
 from populations.league.scheduling import noise_of
 from populations.ratings.bradley_terry import ELO_PER_UNIT
 from populations.ratings.results import Rated
@@ -29,9 +29,9 @@ SEATS = (
 def assert_as_made_anew(world: World) -> None:
     state = world.state
     kept = known_field(state, np.random.default_rng(5))
-    known, state.known = state.known, KnownPlayers()
+    known, state.strengths = state.strengths, StrengthIndex()
     anew = known_field(state, np.random.default_rng(5))
-    state.known = known
+    state.strengths = known
     assert kept.players == anew.players
     assert np.array_equal(kept.field.ratings, anew.field.ratings)
     assert np.array_equal(kept.field.spread, anew.field.spread)
@@ -62,7 +62,7 @@ def test_ghosts_that_are_found_corrupt_are_not_looked_at() -> None:
     assert ghost.player in {known.player.player for known in known_field(state, None).players}
     broken = replace(ghost, corrupt=True)
     state.tables.ghosts[ghost.player] = broken
-    state.known.take([broken], teams={})
+    state.strengths.apply(broken, teams={})
     assert ghost.player not in {known.player.player for known in known_field(state, None).players}
     assert_as_made_anew(world)
 
@@ -156,23 +156,24 @@ def test_what_matches_will_have_told_by_hand() -> None:
     def line(weights: Digest) -> list[Digest]:
         return [Digest("a")] if weights == "c" else []
 
-    def left(matches: UnfittedMatches, entrant: str) -> float:
+    def left(matches: PendingMatches, entrant: str) -> float:
         return matches.share_of(("player", Entrant(entrant)))
 
-    unfitted = UnfittedMatches(seats=SEATS, ranked=("player",), ancestors=line)
+    unfitted = PendingMatches(seats=SEATS, ranked=("player",), ancestors=line)
     asked = [
         evaluation(number, first, second, matches=16)
         for number, (first, second) in enumerate([("a", "b"), ("bot:x", "a"), ("b", "b")], start=1)
     ]
-    unfitted.take([*asked, *asked], num_tallies=0, belief=belief)
+    for row in [*asked, *asked]:
+        unfitted.apply(row, num_tallies=0, belief=belief)
     assert unfitted.num_open == 48
     assert unfitted.open_matches() == {
         ("player", "a"): 32, ("player", "b"): 16, ("player", "bot:x"): 16
     }  # fmt: skip
     for sequence, row in enumerate(asked, start=1):
         done = replace(row, status="finished")
-        unfitted.take([done], num_tallies=sequence, belief=belief)
-    unfitted.take([done], num_tallies=99, belief=belief)
+        unfitted.apply(done, num_tallies=sequence, belief=belief)
+    unfitted.apply(done, num_tallies=99, belief=belief)
     assert unfitted.num_open == 0
     of_a = 1.0 - 40_000.0 / (noise + 50_000.0)
     of_b = 1.0 - 10_000.0 / (noise + 50_000.0)

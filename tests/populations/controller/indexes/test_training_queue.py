@@ -7,9 +7,9 @@ import pytest
 from arena.types import PolicyId
 from arena.wire.messages import Train
 from populations.controller.evolution.members import members_of
-from populations.controller.indexes.training_queue import DuePolicies
+from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.state.state import make_state
-from populations.records.rows import PolicyRow
+from populations.records.rows import AssignmentRow, PolicyRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 
@@ -50,12 +50,14 @@ def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> 
     names = ["predator", "prey"] if is_tag else ["player"]
     for name in names:
         world.join(populations=(name,))
-    kept = DuePolicies()
+    kept = TrainingQueue()
     seen = set()
     for _ in range(60):
         before = len(world.committed)
         world.step()
-        kept.take(world.committed[before:], world.state.tables)
+        for row in world.committed[before:]:
+            if isinstance(row, PolicyRow | AssignmentRow):
+                kept.apply(row, world.state.tables)
         for population in (*names, None):
             found = kept.next(
                 world.state.tables,

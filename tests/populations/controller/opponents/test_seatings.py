@@ -27,7 +27,7 @@ from arena.wire.messages import Train
 from populations.candidates import Candidates, FloatArray
 from populations.controller.assignments.failures import set_aside
 from populations.controller.evolution.generations import Cause, begin_generation, explored_on
-from populations.controller.indexes.opponent_pool import CandidateCache, inherited
+from populations.controller.indexes.opponent_pool import OpponentPools, inherited
 from populations.controller.opponents.seatings import (
     draw_seatings,
     knowledge,
@@ -72,7 +72,7 @@ def rows(candidates: Candidates) -> list[object]:
 
 
 def transaction(world: World) -> Transaction:
-    return Transaction(tables=world.state.tables, now=Now(monotonic_s=0.0, utc=""))
+    return world.state.begin(Now(monotonic_s=0.0, utc=""))
 
 
 def any_policy(tables: Tables) -> PolicyRow:
@@ -101,8 +101,8 @@ def test_candidates_follow_the_tables(document: dict[str, object]) -> None:
     world = played(document)
     tables = world.state.tables
     for population in world.state.config.populations:
-        kept = world.state.candidates.pool(population, tables)
-        fresh = CandidateCache().pool(population, tables)
+        kept = world.state.opponent_pools.pool(population, tables)
+        fresh = OpponentPools().pool(population, tables)
         assert rows(kept.ghosts.candidates) == rows(fresh.ghosts.candidates)
         nobody = PolicyId("nobody")
         assert rows(kept.latest(without=nobody)) == rows(fresh.latest(without=nobody))
@@ -117,14 +117,13 @@ def test_candidates_follow_the_tables(document: dict[str, object]) -> None:
 def test_a_corrupt_ghost_and_a_quarantined_policy_are_no_candidates() -> None:
     world = played(SHORT)
     tables = world.state.tables
-    pool = world.state.candidates.pool("player", tables)
+    pool = world.state.opponent_pools.pool("player", tables)
     ghost = next(iter(tables.ghosts.values()))
     policy = any_policy(tables)
     tx = transaction(world)
     set_aside(world.state, tx, ghost.key, reason="bytes do not match")
     tx.put(replace(tables.policies[policy.policy], state="quarantined"))
-    world.state.candidates.take(tx.rows, tables)
-    pool = world.state.candidates.pool("player", tables)
+    pool = world.state.opponent_pools.pool("player", tables)
     assert ghost.player not in pool.ghosts.candidates.players
     assert len(pool.ghosts.candidates) == len(tables.ghosts) - 1
     assert policy.policy not in pool.latest(without=PolicyId("nobody")).policies
