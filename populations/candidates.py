@@ -33,7 +33,7 @@ class Candidate:
         role: The policy's.
         entrant: Weights digest, or a bot's id: how payoffs know it.
         agent_steps: The policy's count when they were frozen.
-        quality: Log-weight with which matchmaking of kind ``quality`` draws it.
+        quality: Number that a stateful rule of matchmaking keeps about it.
     """
 
     player: PlayerId

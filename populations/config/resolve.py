@@ -36,17 +36,17 @@ from populations.config.resolution import (
 )
 from populations.config.role_settings import check_roles
 from populations.config.run_config import RunConfig
-from populations.config.search_space import Choices, parse_search_space, validate_search_space
 from populations.config.sections import (
     PopulationConfig,
 )
 from populations.config.sizing import resolve_sizes
 from populations.core import SearchSpace
 from populations.faults import Faults, named
+from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
-from populations.matchmaking.quality import QUALITY_LATEST_RATIO
 from populations.matchmaking.settings import MatchmakingConfig
 from populations.preset_files import preset_names as preset_names
+from populations.search_space import Choices, parse_search_space, validate_search_space
 from populations.yaml_documents import nearest
 
 
@@ -255,8 +255,9 @@ def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> Matchma
     make_matchmaker(section, window=config.ghosts.window, launch_directory=launch_directory)
     if "latest_ratio" in section.model_fields_set:
         return section
-    usual = QUALITY_LATEST_RATIO if section.kind == "quality" else section.latest_ratio
-    latest_ratio = min(usual, 1.0 - section.living_ratio)
+    kind = KINDS.get(section.kind)
+    usual = kind.usual.get("latest_ratio") if kind is not None else None
+    latest_ratio = min(section.latest_ratio if usual is None else usual, 1.0 - section.living_ratio)
     return section.model_copy(update={"latest_ratio": latest_ratio})
 
 

@@ -16,11 +16,13 @@ from typing import Literal
 
 import numpy as np
 
+from arena.config import Model
 from arena.types import PolicyId
 from populations.candidates import Candidates, FloatArray, IntArray
 from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
 from populations.matchmaking.pfsp import Weighting, pfsp_probabilities
+from populations.rule_kinds import RuleKind
 
 Constants = Literal["pseudocode", "paper"]
 
@@ -43,6 +45,13 @@ ATTACKABLE: dict[Constants, float] = {"pseudocode": 0.1, "paper": 0.2}
 
 HISTORY_SHARE: dict[Constants, float] = {"pseudocode": 0.0, "paper": 0.5}
 """So often a main exploiter meets the history of a main agent that it could attack."""
+
+
+class AlphastarSettings(Model):
+    """Settings of ``alphastar``, and of snapshots by role."""
+
+    constants: Constants = "pseudocode"
+    """``alphastar``: source of the numbers where the paper's text and its pseudocode disagree."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,3 +255,10 @@ def _summed(
             mirror += branch.share * instead.mirror
             latest += branch.share * instead.latest
     return Distribution(mirror=mirror, latest=latest, ghosts=ghosts)
+
+
+KIND = RuleKind(
+    name="alphastar",
+    settings=AlphastarSettings,
+    make=lambda settings: AlphastarMatchmaker(constants=settings.constants),
+)

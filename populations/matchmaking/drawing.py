@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -34,6 +34,7 @@ class Distribution:
     ghosts: FloatArray
 
 
+@runtime_checkable
 class Rule(Protocol):
     """How much each ghost weighs."""
 
@@ -46,6 +47,34 @@ class Rule(Protocol):
 
         Returns:
             Finite, at least 0, with any sum. float64 [N].
+        """
+        ...
+
+
+@runtime_checkable
+class GhostMemory(Protocol):
+    """State of a rule: one number for each ghost, which lies in the ghost's row (``quality``).
+
+    A rule that has these methods is told when ghosts come and when they are beaten, and finds the
+    numbers in the ``qualities`` of a request's ghosts. They are committed with what changes them,
+    so a resumed run goes on with the same state.
+    """
+
+    def number_of_new(self, numbers: FloatArray) -> float:
+        """Return the number with which a ghost enters.
+
+        Args:
+            numbers: Numbers of the ghosts that are there. float64 [N], N may be 0.
+        """
+        ...
+
+    def number_after(self, numbers: FloatArray, index: int, *, num_wins: int) -> float:
+        """Return the number of a ghost after an assignment in which a trainee beat it.
+
+        Args:
+            numbers: Numbers of all ghosts before. float64 [N].
+            index: Position of the beaten ghost.
+            num_wins: Matches that the trainee won against it.
         """
         ...
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
+from populations.rule_kinds import NoSettings, RuleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,3 +27,6 @@ class LatestMatchmaker:
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
         """The latest alone."""
         return draw_opponents(request, self.distribution(request, rng=rng), rng=rng)
+
+
+KIND = RuleKind(name="latest", settings=NoSettings, make=lambda _: LatestMatchmaker())

@@ -11,13 +11,23 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field
 
+from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
+from populations.rule_kinds import RuleKind
 
 ELO_SCALE = 400.0
 MAX_EXPONENT = 690.0
 """e to a higher power overflows."""
+
+
+class RatingProximateSettings(Model):
+    """Settings of ``rating_proximate``."""
+
+    rating_width: float = Field(1.0 / 6.0, gt=0.0, le=100.0)
+    """``rating_proximate``: standard deviation of the expected score around even matches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,3 +54,10 @@ def expected_scores(rating: float | FloatArray, opponents: FloatArray) -> FloatA
     exponents = (math.log(10.0) / ELO_SCALE) * (opponents - rating)
     scores = 1.0 / (1.0 + np.exp(np.clip(exponents, -MAX_EXPONENT, MAX_EXPONENT)))
     return np.where(np.isnan(scores), 0.5, scores)
+
+
+KIND = RuleKind(
+    name="rating_proximate",
+    settings=RatingProximateSettings,
+    make=lambda settings: RatingProximateRule(rating_width=settings.rating_width),
+)

@@ -11,6 +11,7 @@ import numpy as np
 
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
+from populations.rule_kinds import NoSettings, RuleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,3 +22,6 @@ class UniformRule:
         """All 1. float64 [N]."""
         del rng
         return np.ones(len(request.ghosts))
+
+
+KIND = RuleKind(name="uniform", settings=NoSettings, make=lambda _: UniformRule())

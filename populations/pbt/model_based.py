@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from populations.config.search_space import (
+from populations.core import Exploration, SearchSpace
+from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
+from populations.pbt.generations import Improvement, finished, running
+from populations.records.rows import GenerationRow
+from populations.rule_kinds import RuleKind
+from populations.search_space import (
     Choices,
     Dimension,
     optuna_distributions,
     parse_search_space,
 )
-from populations.core import Exploration, SearchSpace
-from populations.pbt.explore import Perturb
-from populations.pbt.generations import Improvement, finished, running
-from populations.records.rows import GenerationRow
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -233,3 +234,14 @@ def _from_optuna(
             value = 1.0 - value
         values[name] = dimension.fit(value)
     return values
+
+
+def _kind(sampler: SamplerKind) -> RuleKind[PerturbSettings, ModelBased]:
+    return RuleKind(
+        name=sampler,
+        settings=PerturbSettings,
+        make=lambda settings: ModelBased(sampler=sampler, fallback=make_perturb(settings)),
+    )
+
+
+TPE, GP, CMA_ES, RANDOM = _kind("tpe"), _kind("gp"), _kind("cma_es"), _kind("random")

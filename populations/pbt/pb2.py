@@ -20,13 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from populations.config.search_space import Dimension, parse_search_space
 from populations.core import Exploration, SearchSpace
-from populations.pbt.explore import Perturb
+from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
 from populations.pbt.gaussian_process import FloatArray, Posterior, fit_kernel
 from populations.pbt.generations import Improvement, finished, running
 from populations.pbt.model_based import fall_back
 from populations.records.rows import GenerationRow
+from populations.rule_kinds import RuleKind
+from populations.search_space import Dimension, parse_search_space
 
 MAX_ROWS = 1000
 MIN_GENERATIONS = 4
@@ -226,3 +227,10 @@ def _rating_now(
 
 def _finite_or(number: float | None, otherwise: float) -> float:
     return number if number is not None and math.isfinite(number) else otherwise
+
+
+KIND = RuleKind(
+    name="pb2",
+    settings=PerturbSettings,
+    make=lambda settings: Pb2(fallback=make_perturb(settings)),
+)

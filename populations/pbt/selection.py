@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -102,6 +102,7 @@ class Verdict:
     num_selected: int = 0
 
 
+@runtime_checkable
 class Rule(Protocol):
     """The one thing in which kinds of exploitation differ. Keeps no state."""
 

@@ -183,7 +183,8 @@ class GhostRow:
         linked: Whether its directory is known to be there (done again at resume if not).
         corrupt: Whether its bytes no longer match; it is no opponent any more.
         role: The policy's.
-        quality: Log-weight with which matchmaking of kind ``quality`` draws it.
+        quality: Number that a stateful rule of matchmaking keeps about it
+            (`populations.matchmaking.drawing.GhostMemory`).
     """
 
     player: PlayerId

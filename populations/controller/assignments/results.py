@@ -24,7 +24,7 @@ from populations.controller.evolution.snapshots import snapshot
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
 from populations.controller.monitoring.trainee_metrics import own_metrics
-from populations.controller.opponents.seatings import lower_qualities
+from populations.controller.opponents.seatings import update_qualities
 from populations.controller.state import storage_pause
 from populations.controller.state.commands import RemoveCheckpoints, SendMessage
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished
@@ -76,7 +76,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     matches = sum(tally.matches for tally in finished.tallies)
     _take_tallies(state, tx, row, finished.tallies)
     if isinstance(row.message, Train):
-        lower_qualities(state, tx, row.message, finished.tallies)
+        update_qualities(state, tx, row.message, finished.tallies)
     tx.put_assignment(
         replace(
             row,

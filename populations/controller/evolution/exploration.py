@@ -14,7 +14,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from arena.users_code import named, own_lines
-from populations.config.search_space import Choices, parse_search_space
 from populations.controller.evolution.generations import history
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.controller.state.events import HyperparametersExplored
@@ -23,6 +22,7 @@ from populations.controller.state.transaction import Transaction
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb
 from populations.records.rows import Json
+from populations.search_space import Choices, parse_search_space
 
 logger = logging.getLogger(__name__)
 

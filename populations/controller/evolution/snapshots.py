@@ -10,14 +10,16 @@ import numpy as np
 from arena.checkpoints.manifest import ghost_key
 from arena.types import ghost_id
 from populations.controller.evolution.resets import try_reset
-from populations.controller.opponents.seatings import make_request, start_quality
+from populations.controller.opponents.seatings import make_request, quality_of_new
 from populations.controller.state.commands import LinkGhosts
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import FloatArray
 from populations.league.payoff import JEFFREYS
+from populations.matchmaking.alphastar import AlphastarSettings
 from populations.records.rows import CheckpointRow, GhostRow, Json, PolicyRow
 from populations.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters
+from populations.rule_kinds import read_settings
 
 
 def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
@@ -57,7 +59,7 @@ def _freeze(
         key=ghost_key(policy.policy, agent_steps=policy.agent_steps, digest=checkpoint.digest),
         checkpoint=checkpoint.key,
         role=policy.role,
-        quality=start_quality(state, policy.population),
+        quality=quality_of_new(state, policy.population),
     )
     tx.put(ghost)
     tx.put(replace(state.tables.policies[policy.policy], ghost_at=policy.agent_steps))
@@ -115,7 +117,7 @@ def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
         phase_agent_steps=config.ghosts.every_agent_steps,
         timeout_phases=config.roles.timeout_phases,
         win_rate=config.roles.win_rate,
-        constants=config.matchmaking.constants,
+        constants=read_settings(AlphastarSettings, config.matchmaking).constants,
     )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from arena.types import PolicyId
-from populations.config.sections import PbtConfig
 from populations.pbt.scheduler import num_marks
+from populations.pbt.settings import PbtConfig
 from populations.records.rows import EventRow, Json, PolicyRow
 from populations.records.tables import Tables
 

@@ -27,8 +27,8 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
+from populations.matchmaking.make import ghost_memory
 from populations.matchmaking.outsiders import OutsidersMatchmaker
-from populations.matchmaking.quality import lowered_quality
 from populations.records.rows import Json, PolicyRow
 
 
@@ -182,19 +182,21 @@ def drop_outsider(state: ControllerState, tx: Transaction, key: str, *, reason: 
             tx.add_event("outsider_corrupt", key, population=population, reason=reason)
 
 
-def start_quality(state: ControllerState, population: str) -> float:
-    """The quality with which a new ghost enters: the highest there is."""
-    if state.config.matchmaking.kind != "quality":
+def quality_of_new(state: ControllerState, population: str) -> float:
+    """Return the number with which a new ghost enters, where the rule keeps one for each."""
+    memory = ghost_memory(state.matchmaker)
+    if memory is None:
         return 0.0
-    qualities = state.opponent_pools.pool(population, state.tables).ghosts.candidates.qualities
-    return float(qualities.max()) if len(qualities) else 0.0
+    pool = state.opponent_pools.pool(population, state.tables)
+    return memory.number_of_new(pool.ghosts.candidates.qualities)
 
 
-def lower_qualities(
+def update_qualities(
     state: ControllerState, tx: Transaction, message: Train, tallies: Sequence[Tally]
 ) -> None:
-    """Lower the quality of each ghost that a trainee has beaten."""
-    if state.config.matchmaking.kind != "quality":
+    """Tell a rule that keeps a number for each ghost which of them a trainee has beaten."""
+    memory = ghost_memory(state.matchmaker)
+    if memory is None:
         return
     for player, num_wins in _beaten_ghosts(state, message, tallies).items():
         row = state.tables.ghosts[player]
@@ -202,14 +204,9 @@ def lower_qualities(
         position = pool.ghost_positions.get(player)
         if row.corrupt or position is None:
             continue
-        quality = lowered_quality(
-            pool.ghosts.candidates.qualities,
-            position,
-            num_wins=num_wins,
-            quality_step=state.config.matchmaking.quality_step,
-        )
-        row = replace(row, quality=quality)
-        tx.put(row)
+        qualities = pool.ghosts.candidates.qualities
+        quality = memory.number_after(qualities, position, num_wins=num_wins)
+        tx.put(replace(row, quality=quality))
 
 
 def _beaten_ghosts(

@@ -16,7 +16,6 @@ from arena.config import LearnerSetup
 from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef
 from arena.wire.messages import Stop
 from populations.config.run_config import RunConfig
-from populations.config.sections import PbtConfig
 from populations.controller.indexes.curve_counts import Curves
 from populations.controller.indexes.generation_history import GenerationHistory
 from populations.controller.indexes.opponent_pool import OpponentPools
@@ -40,6 +39,7 @@ from populations.league.standings import FloatArray, Ratings
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.outsiders import Outsider, bot_outsiders
 from populations.pbt.make import make_exploit, make_explore
+from populations.pbt.settings import PbtConfig
 from populations.ratings.results import Rated
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (

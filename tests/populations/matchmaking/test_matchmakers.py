@@ -13,10 +13,11 @@ from populations.candidates import Candidate
 from populations.core import Matchmaker
 from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.matchmaking.drawing import RuleMatchmaker
+from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
 from populations.matchmaking.latest import LatestMatchmaker
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.outsiders import Outsider, OutsidersMatchmaker
-from populations.matchmaking.settings import MATCHMAKING_KINDS, MatchmakingConfig
+from populations.matchmaking.settings import MatchmakingConfig
 from tests.populations.matchmaking.toy_league import ghost, latest, request, shares
 
 VARIANTS: dict[str, dict[str, object]] = {kind: {"kind": kind} for kind in MATCHMAKING_KINDS}

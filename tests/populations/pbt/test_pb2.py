@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
-from populations.config.search_space import Choices, Range, parse_search_space
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import Perturb, Resample
 from populations.pbt.gaussian_process import (
@@ -23,6 +22,7 @@ from populations.pbt.gaussian_process import (
 )
 from populations.pbt.pb2 import Pb2
 from populations.records.rows import GenerationRow
+from populations.search_space import Choices, Range, parse_search_space
 from tests.populations.pbt.histories import generation
 
 FloatArray = npt.NDArray[np.float64]

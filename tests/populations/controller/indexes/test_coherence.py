@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -202,14 +203,17 @@ def test_indexes_follow_the_rows_of_the_rules(
     world = make_world(document, spec)
     world.join()
     world.join()
-    for number in range(60):
+    for number in range(48):
         for learner in world.state.learners.values():
             learner.last_heard_s = world.now_s
         world.step()
-        if number % 4 == 0:
+        if number % 8 == 0:
             assert_indexes_follow_the_tables(world)
     assert world.events("exploited")
     assert world.state.tables.ghosts
+
+
+GONE: tuple[Literal["doomed", "deleted", "corrupt"], ...] = ("doomed", "deleted", "corrupt")
 
 
 class RandomRows:
@@ -272,7 +276,7 @@ class RandomRows:
         rows = [row for row in tx.tables.checkpoints.values() if row.key not in current]
         if rows:
             row = self.data.draw(st.sampled_from(rows))
-            gone = self.data.draw(st.sampled_from(["doomed", "deleted", "corrupt"]))
+            gone = self.data.draw(st.sampled_from(GONE))
             tx.put(replace(row, state=gone))
 
     def ghost(self, tx: Transaction) -> None:
@@ -350,6 +354,7 @@ class RandomRows:
             opponents=(),
             agent_steps=1,
             seed=0,
+            may_stop_early=True,
         )
         tx.put_assignment(
             AssignmentRow(assignment_id=assignment_id, kind="train", message=message, metrics={})
@@ -416,7 +421,8 @@ class RandomRows:
         tx.add_event(kind, row.policy, reason="unrated", marks=1)
 
 
-def played(steps: int) -> World:
+@cache
+def played_once(steps: int) -> World:
     world = make_world(EAGER)
     world.join()
     world.join()
@@ -427,23 +433,26 @@ def played(steps: int) -> World:
     return world
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def played(steps: int) -> World:
+    """Return a copy of a world after some steps of the rules."""
+    return copy.deepcopy(played_once(steps))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_indexes_follow_random_rows(data: st.DataObject) -> None:
     """After some steps of the rules, in which every index was made."""
-    world = played(data.draw(st.sampled_from([0, 4, 16])))
+    world = played(data.draw(st.sampled_from([0, 4, 12])))
     rows = RandomRows(world, data)
+    assert_indexes_follow_the_tables(world)  # makes those that are made when they are asked first
     for _ in range(data.draw(st.integers(1, 12))):
         rows.put()
-        if data.draw(st.booleans()):
-            assert_indexes_follow_the_tables(world)
     assert_indexes_follow_the_tables(world)
 
 
-@pytest.mark.parametrize("steps", [16])
-def test_an_index_that_is_not_fed_is_found(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_is_not_fed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: without its rows the queue still has policies that were leased."""
-    world = played(steps)
+    world = played(12)
     assert_indexes_follow_the_tables(world)
     monkeypatch.setattr(type(world.state.training_queue), "apply", lambda *_: None)
     policy = next(iter(world.state.tables.policies.values()))

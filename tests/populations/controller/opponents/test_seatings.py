@@ -31,7 +31,7 @@ from populations.controller.indexes.opponent_pool import OpponentPools, inherite
 from populations.controller.opponents.seatings import (
     draw_seatings,
     knowledge,
-    lower_qualities,
+    update_qualities,
     make_request,
 )
 from populations.controller.state.events import Now
@@ -40,9 +40,9 @@ from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
 from populations.league.lineage import line_of
 from populations.league.scores import rating_by_results
+from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
 from populations.matchmaking.outsiders import Outsider, outsider_id
 from populations.matchmaking.quality import lowered_quality
-from populations.matchmaking.settings import MATCHMAKING_KINDS
 from populations.records.rows import AssignmentRow, EventRow, GhostRow, PolicyRow, TallyRow
 from populations.records.tables import Tables
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
@@ -434,7 +434,7 @@ def test_qualities_fall_by_the_formula_once_for_each_win() -> None:
     ]
     expected = lowered_quality(np.array(list(before.values())), 0, num_wins=3, quality_step=0.01)
     tx = transaction(world)
-    lower_qualities(state, tx, message, tallies)
+    update_qualities(state, tx, message, tallies)
     assert state.tables.ghosts[ghosts[0].player].quality == expected
     after = {row.player: row.quality for row in state.tables.ghosts.values()}
     assert {p for p in after if after[p] != before[p]} == {ghosts[0].player}
@@ -455,7 +455,7 @@ def test_a_ghost_of_an_episode_that_went_on_loses_quality_too() -> None:
     carried = Seating(players=(live, Player(player=ghost.player, weights=ghost.weights)))
     message = replace(given, opponents=(Seating(players=(live, live)),), carried=(carried,))
     before = ghost.quality
-    lower_qualities(
+    update_qualities(
         state, transaction(world), message, [_tally(own, ghost.weights_digest, wins=3, losses=2)]
     )
     assert state.tables.ghosts[ghost.player].quality < before
