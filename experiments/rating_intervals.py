@@ -26,8 +26,8 @@ from populations.gc_pause import collector_paused
 from populations.inspection.calibration import MISFIT
 from populations.ratings.bootstrap import bootstrap
 from populations.ratings.bradley_terry import BradleyTerry, Time
+from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
-from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model

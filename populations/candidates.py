@@ -152,9 +152,9 @@ class CandidateColumns:
         if self._num == len(self._players):
             self._double()
         self._num += 1
-        self.put(self._num - 1, candidate)
+        self.set(self._num - 1, candidate)
 
-    def put(self, index: int, candidate: Candidate) -> None:
+    def set(self, index: int, candidate: Candidate) -> None:
         """Change the one at a position."""
         self._players[index] = candidate.player
         self._policies[index] = candidate.policy

@@ -96,7 +96,7 @@ def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
         case SinkTold():
             what = f"{event.sink} raised {event.problem}" if event.problem else ""
             finding = Finding("sink_failed", event.sink, event.sink, what)
-            alerts.note(state, tx, finding)
+            alerts.record(state, tx, finding)
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():
@@ -132,5 +132,5 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
         state.fitted = row.num_tallies
     if state.fitted > covered and state.phase == "training":
         pbt.evolve_waiting(state, tx)
-    state.pending_matches.cover(state.fitted, belief=state.belief)
+    state.pending_matches.cover(state.fitted, estimate=state.estimate)
     state.refit(tx)

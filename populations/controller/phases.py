@@ -101,7 +101,7 @@ def _end(state: ControllerState, tx: Transaction) -> None:
     for index, slot in enumerate(state.slots):
         if slot.started_s is not None:
             tx.commands.append(KillLearner(slot=index))
-    alerts.note_end(state, tx)
+    alerts.record_end(state, tx)
     state.phase = "over"
     ended: RunState = "failed" if state.failed else "stopped" if state.interrupted else "finished"
     tx.put(replace(state.tables.run, state=ended, reason=state.reason))

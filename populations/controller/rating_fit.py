@@ -15,11 +15,12 @@ import numpy as np
 from arena.types import RANDOM_BOT, Digest, Entrant, is_bot, trainee_entrant
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry, Time
+from populations.ratings.fitting.posterior import FloatArray, IntArray
 from populations.ratings.model import Z95, E
 from populations.ratings.model import Fit as BradleyTerryFit
-from populations.ratings.posterior import FloatArray, IntArray
 from populations.ratings.ranks import advantage_table, measured_cyclicity
-from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
+from populations.ratings.result_table import ResultSnapshot
+from populations.ratings.results import Rated, ResultColumns
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
 from populations.records.tables import Tables
 

@@ -20,7 +20,7 @@ from populations.matchmaking.window import WindowSettings
 
 
 def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
-    """Make the matchmaker of a run; `outsiders` have their share before it is asked.
+    """Make the matchmaker of a run; `external_players` have their share before it is asked.
 
     ``latest_ratio`` and ``living_ratio`` are shares of the same opponents, so where the living have
     all, others are drawn only where there are no others alive: then everybody plays the latest.

@@ -106,7 +106,7 @@ class Verdict:
 class Rule(Protocol):
     """The one thing in which kinds of exploitation differ. Keeps no state."""
 
-    def judge(self, contest: Contest) -> Verdict:
+    def select_donors(self, contest: Contest) -> Verdict:
         """Name the donors of ``contest.own``."""
         ...
 
@@ -167,7 +167,7 @@ class Selection:
             rng=rng,
             skill_variance=skill_variance,
         )
-        verdict = self.rule.judge(contest)
+        verdict = self.rule.select_donors(contest)
         evidence = replace(
             evidence,
             rank=rank + 1,

@@ -197,7 +197,7 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
         assignments=[charge.assignment_id for charge in charges],
     )
     what = f"{learner_id} ({place}) was sent away {times} times: {reason}"
-    alerts.note(state, tx, Finding("learner_failing", "", place, what))
+    alerts.record(state, tx, Finding("learner_failing", "", place, what))
     if learner.slot is None:
         tx.commands.append(SendMessage(learner=learner_id, message=Refuse(reason=reason)))
     else:

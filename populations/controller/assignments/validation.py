@@ -28,7 +28,7 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
-from populations.controller.monitoring.trainee_metrics import own_metrics
+from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
 
 SLACK_S = 60.0
 """Seconds by which a learner's stopwatch may be ahead of the controller's clock."""
@@ -89,7 +89,9 @@ class Asked:
         return MAX_PER_S * (max(self.up_s, self.waited_s) + SLACK_S)
 
 
-def problem(asked: Asked, finished: Finished, *, manifests: Mapping[str, Manifest]) -> str | None:
+def find_inconsistency(
+    asked: Asked, finished: Finished, *, manifests: Mapping[str, Manifest]
+) -> str | None:
     """Why a result does not fit its assignment; None if it does.
 
     Args:
@@ -196,7 +198,7 @@ def _problems_of_figures(asked: Asked, finished: Finished) -> Iterator[str]:
             return
     trainees = asked.message.trainees if isinstance(asked.message, Train) else ()
     for trainee in trainees:
-        own = own_metrics(finished.metrics, trainees, of=trainee.policy)
+        own = metrics_of_trainee(finished.metrics, trainees, of=trainee.policy)
         for name, most in ((SPEED, MAX_PER_S), (LENGTH, asked.max_calls)):
             if not 0.0 <= own.get(name, 0.0) <= most:
                 yield f"{name} is {own[name]:g}, but can be {most:g} at most"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from arena.types import Seating
 from arena.wire.messages import Pairing
-from populations.controller.evaluation.contenders import KnownField, known_field
+from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.pairings import (
     MIN_MATCHES_PER_SEATING,
     open_evaluations,
@@ -26,7 +26,7 @@ from populations.controller.evaluation.pairings import (
     validation_pairings,
 )
 from populations.controller.evaluation.share import at_most, full_size
-from populations.controller.indexes.player_strengths import Known
+from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.standings import Ratings
@@ -50,7 +50,7 @@ FINAL_S = 60.0
 """Learner seconds for finals, beside evaluation's own share: this part of those that training took,
 or so many if that is more."""
 
-Pair = tuple[Known, Known]
+Pair = tuple[PlayerStrength, PlayerStrength]
 BoolArray = npt.NDArray[np.bool_]
 
 
@@ -58,7 +58,7 @@ def is_decided(state: ControllerState) -> bool:
     """Whether there is nothing left to be played after training, or no time."""
     if seconds_left(state) <= 0.0:
         return True
-    known = known_field(state, None)
+    known = evaluation_pool(state, None)
     return not _unsettled(state, known).any() and not _missing(state, known)
 
 
@@ -83,7 +83,7 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
         return newcomers
     if state.fitting or state.ratings_are_stale():
         return ()
-    known = known_field(state, None)
+    known = evaluation_pool(state, None)
     unsettled = _unsettled(state, known)
     if unsettled.any():
         return pairings_about(
@@ -112,7 +112,7 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
 
 
 def _shared(
-    state: ControllerState, first: Known, second: Known, to_play: int
+    state: ControllerState, first: PlayerStrength, second: PlayerStrength, to_play: int
 ) -> list[tuple[Seating, int]]:
     seatings = seatings_of(state, first, second)
     return [
@@ -120,7 +120,7 @@ def _shared(
     ]
 
 
-def _unsettled(state: ControllerState, known: KnownField) -> BoolArray:
+def _unsettled(state: ControllerState, known: EvaluationPool) -> BoolArray:
     """Whose rating is not sure enough, of the policies. bool [N]."""
     deviations = known.deviations()
     return np.array(
@@ -134,7 +134,7 @@ def _unsettled(state: ControllerState, known: KnownField) -> BoolArray:
     )
 
 
-def _missing(state: ControllerState, known: KnownField) -> list[tuple[Pair, int]]:
+def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, int]]:
     """Pairs of contenders that have not met often enough, with the matches that are missing."""
     contenders = {
         name: _contenders(state.ratings(name), [p for p in known.players if p.population == name])
@@ -152,7 +152,7 @@ def _missing(state: ControllerState, known: KnownField) -> list[tuple[Pair, int]
     return missing
 
 
-def _contenders(ratings: Ratings, players: Sequence[Known]) -> list[Known]:
+def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[PlayerStrength]:
     """The rated players that may be the best, the best lower bound first."""
     rated = [
         (interval[1], index)
@@ -169,7 +169,7 @@ def _contenders(ratings: Ratings, players: Sequence[Known]) -> list[Known]:
     return found[:MAX_CONTENDERS]
 
 
-def _num_met(state: ControllerState, first: Known, second: Known) -> int:
+def _num_met(state: ControllerState, first: PlayerStrength, second: PlayerStrength) -> int:
     """Evaluation matches between two players, in all seats; a part of one counts in parts."""
     one, two = (first.population, first.entrant), (second.population, second.entrant)
     seats = range(len(state.setup.seats))

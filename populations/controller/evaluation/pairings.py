@@ -16,9 +16,9 @@ import numpy.typing as npt
 from arena.matches.seating import pair_seatings, team_seating
 from arena.types import RANDOM_BOT, Digest, Entrant, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Evaluate, Pairing
-from populations.controller.evaluation.contenders import KnownField, known_field
+from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.share import at_most
-from populations.controller.indexes.player_strengths import Known
+from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.state.transaction import Transaction
@@ -60,14 +60,14 @@ def draw_pairings(
     if newcomers:
         return newcomers
     rng = state.draw(tx)
-    known = known_field(state, rng)
+    known = evaluation_pool(state, rng)
     weights = importance(known.field, fraction=state.config.pbt.fraction)
     missing = missing_matches(state, known)
     weights[list(missing)] += AWAITED_IMPORTANCE
     return pairings_about(state, known, weights=weights, missing=missing, num_matches=num_matches)
 
 
-def missing_matches(state: ControllerState, known: KnownField) -> dict[int, int]:
+def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, int]:
     """Matches that policies lack for their next decision of PBT, by their places among the players.
 
     Matches that are being played count. The policy whose decision is due first comes first.
@@ -109,7 +109,7 @@ def is_worth_it(state: ControllerState, *, num_matches: int) -> bool:
 
 def pairings_about(
     state: ControllerState,
-    known: KnownField,
+    known: EvaluationPool,
     *,
     weights: FloatArray,
     num_matches: int,
@@ -159,7 +159,7 @@ def pairings_about(
     )
 
 
-def _is_validated(state: ControllerState, player: Known) -> bool:
+def _is_validated(state: ControllerState, player: PlayerStrength) -> bool:
     """Whether weights of the player's generation have played themselves; bots need not.
 
     An evaluation in which a newcomer breaks would be lost for all others.
@@ -181,7 +181,9 @@ def _num_seatings(state: ControllerState) -> int:
     return len(pair_seatings(home, away, seats=state.setup.seats))
 
 
-def seatings_of(state: ControllerState, first: Known, second: Known) -> tuple[Seating, ...]:
+def seatings_of(
+    state: ControllerState, first: PlayerStrength, second: PlayerStrength
+) -> tuple[Seating, ...]:
     """Two players in every seat equally often; of other populations, random play fills the rest."""
     seats = state.setup.seats
     if state.is_cooperation:
@@ -202,7 +204,7 @@ def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
 
 def _anchoring(
     state: ControllerState,
-    known: KnownField,
+    known: EvaluationPool,
     chosen: Sequence[tuple[int, int]],
     *,
     may_play: npt.NDArray[np.bool_],

@@ -23,7 +23,7 @@ KEPT = 0.5
 """Weight of what earlier evaluations took, for each one that ends: speeds change with policies."""
 
 
-def note(state: ControllerState, *, matches: int, duration_s: float) -> None:
+def record(state: ControllerState, *, matches: int, duration_s: float) -> None:
     """Take in how long an evaluation took."""
     state.recent_matches = KEPT * state.recent_matches + matches
     state.recent_evaluation_s = KEPT * state.recent_evaluation_s + duration_s

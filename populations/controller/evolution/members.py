@@ -27,11 +27,11 @@ def standing_weights(state: ControllerState, population: str) -> dict[PolicyId, 
         for row in state.tables.policies.values()
         if row.population == population
         and row.state == "active"
-        and (digest := judged_weights(state, row)) is not None
+        and (digest := standing_weights_of(state, row)) is not None
     }
 
 
-def judged_weights(state: ControllerState, row: PolicyRow) -> Digest | None:
+def standing_weights_of(state: ControllerState, row: PolicyRow) -> Digest | None:
     """Return the weights that a policy's standing is about; None: nothing of its line has played.
 
     They are the latest evaluated ones. Where the last fit does not cover those yet, the latest that
@@ -55,7 +55,7 @@ def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
     row = state.tables.policies.get(policy)
     if row is None or row.state != "active":
         return None
-    return judged_weights(state, row)
+    return standing_weights_of(state, row)
 
 
 def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
@@ -78,7 +78,7 @@ def members_of(state: ControllerState, population: str, *, role: str) -> list[Me
 
 
 def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
-    digest = judged_weights(state, row)
+    digest = standing_weights_of(state, row)
     record = state.league.record(row.population, digest or "")
     matches, total = record.matches, record.return_sum
     squares = record.return_sum_of_squares

@@ -61,7 +61,7 @@ class Window:
     reward: tuple[float, float] = (math.inf, -math.inf)
     returns: tuple[float, float] = (math.inf, -math.inf)
 
-    def take(self, metrics: Mapping[str, float]) -> None:
+    def record(self, metrics: Mapping[str, float]) -> None:
         """Take in an assignment."""
         ended = metrics.get("episode/count", 0.0)
         self.unended_steps = (
@@ -89,7 +89,7 @@ class Windows:
     unended_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _windows: defaultdict[PolicyId, Window] = field(default_factory=lambda: defaultdict(Window))
 
-    def take(
+    def record(
         self,
         policy: PolicyId,
         population: str,
@@ -98,11 +98,11 @@ class Windows:
         duration_s: float,
     ) -> None:
         """Take in an assignment."""
-        self.of(policy).take(metrics)
+        self.window_of(policy).record(metrics)
         ended = metrics.get("episode/count", 0.0) > 0.0
         self.unended_s[population] = 0.0 if ended else self.unended_s[population] + duration_s
 
-    def of(self, policy: PolicyId) -> Window:
+    def window_of(self, policy: PolicyId) -> Window:
         """A policy's own."""
         return self._windows[policy]
 

@@ -137,7 +137,7 @@ class Pool:
             self.policies.append(candidate)
             self.is_active = np.append(self.is_active, False)
         else:
-            self.policies.put(position, candidate)
+            self.policies.set(position, candidate)
         self.is_active[position] = row.state == "active" and checkpoint is not None
 
     def set_ghost(self, row: GhostRow) -> None:
@@ -155,7 +155,7 @@ class Pool:
             self.ghost_positions[row.player] = len(self.ghost_positions)
             self.ghosts.append(candidate)
         else:
-            self.ghosts.put(position, candidate)
+            self.ghosts.set(position, candidate)
 
 
 def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:

@@ -63,7 +63,7 @@ class Met:
         """Return whether these are the first generations of a line."""
         return self.line == line[: len(self.line)]
 
-    def take(
+    def update(
         self,
         line: Sequence[Entrant],
         payoff: Payoff,

@@ -21,12 +21,12 @@ import numpy as np
 
 from arena.types import AssignmentId, Digest, Entrant, Seat
 from arena.wire.messages import Evaluate
-from populations.controller.indexes.player_strengths import Known, entrant_of
+from populations.controller.indexes.player_strengths import PlayerStrength, entrant_of
 from populations.league.scheduling import FloatArray, noise_of
 from populations.ratings.results import Rated
 from populations.records.rows import AssignmentRow
 
-Belief = Callable[[Rated], tuple[float, float]]
+Estimate = Callable[[Rated], tuple[float, float]]
 """Rating and variance of an entrant after the last fit, in Elo and its square."""
 
 Ancestors = Callable[[Digest], Iterable[Digest]]
@@ -69,13 +69,13 @@ class PendingMatches:
         self._evaluations: dict[AssignmentId, _Evaluation] = {}
         self._remaining: dict[Rated, float] = {}
 
-    def apply(self, row: AssignmentRow, *, num_tallies: int, belief: Belief) -> None:
+    def apply(self, row: AssignmentRow, *, num_tallies: int, estimate: Estimate) -> None:
         """Take in an assignment that was put, once or more often; evaluations matter.
 
         Args:
             row: Assignment as it is now.
             num_tallies: Sequence of the last tally, the assignment's own included.
-            belief: Rating and variance of an entrant after the last fit.
+            estimate: Rating and variance of an entrant after the last fit.
         """
         message = row.message
         if not isinstance(message, Evaluate):
@@ -87,26 +87,26 @@ class PendingMatches:
                 num_matches=sum(pairing.num_matches for pairing in message.pairings),
             )
             self._evaluations[row.assignment_id] = evaluation
-            self._foresee(evaluation, belief)
+            self._foresee(evaluation, estimate)
         elif row.status == "finished" and known is not None:
             known.sequence = min(known.sequence, num_tallies)
         elif row.status == "failed" and known is not None:
             del self._evaluations[row.assignment_id]
-            self._foresee_all(belief)
+            self._foresee_all(estimate)
 
-    def cover(self, num_tallies: int, *, belief: Belief) -> None:
+    def cover(self, num_tallies: int, *, estimate: Estimate) -> None:
         """Take in that ratings were fitted.
 
         Args:
             num_tallies: Sequence of the last tally that they cover.
-            belief: Of this fit.
+            estimate: Of this fit.
         """
         self._evaluations = {
             key: evaluation
             for key, evaluation in self._evaluations.items()
             if evaluation.sequence > num_tallies
         }
-        self._foresee_all(belief)
+        self._foresee_all(estimate)
 
     @property
     def num_open(self) -> int:
@@ -140,7 +140,7 @@ class PendingMatches:
             share = next((share for share in shares if share is not None), None)
         return 1.0 if share is None else share
 
-    def remaining(self, players: Iterable[Known]) -> FloatArray:
+    def remaining(self, players: Iterable[PlayerStrength]) -> FloatArray:
         """That of each player. float64 [N]."""
         return np.array([self.share_of((known.population, known.entrant)) for known in players])
 
@@ -159,14 +159,14 @@ class PendingMatches:
                 matches[seated[0], seated[1]] += pairing.num_matches
         return matches
 
-    def _foresee_all(self, belief: Belief) -> None:
+    def _foresee_all(self, estimate: Estimate) -> None:
         self._remaining = {}
         for evaluation in self._evaluations.values():
-            self._foresee(evaluation, belief)
+            self._foresee(evaluation, estimate)
 
-    def _foresee(self, evaluation: _Evaluation, belief: Belief) -> None:
+    def _foresee(self, evaluation: _Evaluation, estimate: Estimate) -> None:
         for pair, num_matches in evaluation.pairs.items():
-            (rating, variance), (other_rating, other_variance) = map(belief, pair)
+            (rating, variance), (other_rating, other_variance) = map(estimate, pair)
             shares = [self.share_of(rated) for rated in pair]
             variances = (variance * shares[0], other_variance * shares[1])
             total = noise_of(rating - other_rating, num_matches=num_matches) + sum(variances)

@@ -34,7 +34,7 @@ _WEIGHTS = attrgetter("weights_digest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class PlayerStrength:
     """A player and what is known of its strength.
 
     Attributes:
@@ -75,8 +75,8 @@ class _Kept:
     ratings: Ratings
     names: dict[PolicyId, None]
     changed: dict[PolicyId, None]
-    policies: dict[PolicyId, Known] = field(default_factory=dict)
-    ghosts: dict[PlayerId, Known] = field(default_factory=dict)
+    policies: dict[PolicyId, PlayerStrength] = field(default_factory=dict)
+    ghosts: dict[PlayerId, PlayerStrength] = field(default_factory=dict)
     lows: FloatArray = field(default_factory=lambda: np.zeros(0))
     rated_lows: FloatArray = field(init=False)
 
@@ -118,7 +118,7 @@ class StrengthIndex:
         tables: Tables,
         league: League,
         team_of: Callable[[PolicyRow], Team | None],
-    ) -> list[Known]:
+    ) -> list[PlayerStrength]:
         """Policies at their current checkpoints, in order of the tables.
 
         Args:
@@ -149,7 +149,7 @@ class StrengthIndex:
         league: League,
         team_of: Callable[[GhostRow], Team | None],
         rng: np.random.Generator | None,
-    ) -> Iterator[Known]:
+    ) -> Iterator[PlayerStrength]:
         """Ghosts worth a look: those with the best lower bounds, and some drawn evenly from all.
 
         Args:
@@ -198,10 +198,10 @@ class StrengthIndex:
 
 def _policy(
     row: PolicyRow, ratings: Ratings, tables: Tables, league: League, *, team: Team
-) -> Known:
+) -> PlayerStrength:
     assert row.checkpoint is not None, "only policies with a checkpoint can be played"
     checkpoint = tables.checkpoints[row.checkpoint]
-    return known_player(
+    return player_strength(
         ratings,
         Player(player=PlayerId(row.policy), weights=checkpoint.weights),
         team=team,
@@ -212,13 +212,15 @@ def _policy(
     )
 
 
-def _ghost(row: GhostRow, ratings: Ratings, tables: Tables, league: League, *, team: Team) -> Known:
+def _ghost(
+    row: GhostRow, ratings: Ratings, tables: Tables, league: League, *, team: Team
+) -> PlayerStrength:
     position = nearest_rated(ratings, league, row.weights_digest)
     policy = tables.policies.get(row.policy)
     if position is None and policy is not None and policy.checkpoint is not None:
         current = tables.checkpoints[policy.checkpoint].weights_digest
         position = nearest_rated(ratings, league, current)
-    return known_player(
+    return player_strength(
         ratings,
         Player(player=row.player, weights=row.weights),
         team=team,
@@ -229,7 +231,7 @@ def _ghost(row: GhostRow, ratings: Ratings, tables: Tables, league: League, *, t
     )
 
 
-def known_player(
+def player_strength(
     ratings: Ratings,
     player: Player,
     *,
@@ -238,7 +240,7 @@ def known_player(
     population: str,
     kind: str,
     position: int | None,
-) -> Known:
+) -> PlayerStrength:
     """What is known of a player: its own rating, else its line's with a wider interval.
 
     Args:
@@ -260,7 +262,7 @@ def known_player(
         rating = ratings.row.ratings[position]
         if ratings.spread is None:
             own_variance += ratings.row.deviations[position] ** 2
-    return Known(
+    return PlayerStrength(
         player=player,
         team=team,
         entrant=entrant,
@@ -305,7 +307,7 @@ def line_rating(
     return None if position is None else ratings.row.ratings[position]
 
 
-def belief_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[float, float]:
+def estimate_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[float, float]:
     """Rating and variance of an entrant, in Elo and its square: its own, else its line's."""
     position = nearest_rated(ratings, league, Digest(entrant))
     if position is None or ratings.row is None:

@@ -41,7 +41,7 @@ class _Streak:
     wrong: int = 0
     well: int = 0
 
-    def take(self, *, is_wrong: bool) -> None:
+    def record(self, *, is_wrong: bool) -> None:
         self.wrong, self.well = (self.wrong + 1, 0) if is_wrong else (0, self.well + 1)
 
 
@@ -67,7 +67,7 @@ class Alerts:
             for (kind, subject), texts in self.raised.items()
         ]
 
-    def take(self, finding: Finding) -> bool | None:
+    def record(self, finding: Finding) -> bool | None:
         """Take in a measurement.
 
         Returns:
@@ -75,7 +75,7 @@ class Alerts:
         """
         kind, subject, source, what = finding
         streak = self._streaks.setdefault((kind, subject, source), _Streak())
-        streak.take(is_wrong=bool(what))
+        streak.record(is_wrong=bool(what))
         texts = self.raised.get((kind, subject), {})
         if what and (streak.wrong >= KINDS[kind].raise_after or source in texts):
             self.raised.setdefault((kind, subject), {})[source] = what

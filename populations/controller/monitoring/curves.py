@@ -15,7 +15,7 @@ from arena.metrics.sink import RUN
 from arena.types import BOT_PREFIX, Digest, Entrant, is_bot
 from arena.wire.messages import Train, Trainee
 from populations.controller.indexes.curve_counts import Curves
-from populations.controller.monitoring.trainee_metrics import own_metrics
+from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
 from populations.controller.state.commands import WriteMetrics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -54,7 +54,7 @@ def _write_training(
     for trainee in message.trainees:
         steps = state.tables.policies[trainee.policy].agent_steps
         if steps > trainee.agent_steps:
-            metrics = own_metrics(row.metrics, message.trainees, of=trainee.policy)
+            metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
             metrics |= _lineage_metrics(state.curves, trainee)
             tx.commands.append(
                 WriteMetrics(policy=trainee.policy, agent_steps=steps, metrics=metrics)

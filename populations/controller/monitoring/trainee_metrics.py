@@ -8,7 +8,7 @@ from arena.types import PolicyId
 from arena.wire.messages import Trainee
 
 
-def own_metrics(
+def metrics_of_trainee(
     metrics: Mapping[str, float], trainees: Sequence[Trainee], *, of: PolicyId
 ) -> dict[str, float]:
     """One trainee's metrics, without those of the others: of several each has its own below its id.

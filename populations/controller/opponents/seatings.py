@@ -27,8 +27,8 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
+from populations.matchmaking.external_players import ExternalPlayersMatchmaker
 from populations.matchmaking.make import ghost_memory
-from populations.matchmaking.outsiders import OutsidersMatchmaker
 from populations.records.rows import Json, PolicyRow
 
 
@@ -58,11 +58,11 @@ def draw_seatings(
             continue
         request = make_request(state, policy, population)
         drawn = _draw(state, request, population, rng=state.draw(tx))
-        outsiders = {
-            outsider.player: outsider.weights for outsider in state.outsiders.get(population, ())
+        external = {
+            player.player: player.weights for player in state.external_players.get(population, ())
         }
         opponents[population] = tuple(
-            Player(player=candidate.player, weights=_weights(state, candidate, outsiders))
+            Player(player=candidate.player, weights=_weights(state, candidate, external))
             for candidate in drawn.players
         )
         if is_own:
@@ -135,9 +135,9 @@ def _draw(
         ConfigError: If what it answers are not the opponents that it was asked for.
     """
     matchmaker = state.matchmaker
-    outsiders = state.outsiders.get(population, ())
-    if outsiders:
-        matchmaker = OutsidersMatchmaker(inner=matchmaker, outsiders=outsiders)
+    external = state.external_players.get(population, ())
+    if external:
+        matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=external)
     drawn = matchmaker.draw(request, rng=rng)
     number = drawn.num_mirrors + len(drawn.players)
     if number != request.num_opponents or drawn.num_mirrors < 0:
@@ -156,11 +156,11 @@ def _draw(
 def _weights(
     state: ControllerState,
     candidate: Candidate,
-    outsiders: Mapping[PlayerId, WeightsRef | None],
+    external: Mapping[PlayerId, WeightsRef | None],
 ) -> WeightsRef | None:
     """What a candidate plays with; None for bots."""
-    if candidate.player in outsiders:
-        return outsiders[candidate.player]
+    if candidate.player in external:
+        return external[candidate.player]
     ghost = state.tables.ghosts.get(candidate.player)
     if ghost is not None:
         return ghost.weights
@@ -173,12 +173,12 @@ def _weights(
     return state.tables.checkpoints[row.checkpoint].weights
 
 
-def drop_outsider(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
+def drop_external_player(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
     """An imported player is corrupt: the matchmaker draws others in its place."""
-    for population, outsiders in state.outsiders.items():
-        kept = tuple(o for o in outsiders if o.weights is None or o.weights.key != key)
-        if len(kept) < len(outsiders):
-            state.outsiders = {**state.outsiders, population: kept}
+    for population, external in state.external_players.items():
+        kept = tuple(o for o in external if o.weights is None or o.weights.key != key)
+        if len(kept) < len(external):
+            state.external_players = {**state.external_players, population: kept}
             tx.add_event("outsider_corrupt", key, population=population, reason=reason)
 
 

@@ -87,7 +87,7 @@ class Facts:
         met = self._pool.met.get(self._policy.policy)
         if met is None or not met.follows(line):
             met = self._pool.met[self._policy.policy] = Met()
-        met.take(
+        met.update(
             line,
             self._state.league.payoff,
             ghosts=self._pool.ghosts.codes.entrants,

@@ -42,7 +42,7 @@ class Inbox:
         """How much of what was asked for has not been taken out yet."""
         return self._num_awaited
 
-    def note(self, event: LearnerEvent, lease: Lease | None = None) -> None:
+    def record(self, event: LearnerEvent, lease: Lease | None = None) -> None:
         """Put an event in line, unless its learner has one of that kind there for that lease."""
         self._heard.setdefault((event.learner, type(event), lease), event)
 
@@ -62,7 +62,7 @@ class Inbox:
         self._num_awaited += 1
         answer.add_done_callback(self._answers.append)
 
-    def take(self) -> Iterator[Event]:
+    def drain(self) -> Iterator[Event]:
         """Take events out until there are none: the oldest heard and the oldest ready in turn."""
         while not self.is_empty:
             if self._heard:

@@ -44,7 +44,7 @@ class LiveFigures:
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
 
-    def note(self, state: ControllerState, *, now_s: float) -> None:
+    def record(self, state: ControllerState, *, now_s: float) -> None:
         """Take a sample of the run's agent steps, those of running assignments included."""
         if self._samples and now_s - self._samples[-1][0] < SAMPLE_S:
             return

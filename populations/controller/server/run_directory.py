@@ -30,7 +30,11 @@ from populations.controller.state.events import Now
 from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
 from populations.errors import StorageError
-from populations.matchmaking.outsiders import Outsider, outsider_id, outsider_key
+from populations.matchmaking.external_players import (
+    ExternalPlayer,
+    external_player_id,
+    external_player_key,
+)
 from populations.pbt.explore import initial_hyperparameters
 from populations.records.rows import EventRow, Json, PolicyRow, Row, RunRow
 from populations.records.tables import Tables
@@ -81,7 +85,7 @@ def create_run(
         initial_weights: Weights and manifest to start from, file by file, by population.
         origins: Where those come from, by population, for the events.
         immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
-            are opponents, by `outsider_key`.
+            are opponents, by `external_player_key`.
         utc: For the first events.
 
     Raises:
@@ -221,7 +225,7 @@ class OpenRun:
             patience=patience,
             initial_weights=imported_weights(run_dir),
             immigrants=imported_immigrants(run_dir, self.run_file.config),
-            outsiders=imported_outsiders(run_dir, self.run_file.config),
+            external_players=imported_external_players(run_dir, self.run_file.config),
             store=store_digest(run_dir),
             measured_length=0.0 if measured is None else measured.episode_length,
             alerts=self._alerts(),
@@ -300,20 +304,22 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
     return {key: _reference(run_dir, key) for key in keys}
 
 
-def imported_outsiders(run_dir: Path, config: RunConfig) -> dict[str, tuple[Outsider, ...]]:
+def imported_external_players(
+    run_dir: Path, config: RunConfig
+) -> dict[str, tuple[ExternalPlayer, ...]]:
     """Who has a fixed share of the opponents: bots, and imported players, by population."""
-    found: dict[str, tuple[Outsider, ...]] = {}
+    found: dict[str, tuple[ExternalPlayer, ...]] = {}
     for population in config.populations:
-        outsiders = []
+        external = []
         for index, (name, share) in enumerate(config.matchmaking.bots.items()):
-            key = outsider_key(index, population)
+            key = external_player_key(index, population)
             if is_bot(name):
-                outsiders.append(Outsider(player=PlayerId(name), share=share))
+                external.append(ExternalPlayer(player=PlayerId(name), share=share))
             elif (run_dir / key).is_dir():
                 weights = _reference(run_dir, key)
-                player = outsider_id(index, name)
-                outsiders.append(Outsider(player=player, share=share, weights=weights))
-        found[population] = tuple(outsiders)
+                player = external_player_id(index, name)
+                external.append(ExternalPlayer(player=player, share=share, weights=weights))
+        found[population] = tuple(external)
     return found
 
 

@@ -220,7 +220,7 @@ class Server:
     def _next_events(self) -> Iterator[Event]:
         """What shares a commit. The time ends before another event is taken, so none is lost."""
         end_s = self._clock() + MAX_COMMIT_S
-        events = self._inbox.take()
+        events = self._inbox.drain()
         while self._clock() < end_s and (event := next(events, None)) is not None:
             yield event
 
@@ -270,19 +270,19 @@ class Server:
             case Hello():
                 joined = LearnerJoined(learner=learner, hello=message, slot=self._slot_of(message))
                 if known is None:
-                    self._inbox.note(joined)
+                    self._inbox.record(joined)
                 else:
                     self._handle([joined])  # it is not sure whether anybody is there
             case _ if known is None:
                 if not self._inbox.holds(learner, LearnerJoined):
-                    self._inbox.note(StrangerSpoke(learner=learner))
+                    self._inbox.record(StrangerSpoke(learner=learner))
             case Heartbeat():
                 self._handle([HeartbeatReceived(learner=learner, heartbeat=message)])
             case Finished() | Failed():
                 lease = message.assignment_id, message.attempt
                 self._note_result(learner, message, lease if known.has(*lease) else None)
             case Goodbye():
-                self._inbox.note(LearnerLeft(learner=learner, reason=message.reason))
+                self._inbox.record(LearnerLeft(learner=learner, reason=message.reason))
             case _:
                 logger.warning("learner %s sent a controller's message", learner)
 
@@ -305,9 +305,9 @@ class Server:
                 )
                 self._inbox.expect(reading)
         elif isinstance(message, Failed):
-            self._inbox.note(AssignmentFailed(learner=learner, failed=message), lease)
+            self._inbox.record(AssignmentFailed(learner=learner, failed=message), lease)
         elif lease is None:
-            self._inbox.note(AssignmentFinished(learner=learner, finished=message, manifests={}))
+            self._inbox.record(AssignmentFinished(learner=learner, finished=message, manifests={}))
         elif self._inbox.begins_reading(learner, lease):
             self._inbox.expect(self._reader.submit(verify, self._run_dir, learner, message))
 
@@ -335,7 +335,7 @@ class Server:
             self._commit(rows)
             failpoint("controller.committed")
             self._on_commit(rows)
-        self._live.note(self._state, now_s=self._clock())
+        self._live.record(self._state, now_s=self._clock())
         for command in commands:
             self._carry_out(command)
             failpoint("controller.carried_out")

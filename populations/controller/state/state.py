@@ -22,38 +22,25 @@ from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.pbt_decisions import PbtDecisions
 from populations.controller.indexes.pbt_members import MemberIndex
 from populations.controller.indexes.pending_evaluations import PendingMatches
-from populations.controller.indexes.player_strengths import StrengthIndex, belief_of, line_rating
+from populations.controller.indexes.player_strengths import StrengthIndex, estimate_of, line_rating
 from populations.controller.indexes.raised_alerts import Alerts
 from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.rating_fit import snapshot
 from populations.controller.state.commands import FitRatings, SendMessage
-from populations.controller.state.events import (
-    Now,
-)
+from populations.controller.state.events import Now
 from populations.controller.state.leases import Fault, Learner, Patience, Pause, Slot
 from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker
 from populations.league.league import League
 from populations.league.standings import FloatArray, Ratings
+from populations.matchmaking.external_players import ExternalPlayer, external_bots
 from populations.matchmaking.make import make_matchmaker
-from populations.matchmaking.outsiders import Outsider, bot_outsiders
 from populations.pbt.make import make_exploit, make_explore
 from populations.pbt.settings import PbtConfig
 from populations.ratings.results import Rated
-from populations.records.aggregates import PairRow, RecordRow
-from populations.records.rows import (
-    AssignmentRow,
-    CheckpointRow,
-    EventRow,
-    GenerationRow,
-    GhostRow,
-    PolicyRow,
-    RatingsRow,
-    Row,
-    RunRow,
-    TallyRow,
-)
+from populations.records import aggregates, rows
+from populations.records.rows import PolicyRow, Row
 from populations.records.tables import Tables
 from populations.storage.retention import Retention
 
@@ -69,7 +56,7 @@ class ControllerState:
 
     Attributes:
         config: The resolved configuration.
-        setup: What learners were set up with; its digests must match theirs.
+        setup: Setup of learners; its digests must match theirs.
         tables: The journal's rows.
         league: What follows from them.
         retention: Which checkpoints are needed by what; a fold of the rows too.
@@ -78,7 +65,7 @@ class ControllerState:
         teams: By policy, who learns beside it, itself included
             (`populations.controller.state.teams`); empty where everybody is a team of its own.
         matchmaker: Draws opponents.
-        outsiders: Who has a fixed share of them, by population.
+        external_players: Bots and imported players with a fixed share of opponents, by population.
         opponent_pools: Possible opponents, in columns; an index over the rows.
         training_queue: Policies by how little they have trained; an index over the rows.
         members: Policies as PBT sees them; an index over the rows.
@@ -92,8 +79,7 @@ class ControllerState:
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
         initial_weights: Another run's weights that policies start from, by population.
-        immigrants: Other runs' weights that come in later, by their key: instead of copies, or
-            where exploiters start again.
+        immigrants: Other runs' weights, by key, for immigration and for resets of exploiters.
         waiting: Policies with a pending decision for which nobody explores yet, first come first.
         exploring: Policies for which the worker thread explores.
         learners: By id.
@@ -113,8 +99,7 @@ class ControllerState:
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
         episode_holders: Which learner holds episodes in flight, by the policy that leads the team.
-        recent_matches: Of the last evaluations, earlier ones counting less and less; after a resume
-            all but those that somebody played alone.
+        recent_matches: Matches of the last evaluations, earlier ones counting less and less.
         recent_evaluation_s: Learner seconds that these took.
         spent_before_s: Learner seconds of training and of evaluation before this epoch.
         share_reached: Evaluation's share when training ended; None before.
@@ -126,8 +111,7 @@ class ControllerState:
         failed_validations: The same of policies that played alone, by policy.
         failed_at: Where each open assignment failed: learners by place.
         faults: Places whose learner was at fault and has done nothing right since.
-        doublings: Of a policy's budget: assignments in which no episode ended, until its episodes
-            go on from one to the next and end.
+        doublings: Doublings of a policy's budget, one for each assignment without an ended episode.
         broken_environments: Assignments in a row that their environment broke.
         store: Digest of the store's id, which learners must see; None: they are not asked.
         measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
@@ -141,7 +125,7 @@ class ControllerState:
     patience: Patience
     slots: list[Slot]
     matchmaker: Matchmaker
-    outsiders: Mapping[str, tuple[Outsider, ...]]
+    external_players: Mapping[str, tuple[ExternalPlayer, ...]]
     exploit: Mapping[str, Exploit]
     explore: Mapping[str, Explore]
     teams: Mapping[PolicyId, tuple[PolicyId, ...]] = field(default_factory=dict)
@@ -211,39 +195,39 @@ class ControllerState:
         folded into the league before they are put: the rows that they change follow from that.
         """
         match row:
-            case PolicyRow():
+            case rows.PolicyRow():
                 self.opponent_pools.apply(row, self.tables)
                 self.training_queue.apply(row, self.tables)
                 self.members.apply(row)
                 self.strengths.apply(row, teams=self.teams)
                 self.retention.apply(row)
-            case CheckpointRow():
+            case rows.CheckpointRow():
                 self.league.add_checkpoint(row)
                 self.retention.apply(row)
-            case GhostRow():
+            case rows.GhostRow():
                 self.league.add_ghost(row)
                 self.opponent_pools.apply(row, self.tables)
                 self.strengths.apply(row, teams=self.teams)
                 self.retention.apply(row)
                 self.curves.apply(row)
-            case GenerationRow():
+            case rows.GenerationRow():
                 self.generation_history.apply(row, self.tables)
                 self.curves.apply(row)
-            case AssignmentRow():
+            case rows.AssignmentRow():
                 self.training_queue.apply(row, self.tables)
                 self._apply_evaluation(row)
                 self.retention.apply(row)
-            case RecordRow():
+            case aggregates.RecordRow():
                 self.members.apply(row)
                 self.retention.apply(row)
-            case EventRow():
+            case rows.EventRow():
                 self.pbt_decisions.apply(row)
-            case PairRow() | RatingsRow() | RunRow() | TallyRow():
+            case _:
                 pass  # the league makes pairs; ratings come with spreads that no row has
 
-    def _apply_evaluation(self, row: AssignmentRow) -> None:
+    def _apply_evaluation(self, row: rows.AssignmentRow) -> None:
         num_tallies = self.tables.num_tallies
-        self.pending_matches.apply(row, num_tallies=num_tallies, belief=self.belief)
+        self.pending_matches.apply(row, num_tallies=num_tallies, estimate=self.estimate)
 
     @property
     def is_cooperation(self) -> bool:
@@ -260,10 +244,7 @@ class ControllerState:
         return self.elapsed_before_s + now.monotonic_s - self.started_s
 
     def draw(self, tx: Transaction) -> np.random.Generator:
-        """Randomness of the next decision: a function of the run's seed and the decision's number.
-
-        So no random state is stored anywhere, and a resumed run draws what it would have drawn.
-        """
+        """Return the next decision's randomness, a function of the run's seed and its number."""
         return np.random.default_rng(np.random.SeedSequence(self.draw_words(tx)))
 
     def draw_words(self, tx: Transaction) -> list[int]:
@@ -307,10 +288,10 @@ class ControllerState:
             )
         return known
 
-    def belief(self, rated: Rated) -> tuple[float, float]:
+    def estimate(self, rated: Rated) -> tuple[float, float]:
         """Rating and variance of an entrant by the last fit, in Elo and its square."""
         population, entrant = rated
-        return belief_of(entrant, ratings=self.ratings(population), league=self.league)
+        return estimate_of(entrant, ratings=self.ratings(population), league=self.league)
 
     def line_rating(self, policy: PolicyRow) -> float | None:
         """Elo of the newest rated weights in a policy's line; None if none are rated."""
@@ -321,8 +302,8 @@ class ControllerState:
         """Whether evaluation matches came in since the last fit."""
         return self.league.last_evaluation_sequence > self.fitted
 
-    def settle(self, learner_id: LearnerId, *, now_s: float) -> None:
-        """Note that a learner did its work: its failures and crashes are no longer in a row."""
+    def reset_failures(self, learner_id: LearnerId, *, now_s: float) -> None:
+        """Record that a learner did its work: its failures and crashes are no longer in a row."""
         learner = self.learners[learner_id]
         learner.charges.clear()
         learner.settled_s = now_s
@@ -357,7 +338,7 @@ def make_state(
     *,
     patience: Patience | None = None,
     initial_weights: dict[str, WeightsRef] | None = None,
-    outsiders: Mapping[str, tuple[Outsider, ...]] | None = None,
+    external_players: Mapping[str, tuple[ExternalPlayer, ...]] | None = None,
     immigrants: Mapping[str, WeightsRef] | None = None,
     store: Digest | None = None,
     measured_length: float = 0.0,
@@ -384,7 +365,8 @@ def make_state(
             window=config.ghosts.window,
             launch_directory=setup.launch_directory,
         ),
-        outsiders=outsiders or bot_outsiders(config.matchmaking.bots, config.populations),
+        external_players=external_players
+        or external_bots(config.matchmaking.bots, config.populations),
         teams=make_teams(tables.policies.values(), is_cooperation=len(setup.sides) == 1),
         exploit={
             name: make_exploit(section, launch_directory=setup.launch_directory)

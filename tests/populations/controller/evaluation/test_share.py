@@ -9,7 +9,7 @@ import pytest
 
 from arena.types import RANDOM_BOT, AssignmentId, PlayerId
 from arena.wire.messages import Evaluate, Train
-from populations.controller.evaluation.contenders import known_field
+from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.pairings import (
     VALIDATION_MATCHES,
     draw_pairings,
@@ -67,7 +67,7 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
     tx = state.begin(Now(monotonic_s=world.now_s, utc=""))
     served: set[PlayerId] = set()
     for number in (9001, 9002):
-        known = known_field(state, None)
+        known = evaluation_pool(state, None)
         lacking = {known.players[index].player.player for index in missing_matches(state, known)}
         message = Evaluate(
             assignment_id=AssignmentId(number),
@@ -82,7 +82,9 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
         row = AssignmentRow(
             assignment_id=message.assignment_id, kind="evaluate", message=message, metrics={}
         )
-        state.pending_matches.apply(row, num_tallies=state.tables.num_tallies, belief=state.belief)
+        state.pending_matches.apply(
+            row, num_tallies=state.tables.num_tallies, estimate=state.estimate
+        )
     assert len(served) >= 8
 
 
@@ -153,7 +155,7 @@ def test_policies_that_pbt_waits_for_have_their_matches_first() -> None:
     for _ in range(80):
         world.step()
     state = world.state
-    known = known_field(state, None)
+    known = evaluation_pool(state, None)
     rows = {
         index: state.tables.policies[player.player.player]  # type: ignore[index]
         for index, player in enumerate(known.players)
@@ -187,7 +189,7 @@ def test_evaluations_that_fail_are_no_longer_counted() -> None:
     assert world.state.pending_matches.num_open == num_open
     row = world.state.tables.assignments[message.assignment_id]
     failed = replace(row, status="failed")
-    world.state.pending_matches.apply(failed, num_tallies=0, belief=world.state.belief)
+    world.state.pending_matches.apply(failed, num_tallies=0, estimate=world.state.estimate)
     assert world.state.pending_matches.num_open == 0
     assert world.given[learner]
     assert any(isinstance(one, Train | Evaluate) for one in world.given[learner])

@@ -31,7 +31,7 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Pairing, Train, Trainee
 from populations.candidates import Candidate, Candidates
-from populations.controller.evaluation.contenders import known_field
+from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evolution.members import members_of
 from populations.controller.indexes.curve_counts import Curves
 from populations.controller.indexes.opponent_pool import OpponentPools
@@ -145,7 +145,7 @@ def assert_same_opponents(kept: ControllerState) -> None:
 
 
 def assert_same_strengths(kept: ControllerState, anew: ControllerState) -> None:
-    first, second = (known_field(state, np.random.default_rng(1)) for state in (kept, anew))
+    first, second = (evaluation_pool(state, np.random.default_rng(1)) for state in (kept, anew))
     assert first.players == second.players
     assert np.array_equal(first.field.ratings, second.field.ratings)
     assert np.array_equal(first.field.own_variance, second.field.own_variance)

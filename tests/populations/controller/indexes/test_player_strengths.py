@@ -11,7 +11,7 @@ import pytest
 from arena.environment_spec import EnvironmentSpec
 from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, Seat, Seating, WeightsRef
 from arena.wire.messages import Evaluate, Pairing
-from populations.controller.evaluation.contenders import known_field
+from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.indexes.pending_evaluations import PendingMatches
 from populations.controller.indexes.player_strengths import StrengthIndex, nearest_rated
 from populations.league.scheduling import noise_of
@@ -28,9 +28,9 @@ SEATS = (
 
 def assert_as_made_anew(world: World) -> None:
     state = world.state
-    kept = known_field(state, np.random.default_rng(5))
+    kept = evaluation_pool(state, np.random.default_rng(5))
     known, state.strengths = state.strengths, StrengthIndex()
-    anew = known_field(state, np.random.default_rng(5))
+    anew = evaluation_pool(state, np.random.default_rng(5))
     state.strengths = known
     assert kept.players == anew.players
     assert np.array_equal(kept.field.ratings, anew.field.ratings)
@@ -59,11 +59,13 @@ def test_ghosts_that_are_found_corrupt_are_not_looked_at() -> None:
         world.step()
     state = world.state
     ghost = next(iter(state.tables.ghosts.values()))
-    assert ghost.player in {known.player.player for known in known_field(state, None).players}
+    assert ghost.player in {known.player.player for known in evaluation_pool(state, None).players}
     broken = replace(ghost, corrupt=True)
     state.tables.ghosts[ghost.player] = broken
     state.strengths.apply(broken, teams={})
-    assert ghost.player not in {known.player.player for known in known_field(state, None).players}
+    assert ghost.player not in {
+        known.player.player for known in evaluation_pool(state, None).players
+    }
     assert_as_made_anew(world)
 
 
@@ -88,7 +90,7 @@ def test_who_was_evaluated_after_the_last_fit_is_known_by_its_line() -> None:
     ratings = state.ratings("player")
     unfitted = [
         known
-        for known in known_field(state, None).players
+        for known in evaluation_pool(state, None).players
         if known.kind == "policy"
         and state.league.is_evaluated("player", known.entrant)
         and ratings.index(known.entrant) is None
@@ -165,15 +167,15 @@ def test_what_matches_will_have_told_by_hand() -> None:
         for number, (first, second) in enumerate([("a", "b"), ("bot:x", "a"), ("b", "b")], start=1)
     ]
     for row in [*asked, *asked]:
-        unfitted.apply(row, num_tallies=0, belief=belief)
+        unfitted.apply(row, num_tallies=0, estimate=belief)
     assert unfitted.num_open == 48
     assert unfitted.open_matches() == {
         ("player", "a"): 32, ("player", "b"): 16, ("player", "bot:x"): 16
     }  # fmt: skip
     for sequence, row in enumerate(asked, start=1):
         done = replace(row, status="finished")
-        unfitted.apply(done, num_tallies=sequence, belief=belief)
-    unfitted.apply(done, num_tallies=99, belief=belief)
+        unfitted.apply(done, num_tallies=sequence, estimate=belief)
+    unfitted.apply(done, num_tallies=99, estimate=belief)
     assert unfitted.num_open == 0
     of_a = 1.0 - 40_000.0 / (noise + 50_000.0)
     of_b = 1.0 - 10_000.0 / (noise + 50_000.0)
@@ -183,8 +185,8 @@ def test_what_matches_will_have_told_by_hand() -> None:
         of_a * (1.0 - 40_000.0 * of_a / (noise + 40_000.0 * of_a))
     )
     assert left(unfitted, "c") == left(unfitted, "a"), "it was trained from there"
-    unfitted.cover(1, belief=belief)
+    unfitted.cover(1, estimate=belief)
     assert left(unfitted, "b") == 1.0
     assert left(unfitted, "a") == pytest.approx(1.0 - 40_000.0 / (noise + 40_000.0))
-    unfitted.cover(3, belief=belief)
+    unfitted.cover(3, estimate=belief)
     assert left(unfitted, "a") == 1.0

@@ -31,8 +31,8 @@ from populations.controller.indexes.opponent_pool import OpponentPools, inherite
 from populations.controller.opponents.seatings import (
     draw_seatings,
     knowledge,
-    update_qualities,
     make_request,
+    update_qualities,
 )
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
@@ -40,8 +40,8 @@ from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
 from populations.league.lineage import line_of
 from populations.league.scores import rating_by_results
+from populations.matchmaking.external_players import ExternalPlayer, external_player_id
 from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
-from populations.matchmaking.outsiders import Outsider, outsider_id
 from populations.matchmaking.quality import lowered_quality
 from populations.records.rows import AssignmentRow, EventRow, GhostRow, PolicyRow, TallyRow
 from populations.records.tables import Tables
@@ -559,9 +559,11 @@ def test_an_imported_player_plays_with_its_weights_until_they_are_corrupt() -> N
     world = played({**SHORT, "matchmaking": {"kind": "uniform", "opponents": 4}})
     state = world.state
     weights = WeightsRef(digest=Digest("f" * 64), key="outsiders/000/player")
-    outsider = Outsider(player=outsider_id(0, "my exports/champion"), share=0.5, weights=weights)
+    outsider = ExternalPlayer(
+        player=external_player_id(0, "my exports/champion"), share=0.5, weights=weights
+    )
     assert outsider.player == "outsider:0:my_exports/champion"
-    state.outsiders = {"player": (outsider,)}
+    state.external_players = {"player": (outsider,)}
     policy = any_policy(state.tables)
     champion = Player(player=outsider.player, weights=weights)
     seatings = draw_seatings(state, transaction(world), policy)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from populations.ratings.posterior import FloatArray, IntArray, logistic
+from populations.ratings.fitting.posterior import FloatArray, IntArray, logistic
 
 PRIOR_INFORMATION = 4.0
 """Information n p (1 - p), that of sixteen even matches, that the prior of a pair's phi is worth,
