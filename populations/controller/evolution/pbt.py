@@ -1,8 +1,24 @@
-"""PBT in the run: when a policy is ready, what it copies or changes, and who is quarantined.
+"""PBT in the run: when a policy is ready, and what is decided about it.
 
-A decision that needs new hyperparameters waits for them in ``PolicyRow.pending``
-(`populations.controller.evolution.exploration`); it is committed, with its event, when they are
-there.
+The life of a policy. ``PolicyRow.state`` says ``active`` or ``quarantined``; the rest follows from
+``checkpoint``, from open assignments and from ``pending``:
+
+                 first                    leased
+    starting ---checkpoint---> free ------------------> training
+       ^                       ^ |  <---- Finished ----    |
+       |                       | |                         |
+       +--- reset to a ghost --+ | ready: new              | three failures,
+       |    or an immigrant      | hyperparameters         | not finite
+       |                       ^ v needed                  v
+       |                     pending <--- a donor --- quarantined
+       |            explored:  |                        |     no donor, once:
+       |            free, generation + 1                +---> free, half the
+       |            given up: free, as before                 learning rate
+
+A change of weights or hyperparameters begins a generation (`changes`), and no policy with an open
+lease is changed. A decision that needs new hyperparameters waits for them in ``PolicyRow.pending``
+(`exploration`); a policy that waits is not trained. Quarantine is in `quarantine`, resets are in
+`resets`, immigrants in `immigration`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Quarantine: a policy that broke is taken out, and brought back if there is a way.
 
-The life of a policy is drawn in `populations.controller.evolution.pbt`.
+`populations.controller.evolution.pbt` draws the life of a policy.
 """
 
 from __future__ import annotations

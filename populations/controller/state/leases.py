@@ -1,4 +1,20 @@
-"""Who is there: learners, what they hold, when they were last heard. Not durable.
+"""Learners that are there, their leases, and when they were last heard. Not durable.
+
+The life of an assignment. Of its states the journal has ``queued`` (open), ``finished`` and
+``failed``; which learner has it, and since when, is known here alone:
+
+                 give: attempt + 1        first heartbeat
+    decided -> open ------------> sent -------------> running --- Finished ---> finished
+                ^                 | |                   |  |
+                |      send again +-+                   |  +----- closed -----> failed
+                |                 |                     |
+                +-- learner lost -+---------------------+
+                +-- Failed: given out again ------------+
+
+A lease that ends for good is *closed*: the policy was quarantined, the environment broke on two
+learners, a checkpoint that it names is corrupt, or a newcomer cannot play. All else is given out
+again, with the same seed and inputs. A result of an attempt that the learner does not hold, or that
+it has told already, is acknowledged and changes nothing.
 
 Liveness is judged by the controller's own monotonic clock at receipt; no time of another process is
 compared. Heartbeats say that the process is alive; their progress counter, which only the training
