@@ -29,7 +29,7 @@ class Candidate:
 
     Attributes:
         player: A ghost, a policy (its latest checkpoint), a bot or an imported champion.
-        policy: Whose weights they are; of bots and imported champions the player itself.
+        policy: Policy that has these weights; of bots and imported champions the player itself.
         role: The policy's.
         entrant: Weights digest, or a bot's id: how payoffs know it.
         agent_steps: The policy's count when they were frozen.
@@ -49,9 +49,9 @@ class Codes:
     """Consecutive numbers from 0, by order of first appearance. Grow; one for each set of columns.
 
     Attributes:
-        policies: Of policies.
-        roles: Of roles.
-        entrants: Of entrants.
+        policies: Codes of policies.
+        roles: Codes of roles.
+        entrants: Codes of entrants.
     """
 
     policies: dict[str, int] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Candidates:
         return len(self.players)
 
     def __getitem__(self, index: int) -> Candidate:
-        """One of them, from 0."""
+        """Return one of them, from 0."""
         return Candidate(
             player=self.players[index],
             policy=self.policies[index],
@@ -106,7 +106,7 @@ class Candidates:
         )
 
     def take(self, indices: IntArray) -> Candidates:
-        """Those at some positions, in that order."""
+        """Return those at some positions, in that order."""
         return Candidates(
             players=self.players[indices],
             policies=self.policies[indices],
@@ -121,11 +121,11 @@ class Candidates:
         )
 
     def of_policy(self, policy: PolicyId) -> BoolArray:
-        """Which are of a policy. bool [N]."""
+        """Return which are of a policy. bool [N]."""
         return np.equal(self.policy_codes, self.codes.policies.get(policy, -1))
 
     def of_role(self, role: str) -> BoolArray:
-        """Which are of policies with a role. bool [N]."""
+        """Return which are of policies with a role. bool [N]."""
         return np.equal(self.role_codes, self.codes.roles.get(role, -1))
 
 
@@ -178,7 +178,7 @@ class CandidateColumns:
 
     @property
     def candidates(self) -> Candidates:
-        """What was added so far."""
+        """Return what was added so far."""
         policy_codes, role_codes, entrant_codes = (_view(row, self._num) for row in self._coded)
         return Candidates(
             players=_view(self._players, self._num),
@@ -195,7 +195,7 @@ class CandidateColumns:
 
 
 def make_candidates(rows: Iterable[Candidate]) -> Candidates:
-    """Columns of some candidates, in the order in which they came to be."""
+    """Return columns of some candidates, in the order in which they came to be."""
     columns = CandidateColumns()
     for row in rows:
         columns.append(row)
@@ -207,7 +207,7 @@ def _code(codes: dict[str, int], text: str) -> int:
 
 
 def _doubled(column: npt.NDArray[ScalarT]) -> npt.NDArray[ScalarT]:
-    """The same with as much room again along the last axis."""
+    """Return the same with as much room again along the last axis."""
     return np.concatenate([column, np.zeros_like(column)], axis=-1)
 
 

@@ -57,7 +57,7 @@ class SnapshotRule:
     constants: Constants = "pseudocode"
 
     def why(self, role: str, *, agent_steps: int, win_rates: FloatArray) -> str | None:
-        """Why it is time for a ghost, in words; None if it is not.
+        """Say why it is time for a ghost, in words; None if it is not.
 
         Args:
             role: The policy's.
@@ -76,7 +76,7 @@ class SnapshotRule:
         return None
 
     def next_mark(self, agent_steps: int) -> int:
-        """Agent steps until the next moment at which a ghost may be due, from 1.
+        """Return agent steps until the next moment at which a ghost may be due, from 1.
 
         Args:
             agent_steps: Since the last one.
@@ -86,7 +86,7 @@ class SnapshotRule:
 
 
 def reset_probability(role: str, *, league_exploiter: float = LEAGUE_RESET_PROBABILITY) -> float:
-    """How often a policy starts again after it has left a ghost.
+    """Return how often a policy starts again after it has left a ghost.
 
     Args:
         role: The policy's. Main agents never do, main exploiters always.
@@ -98,20 +98,20 @@ def reset_probability(role: str, *, league_exploiter: float = LEAGUE_RESET_PROBA
 
 
 def is_reset(probability: float, *, rng: np.random.Generator) -> bool:
-    """Whether a policy starts again. One draw, whatever the probability."""
+    """Return whether a policy starts again. One draw, whatever the probability."""
     return bool(rng.random() < probability)
 
 
 def has_exploiters(counts: Mapping[str, int]) -> bool:
-    """Whether a population with so many of each role has policies that are not main agents."""
+    """Return whether a population with these roles has policies that are no main agents."""
     return any(count > 0 for role, count in counts.items() if role != MAIN)
 
 
 def nearest_even(win_rates: Mapping[PlayerId, float]) -> PlayerId | None:
-    """The former exploiter to go on from: the one closest to winning half of its matches.
+    """Return the former exploiter to go on from: the one closest to winning half of its matches.
 
     Args:
-        win_rates: Of ghosts of the same role against the main agents.
+        win_rates: Win rates of ghosts of the same role against the main agents.
 
     Returns:
         None if none is between ``EVEN_FROM`` and ``EVEN_TO``: all are too weak, or done.
@@ -123,11 +123,11 @@ def nearest_even(win_rates: Mapping[PlayerId, float]) -> PlayerId | None:
 
 
 def deal_roles(counts: Mapping[str, int], *, size: int) -> list[str]:
-    """The role of each member: main agents first, then exploiters.
+    """Return the role of each member: main agents first, then exploiters.
 
     Args:
         counts: How many of a role; main agents are the rest, unless they are counted, too.
-        size: Of the population.
+        size: Size of the population.
 
     Raises:
         ValueError: If a role is unknown, the counts do not add up, or there is no main agent.

@@ -1,4 +1,4 @@
-"""What a population has for itself: settings of PBT, reward weights, a schedule instead of PBT."""
+"""Settings of single populations: PBT, reward weights, a schedule instead of PBT."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ModelT = TypeVar("ModelT", bound=Model)
 
 
 def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> PbtConfig:
-    """The settings of PBT for one population: the general ones, and what it says otherwise.
+    """Return the settings of PBT for one population: the general ones, and what it says otherwise.
 
     Args:
         population: With the keys that it sets.
@@ -75,7 +75,7 @@ def check_reward_weights(
 def resolve_schedule(
     population: PopulationConfig, *, model: type[Model], start: Hyperparameters, key: str
 ) -> tuple[ScheduleEntry, ...]:
-    """A population's schedule with every hyperparameter in each of its entries.
+    """Return a population's schedule with every hyperparameter in each of its entries.
 
     Args:
         population: With the schedule as written.

@@ -180,7 +180,7 @@ def _agents_of(
     defaults: Mapping[str, tuple[str, ...]],
     spec: EnvironmentSpec,
 ) -> tuple[str, ...]:
-    """The agents of one population, at least one."""
+    """Return the agents of one population, at least one."""
     key = f"populations.{name}"
     if population.agents is None:
         if name not in defaults:

@@ -82,7 +82,7 @@ class RunConfig(Model):
     """Learner processes, or so many for each population; default: cores, at most policies."""
 
     endpoint: str | None = None
-    """Where the controller listens: null, a Unix socket of this user, or tcp with keys."""
+    """Address of the controller: null, a Unix socket of this user, or tcp with keys."""
 
     remote_learners: int = Field(0, ge=0, le=100_000)
     """Keys to make for learners of other machines, one for each that may join."""
@@ -95,7 +95,7 @@ class RunConfig(Model):
 
     metrics: MetricsConfig = MetricsConfig()
     alerts: AlertsConfig = AlertsConfig()
-    """Where figures about learning go."""
+    """Destinations of figures about learning."""
 
     hooks: tuple[str, ...] = ()
     """Reserved: must be empty in this release."""
@@ -119,7 +119,7 @@ class RunConfig(Model):
 
     @property
     def reads_state(self) -> bool:
-        """Whether a value network reads the environment's ``state()``."""
+        """Return whether a value network reads the environment's ``state()``."""
         return any(value.network.critic == "state" for value in self.populations.values())
 
     @field_validator("endpoint")
@@ -142,7 +142,7 @@ class RunConfig(Model):
         return self
 
     def _broken_rules(self) -> Iterator[str]:
-        """Rules between keys that do not hold."""
+        """Return rules between keys that do not hold."""
         if self.deterministic and self.stop.duration_s is not None:
             yield (
                 "stop.duration_s must be null where deterministic is true (a clock decides "

@@ -89,7 +89,7 @@ class PopulationConfig(Model):
     search_space: Annotated[dict[str, SearchRange], BeforeValidator(with_dotted_weights)] = (
         DEFAULT_SEARCH_SPACE
     )
-    """What PBT may change, and within which bounds; ``reward_weights.<component>`` too."""
+    """Ranges within which PBT may change hyperparameters; ``reward_weights.<component>`` too."""
 
     pbt: PbtConfig | None = None
     """Keys of the section ``pbt`` that are other for this population; null: none."""
@@ -148,7 +148,7 @@ class CheckpointsConfig(Model):
 
 
 class MetricsConfig(Model):
-    """Where figures about learning go."""
+    """Destinations of figures about learning."""
 
     sinks: tuple[str, ...] = ("tensorboard", "jsonl")
     """``tensorboard`` (event files), ``jsonl`` (lines of JSON), ``package.module:Class``."""
@@ -196,11 +196,11 @@ AlertKind = Literal[
     "no_steps",
     "sink_failed",
 ]
-"""What `populations.controller.monitoring.alerts` raises."""
+"""Kinds that `populations.controller.monitoring.alerts` raises."""
 
 
 class AlertsConfig(Model):
-    """What somebody should look at; alerts are raised in any case."""
+    """Consequences of alerts; they are raised in any case."""
 
     fail: tuple[AlertKind, ...] = ()
     """Kinds of alerts that end the run, with exit code 3."""

@@ -35,7 +35,7 @@ class DeltaUniformRule:
     delta: float
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """1 within the newest 1 - delta of history, 0 before. float64 [N]."""
+        """Return 1 within the newest 1 - delta of history, 0 before. float64 [N]."""
         del rng
         if not 0.0 <= self.delta <= 1.0:
             raise ValueError(f"delta must be in [0, 1], got {self.delta!r}")

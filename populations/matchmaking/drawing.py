@@ -25,8 +25,8 @@ class Distribution:
 
     Attributes:
         mirror: The trainee itself.
-        latest: Of the request's ``latest``. float64 [M].
-        ghosts: Of the request's ``ghosts``. float64 [N].
+        latest: Probabilities of the request's ``latest``. float64 [M].
+        ghosts: Probabilities of the request's ``ghosts``. float64 [N].
     """
 
     mirror: float
@@ -92,7 +92,7 @@ class RuleMatchmaker:
     latest_ratio: float
 
     def distribution(self, request: OpponentRequest, *, rng: np.random.Generator) -> Distribution:
-        """What `draw` draws from."""
+        """Return the distribution that `draw` draws from."""
         if not 0.0 <= self.latest_ratio <= 1.0:
             raise ValueError(f"latest_ratio must be in [0, 1], got {self.latest_ratio!r}")
         if not len(request.ghosts):
@@ -101,12 +101,12 @@ class RuleMatchmaker:
         return with_latest(request, ghosts=normalized(weights), latest_ratio=self.latest_ratio)
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """The latest, and ghosts by the rule."""
+        """Draw the latest, and ghosts by the rule."""
         return draw_opponents(request, self.distribution(request, rng=rng), rng=rng)
 
 
 def normalized(weights: FloatArray) -> FloatArray:
-    """Probabilities in proportion to some weights; uniform if they sum to nothing.
+    """Return probabilities in proportion to some weights; uniform if they sum to nothing.
 
     Raises:
         ValueError: If a weight is negative or not finite.
@@ -128,7 +128,7 @@ def with_latest(
     checkpoints of its policies, all alike. Whoever is not there leaves its share to the other.
 
     Args:
-        request: Whose opponents these are.
+        request: Request that is answered.
         ghosts: Their probabilities among themselves. float64 [N]; N may be 0.
         latest_ratio: The share of the latest, in [0, 1].
 
@@ -187,7 +187,7 @@ def draw_opponents(
 
 
 def draw_count(share: float, *, of: int, rng: np.random.Generator) -> int:
-    """A share of ``of``: the whole part for certain, and one draw about the rest."""
+    """Draw a share of ``of``: the whole part is certain, one draw decides about the rest."""
     # Rounded, because 0.1 * 30 is a bit more than 3.
     number = min(round(share * of, 9), float(of))
     whole = math.floor(number)

@@ -24,7 +24,7 @@ class ExternalPlayer:
 
     Attributes:
         player: How seatings name it.
-        share: Of the opponents, in [0, 1].
+        share: Share of the opponents, in [0, 1].
         weights: What it plays with; None for bots.
     """
 
@@ -46,7 +46,7 @@ class ExternalPlayersMatchmaker:
     external: Sequence[ExternalPlayer]
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """The whole part of the external' share is certain, one draw decides about the rest."""
+        """Draw players from outside: one draw decides about the fraction of their share."""
         shares = np.array([player.share for player in self.external])
         num_external = draw_count(float(shares.sum()), of=request.num_opponents, rng=rng)
         drawn = _spread(shares, size=num_external, rng=rng)
@@ -59,7 +59,7 @@ class ExternalPlayersMatchmaker:
 
 
 def _spread(shares: FloatArray, *, size: int, rng: np.random.Generator) -> list[int]:
-    """Systematic sampling: each player's number is its share of ``size``, rounded by chance."""
+    """Draw players by systematic sampling: each one's number is its share, rounded by chance."""
     if size == 0:
         return []
     cumulative = np.cumsum(shares) / shares.sum()
@@ -78,17 +78,17 @@ def _candidate(player: ExternalPlayer) -> Candidate:
 
 
 def external_player_key(index: int, population: str) -> str:
-    """Where a run keeps the weights of an imported player, relative to the store's root.
+    """Return where a run keeps the weights of an imported player, relative to the store's root.
 
     Args:
-        index: Of the player in ``matchmaking.bots``.
+        index: Place of the player in ``matchmaking.bots``.
         population: That the weights play for.
     """
     return f"outsiders/{index:03d}/{population}"
 
 
 def external_player_id(index: int, name: str) -> PlayerId:
-    """How seatings name an imported player.
+    """Return how seatings name an imported player.
 
     Args:
         index: In ``matchmaking.bots``.
@@ -100,7 +100,7 @@ def external_player_id(index: int, name: str) -> PlayerId:
 def external_bots(
     shares: Mapping[str, float], populations: Iterable[str]
 ) -> dict[str, tuple[ExternalPlayer, ...]]:
-    """The bots among ``matchmaking.bots``, which play for every population, by population."""
+    """Return the bots among ``matchmaking.bots`` by population; they play for every one."""
     bots = tuple(
         ExternalPlayer(player=PlayerId(name), share=share)
         for name, share in shares.items()

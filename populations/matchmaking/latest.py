@@ -16,7 +16,7 @@ class LatestMatchmaker:
     """Mirror self-play; against another population, latest checkpoints drawn uniformly."""
 
     def distribution(self, request: OpponentRequest, *, rng: np.random.Generator) -> Distribution:
-        """Only the latest, whatever ghosts there are."""
+        """Return a distribution of the latest alone, whatever ghosts there are."""
         del rng
         ghosts = np.zeros(len(request.ghosts))
         if not request.is_own_population and not len(request.latest) and len(ghosts):
@@ -25,7 +25,7 @@ class LatestMatchmaker:
         return with_latest(request, ghosts=ghosts, latest_ratio=1.0)
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """The latest alone."""
+        """Draw the latest alone."""
         return draw_opponents(request, self.distribution(request, rng=rng), rng=rng)
 
 

@@ -62,7 +62,7 @@ def ghost_memory(matchmaker: Matchmaker) -> GhostMemory | None:
 def _users_own(
     reference: str, *, options: Mapping[str, object], launch_directory: str
 ) -> Matchmaker:
-    """A user's own matchmaker: ``package.module:Class``, called with the options."""
+    """Make a user's own matchmaker: ``package.module:Class``, called with the options."""
     try:
         made = resolve(reference, launch_directory=launch_directory)
     except ConfigError as error:

@@ -49,7 +49,7 @@ class PfspRule:
         weighting: How strongly hard opponents are preferred.
         posterior: What a win rate is: the ``mean`` of `OpponentRequest.posterior`, or one draw from
             it (``thompson``), which explores those who were hardly met.
-        left_threshold: Of ``variance_left_rectified``.
+        left_threshold: Threshold of ``variance_left_rectified``.
     """
 
     weighting: Weighting = "squared"
@@ -57,7 +57,7 @@ class PfspRule:
     left_threshold: float = LEFT_THRESHOLD
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """PFSP's weights. float64 [N]."""
+        """Return PFSP's weights. float64 [N]."""
         if self.posterior == "thompson":
             win_rates = draw_win_rates(*request.posterior(request.ghosts), rng=rng)
         else:

@@ -63,7 +63,7 @@ class PsroRule:
     max_players: int
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """The meta-strategy; 0 for ghosts that are not in the game. float64 [N]."""
+        """Return the meta-strategy; 0 for ghosts that are not in the game. float64 [N]."""
         del rng
         ghosts = request.ghosts
         chosen = players_of_game(
@@ -93,7 +93,7 @@ class PsroRule:
 def players_of_game(
     agent_steps: IntArray, *, ratings: Callable[[], FloatArray], max_players: int
 ) -> IntArray:
-    """Who is in a meta-game: all, or the best rated half and the newest others.
+    """Choose the players of a meta-game: all, or the best rated half and the newest others.
 
     Args:
         agent_steps: int64 [N].
@@ -118,7 +118,7 @@ def players_of_game(
 
 @lru_cache(maxsize=MAX_SOLVED)
 def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
-    """The meta-strategy of a game, remembered: the same game has the same solution.
+    """Return the meta-strategy of a game, remembered: the same game has the same solution.
 
     Args:
         meta_solver: Which.

@@ -60,14 +60,14 @@ class QualityRule:
 def lowered_quality(
     qualities: FloatArray, index: int, *, num_wins: int, quality_step: float
 ) -> float:
-    """The quality of a ghost after the trainee has beaten it.
+    """Return the quality of a ghost after the trainee has beaten it.
 
     Win by win: q -= eta / (N p), p its probability by the softmax of all qualities at that time.
     Losses and draws change nothing.
 
     Args:
-        qualities: Of all ghosts, before. float64 [N].
-        index: Of the one that was beaten.
+        qualities: Qualities of all ghosts, before. float64 [N].
+        index: Position of the beaten ghost.
         num_wins: How often.
         quality_step: eta.
     """

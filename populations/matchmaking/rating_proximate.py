@@ -41,7 +41,7 @@ class RatingProximateRule:
     rating_width: float
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """FTW's weights; those who are unrated count as even. float64 [N]."""
+        """Return FTW's weights; those who are unrated count as even. float64 [N]."""
         del rng
         if not self.rating_width > 0.0:
             raise ValueError(f"rating_width must be greater than 0, got {self.rating_width!r}")
@@ -50,7 +50,7 @@ class RatingProximateRule:
 
 
 def expected_scores(rating: float | FloatArray, opponents: FloatArray) -> FloatArray:
-    """Score that a rating promises against each other one; 1/2 where either is NaN. In [0, 1]."""
+    """Return the score of a rating against others, in [0, 1]; 1/2 where either is NaN."""
     exponents = (math.log(10.0) / ELO_SCALE) * (opponents - rating)
     scores = 1.0 / (1.0 + np.exp(np.clip(exponents, -MAX_EXPONENT, MAX_EXPONENT)))
     return np.where(np.isnan(scores), 0.5, scores)

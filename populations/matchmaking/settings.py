@@ -38,7 +38,7 @@ class MatchmakingSection(Model):
     """Opponents in one assignment; its environments are split among them equally."""
 
     teammates: Literal["same"] = "same"
-    """Who shares a side: copies of the same policy; in cooperation of several populations the
+    """Policies that share a side: copies of the same one; in cooperation of several populations the
     policies of equal index, who learn together."""
 
     options: dict[str, object] = Field(default_factory=dict)

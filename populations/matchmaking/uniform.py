@@ -19,7 +19,7 @@ class UniformRule:
     """Every ghost is as likely as any other."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """All 1. float64 [N]."""
+        """Return all 1. float64 [N]."""
         del rng
         return np.ones(len(request.ghosts))
 

@@ -34,7 +34,7 @@ class WindowRule:
     window: int
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """1 in the window, 0 outside. float64 [N]."""
+        """Return 1 in the window, 0 outside. float64 [N]."""
         del rng
         if self.window < 1:
             raise ValueError(f"window must be at least 1, got {self.window!r}")
@@ -44,7 +44,7 @@ class WindowRule:
 
 
 def newest(agent_steps: IntArray, *, num: int) -> IntArray:
-    """Positions of those with most agent steps; of equals, of those that came later.
+    """Return positions of those with most agent steps; of equals, of those that came later.
 
     Args:
         agent_steps: In order of coming. int64 [N].

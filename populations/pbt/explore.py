@@ -1,4 +1,4 @@
-"""What changes about hyperparameters: a step from the old ones, or a fresh draw.
+"""Rules of exploring: a step from the old hyperparameters, or a fresh draw.
 
 Source: Jaderberg et al., "Population based training of neural networks" (2017), section 3: perturb
 and resample. Bounds hold for ever, however many steps follow one another.

@@ -132,7 +132,7 @@ def _ask(
     running_ones: Sequence[Mapping[str, float]],
     seed: int,
 ) -> dict[str, float]:
-    """One question to a study that is made for it."""
+    """Ask one question of a study that is made for it."""
     import optuna
     from optuna.trial import TrialState, create_trial
 
@@ -186,7 +186,7 @@ def _make_sampler(
 def _numbers_only(
     known: Sequence[FrozenTrial], distributions: Mapping[str, BaseDistribution]
 ) -> list[FrozenTrial]:
-    """The trials without choices and fixed values, of which CMA-ES knows nothing.
+    """Return the trials without choices and fixed values, of which CMA-ES knows nothing.
 
     None if a single number is left: CMA-ES needs two.
     """
@@ -213,7 +213,7 @@ def _numbers_only(
 def _to_optuna(
     hyperparameters: Mapping[str, float], dimensions: Mapping[str, Dimension]
 ) -> dict[str, float]:
-    """The nearest values that the distributions have; 1 - x for those with ``complement``."""
+    """Return the nearest values of the distributions; 1 - x for those with ``complement``."""
     fitted = {}
     for name, dimension in dimensions.items():
         value = dimension.fit(hyperparameters[name])

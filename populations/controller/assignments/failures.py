@@ -180,7 +180,7 @@ def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
 
 
 def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
-    """A checkpoint or ghost is corrupt: nobody uses it any more; its policy falls back."""
+    """Take a corrupt checkpoint or ghost out of use; its policy falls back."""
     drop_external_player(state, tx, key, reason=reason)
     for ghost in list(state.tables.ghosts.values()):
         if ghost.key == key and not ghost.corrupt:

@@ -132,9 +132,9 @@ def lose(
     """Give a learner up: what it holds is given out again with the next attempt number.
 
     Args:
-        state: Of the controller.
+        state: State of the controller.
         tx: Takes what changes.
-        learner_id: Who.
+        learner_id: Learner that is lost.
         reason: Why.
         crash: Whether it did not leave by itself: then it is killed.
         dump_stacks: Whether it is to write where it is stuck, before.

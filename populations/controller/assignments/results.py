@@ -1,4 +1,4 @@
-"""What follows from the end of an assignment, all of it in one transaction."""
+"""The end of an assignment, and all that follows from it, in one transaction."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _learn_lengths(state: ControllerState, tx: Transaction, tallies: Sequence[Ta
 
 
 def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
-    """Whether weights are what a policy goes on from, or were made in its present generation."""
+    """Return whether weights are a policy's current ones, or of its present generation."""
     current = state.tables.checkpoints.get(policy.checkpoint or "")
     if current is not None and current.weights_digest == digest:
         return True
@@ -197,7 +197,7 @@ def _open_row(
     assignment_id: AssignmentId,
     attempt: int,
 ) -> tuple[AssignmentRow, Held] | None:
-    """The open assignment that a learner ends; None for a duplicate or an older attempt.
+    """Return the open assignment that a learner ends; None for a duplicate or an older attempt.
 
     Acknowledged either way: the command goes out after the commit.
     """

@@ -1,4 +1,4 @@
-"""What the next free learner does: train whom, against whom, for how long; or evaluate whom."""
+"""Next assignments of free learners: which policy trains, or which players are evaluated."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fill(state: ControllerState, tx: Transaction) -> None:
 def _next_learner(
     state: ControllerState, free: Mapping[LearnerId, Learner], idle: Set[tuple[str, ...]]
 ) -> LearnerId | None:
-    """The learner with the most credit, of those that have any.
+    """Return the learner with the most credit, of those that have any.
 
     Not one of those that serve populations for which there is nothing to do.
 
@@ -82,7 +82,7 @@ def _next_learner(
 
 
 def _num_training(state: ControllerState, learner: Learner) -> int:
-    """How many of the assignments that a learner has are training."""
+    """Return how many of the assignments that a learner has are training."""
     held = [state.tables.assignments.get(held.assignment_id) for held in learner.held]
     return sum(row is not None and isinstance(row.message, Train) for row in held)
 
@@ -111,7 +111,7 @@ def _redo(
 
 
 def _is_start(message: Train) -> bool:
-    """Whether it only makes initial weights, which any learner may."""
+    """Return whether it only makes initial weights, which any learner may."""
     return message.agent_steps == 0
 
 
@@ -230,7 +230,7 @@ def _due_policy(
 
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:
-    """Everything random in an assignment derives from the run's seed and its number."""
+    """Return the seed of an assignment, a function of the run's seed and its number."""
     words = np.random.SeedSequence([state.config.seed, 1, assignment_id]).generate_state(2)
     return int(words[0]) << 31 ^ int(words[1])
 
@@ -291,7 +291,7 @@ def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
 
 
 def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:
-    """What a policy without a checkpoint starts from; None: fresh random weights."""
+    """Return the weights of a policy without a checkpoint; None: fresh random ones."""
     if policy.checkpoint is not None or policy.initial_weights == "":
         return None
     if policy.initial_weights is None:
@@ -300,14 +300,14 @@ def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | 
 
 
 def _immigrant(state: ControllerState, key: str) -> WeightsRef:
-    """Weights below a key: those of a ghost of this run, or imported ones."""
+    """Return weights below a key: those of a ghost of this run, or imported ones."""
     ghosts = state.tables.ghosts.values()
     own = next((ghost.weights for ghost in ghosts if ghost.key == key), None)
     return state.immigrants[key] if own is None else own
 
 
 def _num_evaluations(state: ControllerState, learner_id: LearnerId) -> int:
-    """How many of the assignments that a learner has are evaluations."""
+    """Return how many of the assignments that a learner has are evaluations."""
     learner = state.learners[learner_id]
     return len(learner.held) - _num_training(state, learner)
 

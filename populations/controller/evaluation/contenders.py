@@ -26,7 +26,7 @@ class EvaluationPool:
     field: Field
 
     def deviations(self) -> FloatArray:
-        """Of each rating from the mean of its population's policies, in Elo. float64 [N].
+        """Return each rating's deviation from the mean of its population, Elo. float64 [N].
 
         How far all of them are from the anchor makes no order.
         """
@@ -35,7 +35,7 @@ class EvaluationPool:
 
 
 def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> EvaluationPool:
-    """Active policies at their current checkpoints, ghosts worth a look, and the bots.
+    """Return active policies at their current checkpoints, ghosts worth a look, and the bots.
 
     Args:
         state: The controller.
@@ -81,7 +81,7 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
 
 
 def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray:
-    """Rows of the populations' factors, which share their columns: one fit made them all."""
+    """Return rows of the populations' factors, which share their columns: one fit made them all."""
     spreads = {name: state.ratings(name).spread for name in state.ranked_populations}
     width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
     rows = np.zeros((len(players), width))

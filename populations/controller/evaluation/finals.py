@@ -1,4 +1,4 @@
-"""What is played after training: until everybody is known well enough, then for the championship.
+"""Final matches after training: until every rating is sure enough, then for the championship.
 
 Each policy's last checkpoint plays until its rating is as sure as ``FINAL_DEVIATION``, or it has
 played enough. Then those who may be the best play each other: the champion is confirmed by matches
@@ -55,7 +55,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 def is_decided(state: ControllerState) -> bool:
-    """Whether there is nothing left to be played after training, or no time."""
+    """Return whether there is nothing left to be played after training, or no time."""
     if seconds_left(state) <= 0.0:
         return True
     known = evaluation_pool(state, None)
@@ -63,7 +63,7 @@ def is_decided(state: ControllerState) -> bool:
 
 
 def seconds_left(state: ControllerState) -> float:
-    """Learner seconds that may still be spent on finals.
+    """Return learner seconds that may still be spent on finals.
 
     Infinity in deterministic mode, where seconds decide nothing.
     """
@@ -75,7 +75,7 @@ def seconds_left(state: ControllerState) -> float:
 
 
 def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ...]:
-    """What the next evaluation after training plays; empty if all is played, or being played."""
+    """Draw the next evaluation after training; empty if all is played, or being played."""
     if seconds_left(state) <= 0.0:
         return ()
     newcomers = validation_pairings(state, num_matches=at_most(state, full_size(state)))
@@ -121,7 +121,7 @@ def _shared(
 
 
 def _unsettled(state: ControllerState, known: EvaluationPool) -> BoolArray:
-    """Whose rating is not sure enough, of the policies. bool [N]."""
+    """Return which policies' ratings are not sure enough. bool [N]."""
     deviations = known.deviations()
     return np.array(
         [
@@ -135,7 +135,7 @@ def _unsettled(state: ControllerState, known: EvaluationPool) -> BoolArray:
 
 
 def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, int]]:
-    """Pairs of contenders that have not met often enough, with the matches that are missing."""
+    """Return pairs of contenders with the matches that they lack."""
     contenders = {
         name: _contenders(state.ratings(name), [p for p in known.players if p.population == name])
         for name in state.ranked_populations
@@ -153,7 +153,7 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
 
 
 def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[PlayerStrength]:
-    """The rated players that may be the best, the best lower bound first."""
+    """Return the rated players that may be the best, the best lower bound first."""
     rated = [
         (interval[1], index)
         for index, player in enumerate(players)
@@ -170,7 +170,7 @@ def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[Pla
 
 
 def _num_met(state: ControllerState, first: PlayerStrength, second: PlayerStrength) -> int:
-    """Evaluation matches between two players, in all seats; a part of one counts in parts."""
+    """Count evaluation matches between two players, in all seats, parts of matches too."""
     one, two = (first.population, first.entrant), (second.population, second.entrant)
     seats = range(len(state.setup.seats))
     return round(

@@ -57,7 +57,7 @@ def ask(state: ControllerState, tx: Transaction) -> None:
 
 
 def numbers(value: Json) -> dict[str, float]:
-    """Hyperparameters, from plain data."""
+    """Return hyperparameters, from plain data."""
     assert isinstance(value, Mapping), f"hyperparameters are a mapping, got {value!r}"
     return {name: number for name, number in value.items() if isinstance(number, int | float)}
 
@@ -103,7 +103,7 @@ def _rng(seed: tuple[int, ...]) -> np.random.Generator:
 def problem_of(
     new: Mapping[str, float], *, hyperparameters: Mapping[str, float], space: SearchSpace
 ) -> str | None:
-    """Why explored values must not be used, in words; None if they may.
+    """Say why explored values must not be used, in words; None if they may.
 
     Args:
         new: Every hyperparameter.

@@ -17,7 +17,7 @@ Cause = Literal["start", "exploit", "explore", "quarantine", "reset", "immigrate
 
 
 def first_generations(policies: Iterable[PolicyRow]) -> list[GenerationRow]:
-    """The rows with which a run begins."""
+    """Return the rows with which a run begins."""
     return [_row(policy, cause="start", parent=None) for policy in policies]
 
 
@@ -39,7 +39,7 @@ def begin_generation(
         tx: Takes the rows.
         policy: As it goes on: with the new checkpoint and hyperparameters.
         cause: What began the generation.
-        parent: Whose weights they are.
+        parent: Entrant that the weights came from.
         parent_agent_steps: The parent's count when they were copied, if it is of this run.
 
     Returns:
@@ -105,7 +105,7 @@ def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationR
 
 
 def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, ...]:
-    """All generations of policies of a policy's population and role, in order of beginning.
+    """Return all generations of policies of a policy's population and role, in order of beginning.
 
     Its own last one is ended in it.
     """

@@ -12,16 +12,16 @@ from populations.ratings.results import Rated
 from populations.records.rows import PolicyRow
 
 Opponent = tuple[Rated, tuple[int, int]]
-"""Who was met in which seats: own seat, the other's seat."""
+"""An opponent and the seats of a meeting: own seat, the other's seat."""
 
 
 def is_reference(state: ControllerState, policy: PolicyRow) -> bool:
-    """Whether a policy's hyperparameters are never explored."""
+    """Return whether a policy's hyperparameters are never explored."""
     return state.pbt(policy.population).reference and policy.index == 0
 
 
 def standing_weights(state: ControllerState, population: str) -> dict[PolicyId, Digest]:
-    """The evaluated weights that each active policy's standing is about."""
+    """Return the evaluated weights that each active policy's standing is about."""
     return {
         row.policy: digest
         for row in state.tables.policies.values()
@@ -51,7 +51,7 @@ def standing_weights_of(state: ControllerState, row: PolicyRow) -> Digest | None
 
 
 def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
-    """What `standing_weights` says of one active policy."""
+    """Return the entry of `standing_weights` for one policy; None if it is not active."""
     row = state.tables.policies.get(policy)
     if row is None or row.state != "active":
         return None
@@ -59,7 +59,7 @@ def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
 
 
 def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
-    """The active policies of a population that have a role.
+    """Return the active policies of a population that have a role.
 
     PBT ranks and copies among policies of one role: an exploiter is not worse than a main agent
     because it loses to others, and what it has found would be gone if it became a copy.
@@ -98,7 +98,7 @@ def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
 
 
 def rating_difference(state: ControllerState, population: str) -> RatingDifference:
-    """By how much one policy's standing weights are better than another's, from the last fit.
+    """Return a function of two policies: by how much the first's standing weights are better.
 
     For one decision: nobody's standing changes meanwhile.
     """
@@ -117,7 +117,7 @@ def rating_difference(state: ControllerState, population: str) -> RatingDifferen
 
 
 def common_scores(state: ControllerState, population: str) -> CommonScores | None:
-    """Scores of two policies' standing weights against those whom both have met, seat by seat.
+    """Return a function of two policies: their scores against common opponents.
 
     None in cooperation, where nobody has opponents.
     """
@@ -138,7 +138,7 @@ def common_scores(state: ControllerState, population: str) -> CommonScores | Non
 
 
 def _scores(state: ControllerState, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
-    """What an entrant scored in evaluation against each opponent, in each pair of seats."""
+    """Return an entrant's scores in evaluation, by opponent and pair of seats."""
     scores: dict[Opponent, Score] = {}
     for (first, second, (own, other)), counts in state.league.results.of(rated):
         matches = counts.matches

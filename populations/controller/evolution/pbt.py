@@ -115,7 +115,7 @@ def _postpone(
 def _decide(
     state: ControllerState, tx: Transaction, policy: PolicyRow, *, marks: int
 ) -> Decision | None:
-    """What the population's rule says; None, and an event, if the rule fails."""
+    """Ask the population's rule; None, and an event, if the rule fails."""
     population = policy.population
     rng = state.draw(tx)
     try:
@@ -170,7 +170,7 @@ def _carry_out(
 
 
 def _numbers_of(decision: Decision) -> dict[str, Json]:
-    """A decision's numbers as plain data, those of its evidence beside its own."""
+    """Return a decision's numbers as plain data, those of its evidence beside its own."""
     numbers = {name: _plain(value) for name, value in asdict(decision).items()}
     evidence = numbers.pop("evidence")
     assert isinstance(evidence, Mapping)
@@ -178,7 +178,7 @@ def _numbers_of(decision: Decision) -> dict[str, Json]:
 
 
 def _plain(value: object) -> Json:
-    """As JSON has it: what is read back from the journal must equal what is in memory."""
+    """Return a value as JSON has it, equal to what is read back from the journal."""
     if isinstance(value, Mapping):
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -67,7 +67,7 @@ def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -
 
 
 def _best_donor(state: ControllerState, policy: PolicyRow) -> PolicyId | None:
-    """The best rated active policy of the same role, if PBT copies at all."""
+    """Return the best rated active policy of the same role, if PBT copies at all."""
     if state.pbt(policy.population).exploit == "none":
         return None
     ratings = state.ratings(policy.population)

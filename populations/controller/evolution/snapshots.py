@@ -30,8 +30,8 @@ def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow])
     Args:
         state: The controller.
         tx: Takes the rows.
-        team: Who has learned together, at the checkpoints that this has led to. If it is time for
-            one of them, each leaves a ghost: they are opponents, or rated, only together.
+        team: Policies that learned together, at the checkpoints that this has led to. If it is time
+            for one of them, each leaves a ghost: they are opponents, or rated, only together.
     """
     reasons = (_why(state, tx, policy) for policy in team)
     why = next((reason for reason in reasons if reason is not None), None)
@@ -79,7 +79,7 @@ def _freeze(
 
 
 def steps_to_next(state: ControllerState, policy: PolicyRow) -> int:
-    """Agent steps until a ghost may be due; below 1 if one is."""
+    """Return agent steps until a ghost may be due; below 1 if one is."""
     rule = _rule(state, policy.population)
     if rule is None or policy.ghost_at < 0:
         return policy.ghost_at + state.config.ghosts.every_agent_steps - policy.agent_steps
@@ -87,7 +87,7 @@ def steps_to_next(state: ControllerState, policy: PolicyRow) -> int:
 
 
 def _why(state: ControllerState, tx: Transaction, policy: PolicyRow) -> dict[str, Json] | None:
-    """Why it is time for a ghost, with the numbers; None if it is not."""
+    """Say why it is time for a ghost, with the numbers; None if it is not."""
     if policy.ghost_at < 0:
         return {"reason": "its first checkpoint"}
     agent_steps = policy.agent_steps - policy.ghost_at
@@ -109,7 +109,7 @@ def _why(state: ControllerState, tx: Transaction, policy: PolicyRow) -> dict[str
 
 
 def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
-    """The rule by roles; None in a population of main agents."""
+    """Return the rule by roles; None in a population of main agents."""
     config = state.config
     if not has_exploiters(config.populations[population].roles):
         return None
@@ -122,7 +122,7 @@ def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
 
 
 def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> FloatArray:
-    """In training, against those it has to beat, of those it has met. float64 [N].
+    """Return win rates in training against the met ones of those it has to beat. float64 [N].
 
     That is the latest main agents for a main exploiter, all ghosts for the others. Results alone
     count, and only against those that were met ``roles.min_matches`` times.
@@ -141,7 +141,7 @@ def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Fl
 
 
 def _opposing(state: ControllerState, policy: PolicyRow) -> Iterator[str]:
-    """Populations in which a policy has opponents."""
+    """Return populations in which a policy has opponents."""
     seats = state.setup.seats
     own_sides = {seat.side for seat in seats if seat.population == policy.population}
     for population in dict.fromkeys(seat.population for seat in seats):

@@ -1,4 +1,4 @@
-"""Who may be an opponent, kept as columns so that a decision copies and compares nothing.
+"""Possible opponents, kept as columns so that a decision copies and compares nothing.
 
 Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
 """
@@ -56,7 +56,7 @@ class Pool:
     _parents: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def latest(self, *, without: PolicyId) -> Candidates:
-        """Latest checkpoints of the active policies but one."""
+        """Return latest checkpoints of the active policies but one."""
         others = self.is_active
         position = self.policy_positions.get(without)
         if position is not None:
@@ -186,7 +186,7 @@ class OpponentPools:
         self._num_ghosts = 0
 
     def pool(self, population: str, tables: Tables) -> Pool:
-        """The candidates of a population, as the tables have them."""
+        """Return the candidates of a population, as the tables have them."""
         if not self._pools:
             for policy in tables.policies.values():
                 self._place_policy(policy, tables)

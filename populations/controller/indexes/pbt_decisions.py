@@ -65,7 +65,7 @@ class PbtDecisions:
             self.made += row.kind in MADE
 
     def due(self, tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> int:
-        """Marks of clocks so far, those for which decisions wait included.
+        """Return marks of clocks so far, those for which decisions wait included.
 
         Args:
             tables: All rows.
@@ -77,7 +77,7 @@ class PbtDecisions:
         )
 
     def document(self, tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> dict[str, Json]:
-        """What ``status --json`` has about them."""
+        """Return the counts as ``status --json`` has them."""
         return {
             "due": self.due(tables, pbt=pbt),
             "made": self.made,

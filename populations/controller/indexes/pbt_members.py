@@ -1,4 +1,4 @@
-"""What PBT knows of each policy, kept between decisions until something about it changes.
+"""Policies as PBT sees them, kept between decisions until something about them changes.
 
 Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
 """
@@ -41,7 +41,7 @@ class KeptMembers:
             del self._members[policy]
 
     def listed(self, role: str, tables: Tables) -> list[Member]:
-        """Those with a role, in the order of the tables. Not to be changed."""
+        """Return those with a role, in the order of the tables. Not to be changed."""
         found = self._listed.get(role)
         if found is None:
             found = self._listed[role] = [
@@ -74,7 +74,7 @@ class MemberIndex:
     def current(
         self, population: str, *, ratings: Ratings, tables: Tables, league: League
     ) -> tuple[KeptMembers, list[PolicyId]]:
-        """The members as they were, and the policies that are to be looked at again.
+        """Return the members as they were, and the policies that are to be looked at again.
 
         After new ratings that is everyone, after evaluation matches those whose standing, or whose
         generation's matches, they are about.

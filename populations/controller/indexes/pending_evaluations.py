@@ -37,12 +37,12 @@ MAX_ANCESTORS = 32
 
 @dataclass(slots=True)
 class _Evaluation:
-    """Who meets whom in one evaluation.
+    """Pairs that meet in one evaluation.
 
     Attributes:
         pairs: Matches of each two players.
         num_matches: All matches, those of players against themselves included.
-        sequence: Of its last tally; infinity while it is open.
+        sequence: Sequence of its last tally; infinity while it is open.
     """
 
     pairs: Mapping[tuple[Rated, Rated], int]
@@ -51,7 +51,7 @@ class _Evaluation:
 
 
 class PendingMatches:
-    """What is left of variances after matches that ratings do not cover. Owned by one thread."""
+    """Variances that are left after matches which ratings do not cover. Owned by one thread."""
 
     def __init__(
         self, *, seats: tuple[Seat, ...], ranked: Collection[str], ancestors: Ancestors
@@ -59,9 +59,9 @@ class PendingMatches:
         """Begin with none.
 
         Args:
-            seats: Of the environment.
+            seats: Seats of the environment.
             ranked: Populations whose policies are compared.
-            ancestors: Of weights, nearest first.
+            ancestors: Lookup of the ancestors of weights, nearest first.
         """
         self._seats = seats
         self._ancestors = ancestors
@@ -99,7 +99,7 @@ class PendingMatches:
 
         Args:
             num_tallies: Sequence of the last tally that they cover.
-            estimate: Of this fit.
+            estimate: Rating and variance of an entrant after this fit.
         """
         self._evaluations = {
             key: evaluation
@@ -110,7 +110,7 @@ class PendingMatches:
 
     @property
     def num_open(self) -> int:
-        """Matches of all evaluations that are open."""
+        """Return matches of all evaluations that are open."""
         return sum(
             evaluation.num_matches
             for evaluation in self._evaluations.values()
@@ -118,7 +118,7 @@ class PendingMatches:
         )
 
     def open_matches(self) -> Counter[Rated]:
-        """Matches with another player that each player has in evaluations that are open."""
+        """Return matches with another player that each player has in evaluations that are open."""
         asked: Counter[Rated] = Counter()
         for evaluation in self._evaluations.values():
             if evaluation.sequence == math.inf:
@@ -128,7 +128,7 @@ class PendingMatches:
         return asked
 
     def share_of(self, rated: Rated) -> float:
-        """Share of an entrant's variance that is left, in (0, 1].
+        """Return share of an entrant's variance that is left, in (0, 1].
 
         Of the newest weights in its line that meet somebody: it may have trained on meanwhile.
         """
@@ -141,11 +141,11 @@ class PendingMatches:
         return 1.0 if share is None else share
 
     def remaining(self, players: Iterable[PlayerStrength]) -> FloatArray:
-        """That of each player. float64 [N]."""
+        """Return the share that is left for each player. float64 [N]."""
         return np.array([self.share_of((known.population, known.entrant)) for known in players])
 
     def _pairs(self, message: Evaluate) -> Mapping[tuple[Rated, Rated], int]:
-        """Pairs of rated players that an evaluation seats, each with all its matches."""
+        """Return pairs of rated players that an evaluation seats, each with all its matches."""
         matches: Counter[tuple[Rated, Rated]] = Counter()
         for pairing in message.pairings:
             seated = sorted(

@@ -27,7 +27,7 @@ MAX_DRAWN_GHOSTS = 32
 """Ghosts that are looked at for one evaluation: the best rated ones, and some drawn evenly."""
 
 Team = Mapping[str, Player]
-"""Who plays together, by population."""
+"""Players of a team, by population."""
 
 _MODEL = BradleyTerry()
 _WEIGHTS = attrgetter("weights_digest")
@@ -44,7 +44,7 @@ class PlayerStrength:
         population: Its population.
         kind: Policies are ranked by PBT; they and ghosts may become champion.
         rating: Elo; its own, or that of the nearest rated weights in its line.
-        position: Of those weights in the population's ratings; None: nothing of its line is rated.
+        position: Place of those weights in the population's ratings; None: its line is unrated.
         own_variance: Elo squared, apart from what it shares with those weights.
     """
 
@@ -60,7 +60,7 @@ class PlayerStrength:
 
 @dataclass(slots=True)
 class _Kept:
-    """What was found about one population under its last ratings.
+    """Players of one population under its last ratings.
 
     Attributes:
         ratings: The last fit.
@@ -119,14 +119,14 @@ class StrengthIndex:
         league: League,
         team_of: Callable[[PolicyRow], Team | None],
     ) -> list[PlayerStrength]:
-        """Policies at their current checkpoints, in order of the tables.
+        """Return policies at their current checkpoints, in order of the tables.
 
         Args:
-            population: Whose.
-            ratings: Of the population.
+            population: Population whose players are asked for.
+            ratings: Ratings of the population.
             tables: All rows; those put since the last call were taken in.
-            league: Whose weights come from whose.
-            team_of: Who plays with a policy; None: it cannot be played now.
+            league: Lineage of weights.
+            team_of: Lookup of a policy's team; None: it cannot be played now.
         """
         kept = self._current(population, ratings, tables)
         for policy in kept.changed:
@@ -150,14 +150,14 @@ class StrengthIndex:
         team_of: Callable[[GhostRow], Team | None],
         rng: np.random.Generator | None,
     ) -> Iterator[PlayerStrength]:
-        """Ghosts worth a look: those with the best lower bounds, and some drawn evenly from all.
+        """Yield ghosts worth a look: the best lower bounds, and some drawn evenly from all.
 
         Args:
-            population: Whose.
-            ratings: Of the population.
+            population: Population whose players are asked for.
+            ratings: Ratings of the population.
             tables: All rows; those put since the last call were taken in.
-            league: Whose weights come from whose.
-            team_of: Who plays with a ghost; None: it cannot be played.
+            league: Lineage of weights.
+            team_of: Lookup of a ghost's team; None: it cannot be played.
             rng: Draws; None: none are drawn.
         """
         kept = self._current(population, ratings, tables)
@@ -178,7 +178,7 @@ class StrengthIndex:
             yield known
 
     def _current(self, population: str, ratings: Ratings, tables: Tables) -> _Kept:
-        """What is kept of a population; with new ratings it is made anew."""
+        """Return what is kept of a population; with new ratings it is made anew."""
         kept = self._kept.get(population)
         if kept is None or kept.ratings is not ratings:
             rows = tables.policies.values()
@@ -188,7 +188,7 @@ class StrengthIndex:
         return kept
 
     def _present_ghosts(self, population: str, tables: Tables) -> list[GhostRow]:
-        """Tables keep the order in which ghosts came, so new ones are at the end."""
+        """Return the ghosts that can be played; new ones are at the end of their table."""
         for ghost in put_after(tables.ghosts, self._num_ghosts):
             if not ghost.corrupt:
                 self._ghosts.setdefault(ghost.population, []).append(ghost)
@@ -241,16 +241,16 @@ def player_strength(
     kind: str,
     position: int | None,
 ) -> PlayerStrength:
-    """What is known of a player: its own rating, else its line's with a wider interval.
+    """Return a player's strength: its own rating, else its line's with a wider interval.
 
     Args:
-        ratings: Of the population.
-        player: Who.
+        ratings: Ratings of the population.
+        player: Player whose strength is asked for.
         team: It and those who play beside it.
         entrant: As results name it.
         population: Its population.
         kind: ``policy``, ``ghost`` or ``bot``.
-        position: Of the nearest rated weights in its line.
+        position: Place of the nearest rated weights in its line.
     """
     own_variance, rating = 0.0, 0.0
     if ratings.index(entrant) is None:
@@ -275,12 +275,12 @@ def player_strength(
 
 
 def entrant_of(player: Player) -> Entrant:
-    """As results name a frozen player."""
+    """Return the name of a frozen player in results."""
     return Entrant(player.weights.digest if player.weights is not None else player.player)
 
 
 def nearest_rated(ratings: Ratings, league: League, digest: Digest) -> int | None:
-    """Position of some weights in the ratings, else of their nearest rated ancestor.
+    """Return position of some weights in the ratings, else of their nearest rated ancestor.
 
     Weights that were evaluated after the last fit are passed over like those that never were.
     """
@@ -308,7 +308,7 @@ def line_rating(
 
 
 def estimate_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[float, float]:
-    """Rating and variance of an entrant, in Elo and its square: its own, else its line's."""
+    """Return rating and variance of an entrant, in Elo and its square: its own, else its line's."""
     position = nearest_rated(ratings, league, Digest(entrant))
     if position is None or ratings.row is None:
         return 0.0, _MODEL.root_deviation**2
@@ -332,7 +332,7 @@ def _lows(ghosts: list[GhostRow], ratings: Ratings, rated_lows: FloatArray) -> F
 
 
 def _worth_a_look(lows: FloatArray, rng: np.random.Generator | None) -> list[int]:
-    """Positions of the ghosts with the best lower bounds, and of some drawn evenly from all."""
+    """Return positions of the ghosts with the best lower bounds, and of some drawn ones."""
     if len(lows) <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
         return list(range(len(lows)))
     best = np.argpartition(-lows, MAX_BEST_GHOSTS)[:MAX_BEST_GHOSTS]

@@ -1,4 +1,4 @@
-"""Whose turn it is to train, kept up to date row by row so that nobody looks at all policies.
+"""Policies by how little they have trained, kept up to date row by row.
 
 Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
 """
@@ -51,13 +51,13 @@ class TrainingQueue:
         limit: int | None,
         may_train: Callable[[str], bool],
     ) -> PolicyRow | None:
-        """The policy that has trained least; of equal ones, the first by population and index.
+        """Return the policy that has trained least; of equals, the first by population and index.
 
         Every policy gets its initial checkpoint before any is trained, and any learner may make it.
 
         Args:
             tables: All of whose rows were taken in.
-            held_up: Who is not to be chosen, besides those of open assignments.
+            held_up: Policies not to be chosen, besides those of open assignments.
             limit: Agent steps from which on nobody trains; None: there is no end.
             may_train: Whether a population may be trained.
         """
@@ -82,7 +82,7 @@ class TrainingQueue:
         return tables.policies[best[-1]]
 
     def is_free(self, row: PolicyRow, *, held_up: Set[PolicyId], limit: int | None) -> bool:
-        """Whether a policy that has a checkpoint may be trained now; arguments as in `next`."""
+        """Return whether a policy with a checkpoint may be trained; arguments as in `next`."""
         return (
             row.state == "active"
             and not row.pending
@@ -115,7 +115,7 @@ class TrainingQueue:
     def _first(
         self, heap: list[QueueKey], tables: Tables, *, held_up: Set[PolicyId], has_checkpoint: bool
     ) -> QueueKey | None:
-        """The first turn that can be taken; what is out of date or not free above it goes."""
+        """Return the first entry that is free and up to date; drop those above it."""
         while heap:
             turn = heap[0]
             row = tables.policies[turn[-1]]

@@ -1,4 +1,4 @@
-"""What somebody should look at: how alerts are raised, once, and cleared.
+"""Alerts: how they are raised, once, and cleared.
 
 An alert is raised when something has been wrong as often as its kind says, and cleared when it has
 been well as often. In between nothing more is said of it. It is about a population, a sink or the
@@ -48,7 +48,7 @@ def record(state: ControllerState, tx: Transaction, finding: Finding) -> None:
 
 
 def record_end(state: ControllerState, tx: Transaction) -> None:
-    """The run is about to end: nobody has to do anything, but it should have done something."""
+    """Clear all alerts at the end of a run, and raise one if the run has trained nothing."""
     change = state.alerts.forget("learners_idle", "", "learners")
     _tell(tx, "learners_idle", "", change)
     if state.tables.run.agent_steps == 0 and not (state.interrupted or state.failed):
@@ -114,7 +114,7 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
 
 
 def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
-    """Whether PBT should have decided about a policy long ago."""
+    """Return whether PBT should have decided about a policy long ago."""
     pbt = state.pbt(policy.population)
     rivals = [
         row
@@ -138,7 +138,7 @@ def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
 
 
 def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
-    """Whether the rules of PBT worked, population by population."""
+    """Return whether the rules of PBT worked, population by population."""
     failed: dict[tuple[str, str], str] = {}
     worked: set[tuple[str, str]] = set()
     for row in tx.rows:
@@ -163,7 +163,7 @@ def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
 
 
 def _idle(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
-    """Whether learners have nothing to do, looked at once a second."""
+    """Return whether learners have nothing to do, looked at once a second."""
     now_s = tx.now.monotonic_s
     if now_s - state.alerts.idle_at_s < IDLE_S:
         return

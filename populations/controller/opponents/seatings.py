@@ -22,7 +22,7 @@ from arena.types import (
 )
 from arena.wire.messages import Train
 from populations.candidates import Candidate
-from populations.controller.opponents.statistics import Facts
+from populations.controller.opponents.statistics import OpponentStatistics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
@@ -78,9 +78,9 @@ def draw_seatings(
 
 
 def make_request(state: ControllerState, policy: PolicyRow, population: str) -> OpponentRequest:
-    """What is asked of the matchmaker: opponents of one population for a policy."""
+    """Make the request to the matchmaker: opponents of one population for a policy."""
     pool = state.opponent_pools.pool(population, state.tables)
-    facts = Facts(state, pool, policy, population)
+    facts = OpponentStatistics(state, pool, policy, population)
     return OpponentRequest(
         trainee=policy.policy,
         role=policy.role,
@@ -158,7 +158,7 @@ def _weights(
     candidate: Candidate,
     external: Mapping[PlayerId, WeightsRef | None],
 ) -> WeightsRef | None:
-    """What a candidate plays with; None for bots."""
+    """Return the weights of a candidate; None for bots."""
     if candidate.player in external:
         return external[candidate.player]
     ghost = state.tables.ghosts.get(candidate.player)
@@ -174,7 +174,7 @@ def _weights(
 
 
 def drop_external_player(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
-    """An imported player is corrupt: the matchmaker draws others in its place."""
+    """Take a corrupt imported player out: the matchmaker draws others in its place."""
     for population, external in state.external_players.items():
         kept = tuple(o for o in external if o.weights is None or o.weights.key != key)
         if len(kept) < len(external):
@@ -212,7 +212,7 @@ def update_qualities(
 def _beaten_ghosts(
     state: ControllerState, message: Train, tallies: Sequence[Tally]
 ) -> dict[PlayerId, int]:
-    """How often a trainee has won against each ghost of the assignment."""
+    """Return how often a trainee has won against each ghost of the assignment."""
     ghosts: dict[Entrant, PlayerId] = {
         Entrant(player.weights.digest): player.player
         for seating in (*message.opponents, *message.carried)

@@ -62,7 +62,7 @@ def make_run_directory(run_dir: Path) -> None:
 
 
 def has_run(run_dir: Path) -> bool:
-    """Whether a directory holds a run."""
+    """Return whether a directory holds a run."""
     return (run_dir / RUN_FILE).exists() or (run_dir / JOURNAL).exists()
 
 
@@ -158,7 +158,7 @@ def clear_run(run_dir: Path) -> None:
 
 
 def initial_policies(config: RunConfig) -> list[PolicyRow]:
-    """The members of all populations, diverse from the start.
+    """Return the members of all populations, diverse from the start.
 
     Each but the reference member gets one exploration of the start values, seeded by the run's
     seed, the population's position and the member's index.
@@ -279,13 +279,13 @@ class OpenRun:
 
 
 def imported_weights(run_dir: Path) -> dict[str, WeightsRef]:
-    """The weights that policies start from, by population; empty without ``--init-from``."""
+    """Return the weights that policies start from, by population; empty without ``--init-from``."""
     paths = sorted((run_dir / IMPORTS).glob("*"))
     return {path.name: _reference(run_dir, f"{IMPORTS}/{path.name}") for path in paths}
 
 
 def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRef]:
-    """The weights that may come in later, by `immigrant_key` and `reset_key`.
+    """Return the weights that may come in later, by `immigrant_key` and `reset_key`.
 
     Raises:
         StorageError: If some of them are gone.
@@ -307,7 +307,7 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
 def imported_external_players(
     run_dir: Path, config: RunConfig
 ) -> dict[str, tuple[ExternalPlayer, ...]]:
-    """Who has a fixed share of the opponents: bots, and imported players, by population."""
+    """Return bots and imported players with a fixed share of the opponents, by population."""
     found: dict[str, tuple[ExternalPlayer, ...]] = {}
     for population in config.populations:
         external = []

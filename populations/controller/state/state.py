@@ -1,4 +1,4 @@
-"""What the controller knows: the journal's rows, what follows from them, and who is there.
+"""State of the controller: the journal's rows, what follows from them, and the learners.
 
 Data, and what is said of it in one line. `populations.controller.machine` changes it.
 """
@@ -90,12 +90,12 @@ class ControllerState:
         failed: Whether the run cannot go on.
         fitting: Whether the worker thread fits ratings now.
         fitted: Sequence of the last evaluation tally that ratings cover.
-        spreads: Of the last fit, by population, rows in the order of its RatingsRow's entrants.
-            Empty until the first fit of this epoch.
-        centres: Of the last fit, by population; see `populations.controller.rating_fit.Fitted`.
+        spreads: Spreads of the last fit, by population, rows in the order of its RatingsRow's
+            entrants. Empty until the first fit of this epoch.
+        centres: Centres of the last fit, by population (`populations.controller.rating_fit`).
         stopping_s: When learners were told to stop.
         started_s: When this epoch began, on the controller's clock.
-        elapsed_before_s: Of the run before this epoch.
+        elapsed_before_s: Seconds of the run before this epoch.
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
         episode_holders: Which learner holds episodes in flight, by the policy that leads the team.
@@ -231,16 +231,16 @@ class ControllerState:
 
     @property
     def is_cooperation(self) -> bool:
-        """Whether the environment has one side, so that nobody has an opponent."""
+        """Return whether the environment has one side, so that nobody has an opponent."""
         return len(self.setup.sides) == 1
 
     @property
     def ranked_populations(self) -> tuple[str, ...]:
-        """Whose policies are compared: all; in cooperation the first one's, who lead the teams."""
+        """Return the ranked populations: all; in cooperation the first, which leads the teams."""
         return tuple(self.setup.populations)[: 1 if self.is_cooperation else None]
 
     def elapsed_s(self, now: Now) -> float:
-        """Of the run, over all epochs."""
+        """Return the seconds of the run, over all epochs."""
         return self.elapsed_before_s + now.monotonic_s - self.started_s
 
     def draw(self, tx: Transaction) -> np.random.Generator:
@@ -248,18 +248,18 @@ class ControllerState:
         return np.random.default_rng(np.random.SeedSequence(self.draw_words(tx)))
 
     def draw_words(self, tx: Transaction) -> list[int]:
-        """The words that seed the next decision, for one that is drawn later."""
+        """Return the words that seed the next decision, for one that is drawn later."""
         number = self.tables.run.decisions
         tx.count(decisions=1)
         return [self.config.seed, 0, number]
 
     def pbt(self, population: str) -> PbtConfig:
-        """A population's settings of PBT."""
+        """Return a population's settings of PBT."""
         return self.config.populations[population].pbt or self.config.pbt
 
     @property
     def is_evolving(self) -> bool:
-        """Whether a decision of PBT waits for new hyperparameters."""
+        """Return whether a decision of PBT waits for new hyperparameters."""
         return bool(self.waiting or self.exploring)
 
     def refit(self, tx: Transaction, *, again: bool = False) -> None:
@@ -277,7 +277,7 @@ class ControllerState:
         tx.commands.append(FitRatings(known=snapshot(self.league, self.tables, rated=rated)))
 
     def ratings(self, population: str) -> Ratings:
-        """A population's last ratings, with what is known of differences."""
+        """Return a population's last ratings, with what is known of differences."""
         row, spread = self.tables.ratings.get(population), self.spreads.get(population)
         known = self._ratings.get(population)
         if known is None or known.row is not row or known.spread is not spread:
@@ -289,17 +289,17 @@ class ControllerState:
         return known
 
     def estimate(self, rated: Rated) -> tuple[float, float]:
-        """Rating and variance of an entrant by the last fit, in Elo and its square."""
+        """Return rating and variance of an entrant by the last fit, in Elo and its square."""
         population, entrant = rated
         return estimate_of(entrant, ratings=self.ratings(population), league=self.league)
 
     def line_rating(self, policy: PolicyRow) -> float | None:
-        """Elo of the newest rated weights in a policy's line; None if none are rated."""
+        """Return Elo of the newest rated weights in a policy's line; None if none are rated."""
         ratings = self.ratings(policy.population)
         return line_rating(policy, ratings=ratings, tables=self.tables, league=self.league)
 
     def ratings_are_stale(self) -> bool:
-        """Whether evaluation matches came in since the last fit."""
+        """Return whether evaluation matches came in since the last fit."""
         return self.league.last_evaluation_sequence > self.fitted
 
     def reset_failures(self, learner_id: LearnerId, *, now_s: float) -> None:
@@ -345,7 +345,7 @@ def make_state(
     alerts: Alerts | None = None,
     pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
-    """The controller of a run, from its configuration and its journal's rows."""
+    """Return the controller of a run, from its configuration and its journal's rows."""
     half_life = config.payoffs.half_life_matches
     pbt = {name: population.pbt or config.pbt for name, population in config.populations.items()}
     return ControllerState(
@@ -392,7 +392,7 @@ def make_state(
 def make_teams(
     policies: Iterable[PolicyRow], *, is_cooperation: bool
 ) -> dict[PolicyId, tuple[PolicyId, ...]]:
-    """Who is in a team with whom, itself included; empty where everybody is a team of its own."""
+    """Return each policy's team, itself included; empty where every policy is a team of its own."""
     by_index: dict[int, list[PolicyId]] = {}
     for row in policies if is_cooperation else ():
         by_index.setdefault(row.index, []).append(row.policy)

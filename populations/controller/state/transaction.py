@@ -1,4 +1,4 @@
-"""What one event changes: rows for the journal, visible in memory at once, and commands."""
+"""Changes by one event: rows for the journal, visible in memory at once, and commands."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Transaction:
     rows: list[Row] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     _places: dict[AssignmentId | None, int] = field(default_factory=dict)
-    """Where in ``rows`` each assignment's row is, and the run's."""
+    """Place in ``rows`` of each assignment's row, and of the run's."""
 
     def put(
         self,
