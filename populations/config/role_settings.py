@@ -36,8 +36,8 @@ class RolesConfig(Model):
 
     reset: str = Field(INITIAL, min_length=1)
     """Origin of exploiters that start again: ``initial`` (their first checkpoint), ``nearest_even``
-    (the ghost of such an exploiter that wins almost half of its matches against the main agents), or a
-    player: of this run (``player/p000``, ``player/p000@000000120000``), or of another one."""
+    (the ghost of such an exploiter that wins almost half of its matches against the main agents),
+    or a player: of this run (``player/p000``, ``player/p000@000000120000``), or of another one."""
 
     reset_probability: Share = 0.25
     """How often a league exploiter starts again after a ghost; main exploiters always do."""
