@@ -6,8 +6,6 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from arena.types import (
@@ -27,7 +25,6 @@ from arena.wire.messages import Train
 from populations.candidates import Candidates, FloatArray
 from populations.controller.assignments.failures import set_aside
 from populations.controller.evolution.generations import Cause, begin_generation, explored_on
-from populations.controller.indexes.opponent_pool import OpponentPools, inherited
 from populations.controller.opponents.seatings import (
     draw_seatings,
     knowledge,
@@ -94,24 +91,6 @@ def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) 
         assert draw_seatings(resumed, transaction(world), policy) == first
         # Two seats, four opponents, each in both seats.
         assert len(first) == 8
-
-
-@pytest.mark.parametrize("document", [SHORT, {**TAG, "stop": {"agent_steps_per_policy": 3000}}])
-def test_candidates_follow_the_tables(document: dict[str, object]) -> None:
-    world = played(document)
-    tables = world.state.tables
-    for population in world.state.config.populations:
-        kept = world.state.opponent_pools.pool(population, tables)
-        fresh = OpponentPools().pool(population, tables)
-        assert rows(kept.ghosts.candidates) == rows(fresh.ghosts.candidates)
-        nobody = PolicyId("nobody")
-        assert rows(kept.latest(without=nobody)) == rows(fresh.latest(without=nobody))
-        ghosts = [g for g in tables.ghosts.values() if g.population == population]
-        assert [g.player for g in ghosts] == list(kept.ghosts.candidates.players)
-        assert [g.role for g in ghosts] == [tables.policies[g.policy].role for g in ghosts]
-        assert {c.player for c in map(kept.latest(without=nobody).__getitem__, range(3))} <= {
-            PlayerId(policy) for policy in tables.policies
-        }
 
 
 def test_a_corrupt_ghost_and_a_quarantined_policy_are_no_candidates() -> None:
@@ -496,31 +475,6 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
         for share in cast("dict[str, float]", event.data["predicted"]).values()
     ]
     assert 0.0 < min(shares) < max(shares) == 1.0
-
-
-@given(
-    st.lists(
-        st.tuples(st.one_of(st.just(np.nan), st.floats(-1e3, 1e3)), st.integers(-1, 30)),
-        max_size=30,
-    )
-)
-def test_the_unrated_are_as_good_as_their_nearest_rated_ancestor(
-    rows: list[tuple[float, int]],
-) -> None:
-    ratings = np.array([rating for rating, _ in rows], dtype=np.float64)
-    # A parent comes before its children, whatever the positions are.
-    parents = np.array(
-        [min(parent, index - 1) for index, (_, parent) in enumerate(rows)], dtype=int
-    )
-    expected = []
-    for index in range(len(rows)):
-        at = index
-        while np.isnan(ratings[at]) and parents[at] >= 0:
-            at = parents[at]
-        expected.append(ratings[at])
-    before = ratings.copy()
-    assert np.array_equal(inherited(ratings, parents), expected, equal_nan=True)
-    assert np.array_equal(ratings, before, equal_nan=True)
 
 
 def _tally(own: str, digest: str, *, wins: int, losses: int) -> Tally:
