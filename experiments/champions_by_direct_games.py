@@ -21,9 +21,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from populations.inspection.calibration import MISFIT
 from populations.inspection.views import Inspection
 from populations.league.standings import champion
+from populations.ratings.fitting.components import MISFIT
 from tests.checks.mixtures import configuration, train
 from tests.checks.scores import Counts, meet
 

@@ -49,7 +49,7 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
         fits: As `populations.inspection.views.fits` gives it.
         run: The run's directory.
     """
-    from populations.inspection.calibration import MISFIT
+    from populations.ratings.fitting.components import MISFIT
 
     for population, fit in fits.items():
         misfit, deviation = float(str(fit["misfit"])), float(str(fit["pair_deviation"]))

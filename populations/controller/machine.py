@@ -116,7 +116,7 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     doomed = tuple(row.key for row in state.tables.checkpoints.values() if row.state == "doomed")
     if doomed:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
-    state.waiting = [row.policy for row in state.tables.policies.values() if row.pending]
+    state.waiting = exploration.pending_policies(state)
     state.exploring.clear()
     state.fitted = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
     state.refit(tx, again=bool(state.tables.ratings))

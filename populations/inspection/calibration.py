@@ -12,9 +12,6 @@ from populations.ratings.results import Counts, Rated
 from populations.records.aggregates import PairRow
 from populations.records.rows import RatingsRow
 
-MISFIT = 4.0
-"""Standard deviations: below it chance is to blame (once in 30,000 fits)."""
-
 
 @dataclass(slots=True)
 class Calibration:

@@ -38,11 +38,13 @@ import numpy as np
 from populations.ratings.design import Deviations, check_lineage, make_design
 from populations.ratings.design import Time as Time
 from populations.ratings.fitting.components import (
+    SCALE_DOUBT,
     Components,
     Pairs,
     pair_fit,
     pair_variance,
     prior_deviation,
+    scale_deviation,
 )
 from populations.ratings.fitting.newton import MAX_EXACT, Solver, make_solver, maximize
 from populations.ratings.fitting.posterior import (
@@ -222,6 +224,7 @@ class Posterior(Generic[E]):
         # Of a pair's rows any tells the variance of the difference, near enough.
         variances[self.pairs.of_row] = term_variances[:num_rows]
         pair, misfit = pair_variance(fit, variances=variances, now=variance_now)
+        scale, stretched = scale_deviation(fit, variances=variances, pair_variance=pair)
         tau, rho = (
             prior_deviation(
                 ELO_PER_UNIT * summed[terms],
@@ -246,7 +249,8 @@ class Posterior(Generic[E]):
                 root_deviation=rho,
                 pair_deviation=ELO_PER_UNIT * math.sqrt(pair),
                 dispersion=dispersion,
-                misfit=misfit,
+                misfit=max(misfit, stretched),
+                scale_deviation=scale if stretched >= SCALE_DOUBT else 0.0,
             ),
         )
 
@@ -316,10 +320,13 @@ class Posterior(Generic[E]):
 
     def fit(self, parameters: FloatArray, spread: FloatArray, *, shrunk: FloatArray) -> Fit[E]:
         """What parameters [P], their spread [P, K] and those with narrow priors [P] say."""
+        ratings, scale = self.elo(parameters), self.components.scale_deviation
+        # A factor that is unknown is one more direction in which all ratings may be off.
+        stretched = [scale * ratings[:, None]] if scale > 0.0 else []
         return Fit(
             entrants=self.entrants,
-            ratings=self.elo(parameters),
-            spread=self.elo(spread),
+            ratings=ratings,
+            spread=np.concatenate([self.elo(spread), *stretched], axis=1),
             advantages={
                 pair: float(ELO_PER_UNIT * parameters[len(self.free) + k])
                 for k, pair in enumerate(self.seats)

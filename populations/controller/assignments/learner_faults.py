@@ -133,13 +133,16 @@ def serves(populations: Collection[str], row: AssignmentRow) -> bool:
 def _able_places(state: ControllerState, row: AssignmentRow, *, without: str) -> Iterator[str]:
     """Yield places of other learners, there or coming, that may do an assignment.
 
-    Nobody waits for a place whose learner was at fault.
+    A place whose learner was at fault is not waited for, nor one whose processes end, or never say
+    Hello, time after time.
     """
     for other in state.learners.values():
         if other.place != without and serves(other.hello.populations, row):
             yield other.place
     for index, slot in enumerate(state.slots):
         place = slot_place(index)
-        is_coming = slot.learner is None and place not in state.faults
+        is_coming = (
+            slot.learner is None and slot.crashes < MAX_CHARGES and place not in state.faults
+        )
         if is_coming and place != without and serves(slot.populations, row):
             yield place

@@ -2,20 +2,21 @@
 
 Each policy's last checkpoint plays until its rating is as sure as ``FINAL_DEVIATION``, or it has
 played enough. Then those who may be the best play each other: the champion is confirmed by matches
-against its rivals, not by what others lost to it. Where matches take long, all this ends when it
-has taken its share of the training's time.
+against its rivals, not by what others lost to it, and its distance from the anchor by matches
+against that. Where matches take long, all this ends when it has taken its share of the training's
+time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Iterator, Sequence
+from itertools import chain, combinations, product, repeat
 
 import numpy as np
 import numpy.typing as npt
 
-from arena.types import Seating
+from arena.types import RANDOM_BOT, Seating
 from arena.wire.messages import Pairing
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.pairings import (
@@ -44,6 +45,10 @@ CONTENDER_PROBABILITY = 0.05
 
 TOURNAMENT_MATCHES = 128
 """Of each pair of contenders."""
+
+ANCHOR_MATCHES = 384
+"""Of the best contender with the anchor. Its distance from 0 was added up along ghosts of ghosts;
+so many matches show whether the sum holds, also where ratings promise one loss in 400."""
 
 FINAL_SHARE = 0.5
 FINAL_S = 60.0
@@ -95,12 +100,16 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
     missing = _missing(state, known)
     if not missing or any(open_evaluations(state)):
         return ()
-    tx.add_event(
-        "tournament_assigned",
-        contenders=list(dict.fromkeys(p.player.player for pair, _ in missing for p in pair)),
-        matches=sum(num_matches for _, num_matches in missing),
-        matches_per_pair=TOURNAMENT_MATCHES,
-    )
+    rivals = [pair for pair, _ in missing if pair[1].kind != "bot"]
+    if rivals:
+        tx.add_event(
+            "tournament_assigned",
+            contenders=list(
+                dict.fromkeys(player.player.player for pair in rivals for player in pair)
+            ),
+            matches=sum(num_matches for _, num_matches in missing),
+            matches_per_pair=TOURNAMENT_MATCHES,
+        )
     pairings: list[Pairing] = []
     left = at_most(state, sum(num_matches for _, num_matches in missing))
     for (first, second), to_play in missing:
@@ -135,20 +144,30 @@ def _unsettled(state: ControllerState, known: EvaluationPool) -> BoolArray:
 
 
 def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, int]]:
-    """Return pairs of contenders with the matches that they lack."""
+    """Return pairs of contenders, and of the best and the anchor, that have not met often enough.
+
+    Returns:
+        Each with the matches that are missing; those among contenders come first.
+    """
     contenders = {
         name: _contenders(state.ratings(name), [p for p in known.players if p.population == name])
         for name in state.ranked_populations
     }
     everybody = [player for found in contenders.values() for player in found]
+    anchors = [player for player in known.players if player.player.player == RANDOM_BOT]
     is_alone = len(contenders) == 1
+    best = [found[0] for found in contenders.values() if found]
+    wanted: Iterator[tuple[Pair, int]] = chain(
+        zip(combinations(everybody, 2), repeat(TOURNAMENT_MATCHES)),
+        zip(product(best, anchors), repeat(ANCHOR_MATCHES)),
+    )
     missing = []
-    for first, second in combinations(everybody, 2):
+    for (first, second), num_matches in wanted:
         if not is_alone and first.population == second.population:
             continue
         met = _num_met(state, first, second)
-        if met < TOURNAMENT_MATCHES:
-            missing.append(((first, second), TOURNAMENT_MATCHES - met))
+        if met < num_matches:
+            missing.append(((first, second), num_matches - met))
     return missing
 
 

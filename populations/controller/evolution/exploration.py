@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from arena.types import PolicyId
 from arena.users_code import named, own_lines
 from populations.controller.evolution.generations import history
 from populations.controller.state.commands import ExploreHyperparameters
@@ -54,6 +55,16 @@ def ask(state: ControllerState, tx: Transaction) -> None:
                 seed=tuple(int(word) for word in _words(pending["seed"])),
             )
         )
+
+
+def pending_policies(state: ControllerState) -> list[PolicyId]:
+    """Return the policies with a pending decision, in the order in which it was made.
+
+    A resumed run asks in the order in which the run before would have asked: what is explored
+    first is in the history of what is explored next.
+    """
+    pending = [row for row in state.tables.policies.values() if row.pending]
+    return [row.policy for row in sorted(pending, key=lambda row: _words(row.pending["seed"])[-1])]
 
 
 def numbers(value: Json) -> dict[str, float]:

@@ -50,6 +50,13 @@ times what its variance promises."""
 MIN_LEFT = 0.1
 """Share of a pair's information that is left for the test: a fit agrees with what it is made of."""
 
+MISFIT = 4.0
+"""Standard deviations of a misfit below which chance is to blame (once in 30,000 fits)."""
+
+SCALE_DOUBT = 2.0
+"""Standard deviations from which on the scale is in doubt: an interval that is too wide once in 40
+fits that hold is better than one that is too narrow in those that do not."""
+
 MIN_DISPERSION = 0.05
 """Least phi: a pair that always draws is worth no more than twenty times its matches."""
 
@@ -103,7 +110,10 @@ class Components:
         pair_deviation: sigma, in Elo.
         dispersion: phi of all pairs together.
         misfit: How many standard deviations the pairs' squared errors are above what chance and
-            phi explain, by Wilson and Hilferty's approximation; 0 where nothing can be said.
+            phi explain, or those of pairs far apart above what sigma explains, if that is more; 0
+            where nothing can be said.
+        scale_deviation: Standard deviation of the unknown factor, around 1, by which distances are
+            wrong; 0 where chance explains the errors.
     """
 
     child_deviation: float
@@ -111,6 +121,7 @@ class Components:
     pair_deviation: float = 0.0
     dispersion: float = 1.0
     misfit: float = 0.0
+    scale_deviation: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +132,15 @@ class PairFit:
         error: Score above the expected one, summed over the pair's matches.
         information: n p (1 - p), at most ``MAX_SURPRISE`` times that at the score seen.
         dispersion: phi.
+        played: Matches.
+        won: Sum of the scores of the pair's first.
     """
 
     error: FloatArray
     information: FloatArray
     dispersion: FloatArray
+    played: FloatArray
+    won: FloatArray
 
     def weights(self, pair_variance: float) -> FloatArray:
         """Information over variance, with sigma^2 in units of theta. float64 [Q]."""
@@ -163,8 +178,56 @@ def pair_fit(
         error=pairs.sum(pairs.sign * (scores - matches * expected)),
         information=known,
         dispersion=1.0 - np.minimum(slack, ceiling),
+        played=played,
+        won=won,
     )
     return fit, 1.0 - common
+
+
+def scale_deviation(
+    fit: PairFit, *, variances: FloatArray, pair_variance: float
+) -> tuple[float, float]:
+    """Estimate by which share distances between players far apart are wrong, and test it against 0.
+
+    The model may be wrong as a whole, not only by pairs: where the better player errs in one match
+    of twenty, whomever it meets, each step of a chain of results is right and their sum is too
+    long. A pair's log-odds as seen are then off the expected ones, d, by an error of variance
+
+        (1 - h) u + gamma^2 d^2,    u = phi / I + sigma^2,
+
+    with I the information at the score seen, and h as for sigma. gamma follows by moments, weighted
+    by d^2: it is about pairs far apart, though single ones of them tell little.
+
+    Args:
+        fit: Of the pairs.
+        variances: v: of the difference of each pair's ratings, units of theta. float64 [Q].
+        pair_variance: sigma^2 in units of theta.
+
+    Returns:
+        gamma, relative to distances, and the standard deviations by which the weighted squared
+        errors are above what chance explains (Satterthwaite's degrees of freedom).
+
+    Source: Satterthwaite, "An approximate distribution of estimates of variance components"
+    (Biometrics, 1946).
+    """
+    lost, expected = fit.played - fit.won, fit.won - fit.error
+    # Half a win for each keeps log-odds finite where somebody always won; both sides have it.
+    seen = np.log((fit.won + 0.5) / (lost + 0.5))
+    distance = np.log((expected + 0.5) / (fit.played - expected + 0.5))
+    information = (fit.won + 0.5) * (lost + 0.5) / (fit.played + 1.0)
+    chance = fit.dispersion / information + pair_variance
+    left = np.clip(1.0 - variances / (chance + variances), MIN_LEFT, 1.0)
+    # Of a sum of a_i X_i, with X_i chi-squared: mean sum(a), variance 2 sum(a^2).
+    shares = left * distance**2 / chance
+    total = float(shares.sum())
+    if total <= 0.0:
+        return 0.0, 0.0
+    squares, known = (seen - distance) ** 2, left * chance
+    freedom = total**2 / float((shares**2).sum())
+    surprise = float((shares * squares / known).sum()) / total
+    excess = float((distance**2 * (squares - known)).sum()) / float((distance**4).sum())
+    gamma = math.sqrt(max(excess, 0.0))
+    return gamma, _above_chance(surprise, freedom=freedom)
 
 
 def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[float, float]:
@@ -202,11 +265,16 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
 def _misfit(squares: FloatArray, *, left: FloatArray) -> float:
     """Compare squared errors over chance with a chi-squared variable; 0 where there are none."""
     freedom = float(left.sum())
-    if freedom < 1.0:
-        return 0.0
+    return 0.0 if freedom < 1.0 else _above_chance(float(squares.sum()) / freedom, freedom=freedom)
+
+
+def _above_chance(surprise: float, *, freedom: float) -> float:
+    """Turn a chi-squared variable over its degrees of freedom into a normal one.
+
+    Source: Wilson and Hilferty, "The distribution of chi-square" (PNAS, 1931).
+    """
     spread = 2.0 / (9.0 * freedom)
-    root = math.pow(float(squares.sum()) / freedom, 1.0 / 3.0)
-    return (root - (1.0 - spread)) / math.sqrt(spread)
+    return (math.pow(surprise, 1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)
 
 
 def prior_deviation(jumps: FloatArray, *, variances: FloatArray, now: float, prior: float) -> float:

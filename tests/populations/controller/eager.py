@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from populations.controller.indexes.pbt_decisions import PbtDecisions
 from populations.controller.state.events import (
     ControllerStarted,
     Now,
 )
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import PolicyRow
+from populations.records.rows import EventRow, PolicyRow
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.populations.controller.state.test_state import fold
 
@@ -52,8 +53,12 @@ def transaction(world: World) -> Transaction:
 
 def kill_with_everything_pending(world: World) -> None:
     """Controller and learners die; another controller loads what was committed."""
-    world.state = make_state(world.state.config, world.setup, fold(world.committed))
+    events = [row for row in world.committed if isinstance(row, EventRow)]
+    pbt_decisions = PbtDecisions.from_events(events)
+    tables = fold(world.committed)
+    world.state = make_state(world.state.config, world.setup, tables, pbt_decisions=pbt_decisions)
     world.given.clear()
     world.questions.clear()
+    world.fits.clear()
     world.handle(ControllerStarted())
     world.join()

@@ -9,6 +9,7 @@ import pytest
 from arena.types import LearnerId
 from arena.wire.messages import Failed, Train
 from populations.controller.assignments.failures import MAX_BROKEN, MAX_FAILURES
+from populations.controller.assignments.learner_faults import MAX_CHARGES
 from populations.controller.state.commands import KillLearner
 from populations.controller.state.events import (
     AssignmentFailed,
@@ -225,3 +226,18 @@ def test_a_faulty_learner_that_is_first_there_does_not_end_the_run() -> None:
     assert world.state.phase == "training"
     good = world.join(slot=1)
     assert play(world, good=[good], bad={}, seconds=30.0) >= 9
+
+
+@pytest.mark.parametrize("failed_starts", [0, 1, 2, 3])
+def test_a_process_that_never_says_hello_is_not_waited_for(failed_starts: int) -> None:
+    world = make_world(LONG)
+    learner = world.join(slot=0)
+    for _ in range(failed_starts):
+        while world.state.slots[1].started_s is None:
+            play(world, good=[], bad={}, seconds=0.5)
+        world.handle(LearnerExited(slot=1, code=1))
+    fail(world, learner, kind="environment")
+    is_charged = [charge.kind for charge in world.state.learners[learner].charges]
+    waited_for = failed_starts < MAX_CHARGES
+    assert is_charged == ["environment"] * waited_for
+    assert world.state.broken_environments == (not waited_for)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from arena.types import Entrant
+from arena.types import RANDOM_BOT, Entrant
 from arena.wire.messages import Evaluate
 from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.finals import (
+    ANCHOR_MATCHES,
     CONTENDER_PROBABILITY,
     FINAL_DEVIATION,
     FINAL_MATCHES,
@@ -134,6 +135,14 @@ def test_the_champion_has_met_everybody_who_may_be_better() -> None:
                 assert met(world, Entrant(str(line.weights)), Entrant(str(best.weights))) >= (
                     TOURNAMENT_MATCHES - 8
                 )
+
+
+def test_the_champion_has_met_the_anchor_that_its_rating_is_about() -> None:
+    """Ratings of ghosts of ghosts are a long chain; the sum is checked by what it is about."""
+    world = finished()
+    best = champion(standings(world.state.tables, world.state.league)["player"])
+    assert best is not None
+    assert met(world, Entrant(str(best.weights)), Entrant(RANDOM_BOT)) >= ANCHOR_MATCHES - 8
 
 
 def test_the_tournament_is_said_with_its_contenders() -> None:

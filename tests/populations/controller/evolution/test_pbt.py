@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.failures import set_aside
 from populations.controller.assignments.results import mark_unneeded
 from populations.controller.evolution.exploration import answer
+from populations.controller.rating_fit import fit_input, fit_ratings
 from populations.controller.state.events import (
+    Event,
     HyperparametersExplored,
+    LearnerLeft,
+    RatingsFitted,
+    Ticked,
 )
 from populations.records.rows import GenerationRow, PolicyRow
 from tests.populations.controller.eager import (
@@ -23,7 +30,7 @@ from tests.populations.controller.eager import (
     step_without_answers,
     transaction,
 )
-from tests.populations.controller.simulated import TAG, make_world, tag_spec
+from tests.populations.controller.simulated import TAG, World, make_world, tag_spec
 from tests.populations.controller.state.test_state import decisions, fold
 
 
@@ -143,6 +150,73 @@ def test_a_deterministic_run_that_is_killed_at_each_decision_decides_the_same() 
     assert {row.weights_digest for row in killed.state.tables.checkpoints.values()} == {
         row.weights_digest for row in plain.state.tables.checkpoints.values()
     }
+
+
+def kill_at_random(world: World, rng: np.random.Generator, *, chance: float) -> int:
+    """Go on until the run is over; controller and learners die between events again and again."""
+    num_kills = 0
+
+    def handle(event: Event) -> bool:
+        """Take an event in; return whether everything died after it."""
+        nonlocal num_kills
+        world.handle(event)
+        if world.over or rng.random() >= chance:
+            return False
+        num_kills += 1
+        kill_with_everything_pending(world)
+        return True
+
+    for _ in range(20_000):
+        if world.over:
+            return num_kills
+        world.now_s += 1.0
+        for learner in list(world.given):
+            known = world.state.learners.get(learner)
+            if known is not None:
+                known.last_heard_s = world.now_s
+            event = world.work(learner)
+            if event is not None and handle(event):
+                break
+            if event is None and learner in world.stops:
+                world.stops.discard(learner)
+                world.handle(LearnerLeft(learner=learner, reason="stopped"))
+        if world.fits:
+            fitted = fit_ratings(fit_input(world.fits.pop(0)))
+            handle(RatingsFitted(rows=fitted.rows, spreads=fitted.spreads, centres=fitted.centres))
+        if world.questions:
+            handle(answer(world.questions.pop(0)))
+        world.handle(Ticked())
+    raise AssertionError("the run is not over")
+
+
+def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same() -> None:
+    document = {
+        **EAGER,
+        "populations": {"player": {"size": 6}},
+        "deterministic": True,
+        # Evaluation is scarce, so that several decisions wait for one fit of ratings.
+        "evaluation": {"share": 0.1},
+        "stop": {"agent_steps_per_policy": 4000},
+        "pbt": {**PBT, "reference": False, "min_matches": 40, "explore": "pb2"},
+    }
+
+    def started() -> World:
+        world = make_world(document)
+        world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
+        world.join()
+        return world
+
+    plain = started()
+    plain.run()
+    for seed in range(3):
+        killed = started()
+        num_kills = kill_at_random(killed, np.random.default_rng(seed), chance=0.2)
+        assert num_kills >= 10
+        assert decisions(killed) == decisions(plain)
+        # Rows are compared in their order, too: it is the order of decisions.
+        ours, theirs = killed.state.tables, plain.state.tables
+        assert list(ours.generations.values()) == list(theirs.generations.values())
+        assert list(ours.ratings.values()) == list(theirs.ratings.values())
 
 
 def test_a_stop_leaves_the_decision_for_the_next_start() -> None:
