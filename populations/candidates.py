@@ -29,11 +29,11 @@ class Candidate:
 
     Attributes:
         player: A ghost, a policy (its latest checkpoint), a bot or an imported champion.
-        policy: Policy that the weights belong to; of bots and imported champions the player itself.
-        role: Role of the policy.
-        entrant: Weights digest, or a bot's id: the name in payoffs.
-        agent_steps: Policy's agent steps when they were frozen.
-        quality: Log-weight with which matchmaking of kind ``quality`` draws it.
+        policy: Policy that has these weights; of bots and imported champions the player itself.
+        role: The policy's.
+        entrant: Weights digest, or a bot's id: how payoffs know it.
+        agent_steps: The policy's count when they were frozen.
+        quality: Number that a stateful rule of matchmaking keeps about it.
     """
 
     player: PlayerId
@@ -153,10 +153,10 @@ class CandidateColumns:
         if self._num == len(self._players):
             self._double()
         self._num += 1
-        self.put(self._num - 1, candidate)
+        self.set(self._num - 1, candidate)
 
-    def put(self, index: int, candidate: Candidate) -> None:
-        """Replace the candidate at a position."""
+    def set(self, index: int, candidate: Candidate) -> None:
+        """Change the one at a position."""
         self._players[index] = candidate.player
         self._policies[index] = candidate.policy
         self._roles[index] = candidate.role

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Annotated
 
 from pydantic import Field
@@ -24,3 +25,14 @@ def canonical(bot: str) -> str:
         return canonical_bot(bot)
     except ConfigError as error:
         raise ValueError(str(error)) from None
+
+
+def check_kind(kind: str, kinds: Collection[str]) -> str:
+    """Return a kind that is one of some, or names a class of a user's own.
+
+    Raises:
+        ValueError: If it is neither.
+    """
+    if kind not in kinds and not IMPORT_PATH.fullmatch(kind):
+        raise ValueError(f"must be one of {', '.join(kinds)}, or package.module:Class")
+    return kind

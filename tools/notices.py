@@ -36,7 +36,7 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
         fits: Fit of each population, from `populations.inspection.views.fits`.
         run: The run's directory.
     """
-    from populations.ratings.components import MISFIT
+    from populations.ratings.fitting.components import MISFIT
 
     for population, fit in fits.items():
         misfit, deviation = float(str(fit["misfit"])), float(str(fit["pair_deviation"]))

@@ -73,7 +73,6 @@ def controller(run: Path) -> dict[str, float]:
     from populations.controller.rating_fit import fit_input, fit_ratings, snapshot
     from populations.controller.state.events import Now
     from populations.controller.state.state import make_state
-    from populations.controller.state.transaction import Transaction
     from populations.storage.journal import Journal
 
     run_file = RunFile.load(run / "run.yaml")
@@ -99,7 +98,7 @@ def controller(run: Path) -> dict[str, float]:
         "records": len(tables.records),
         "pairs": len(tables.pairs),
     }
-    tx = Transaction(tables=tables, now=Now(monotonic_s=0.0, utc=""))
+    tx = state.begin(Now(monotonic_s=0.0, utc=""))
     policies = list(tables.policies.values())
     draw_seatings(state, tx, policies[0])  # fills the cache of candidates
     figures["decision_ms"] = (

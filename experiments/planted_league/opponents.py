@@ -35,7 +35,8 @@ from populations.config.run_config import load_config
 from populations.core import OpponentRequest, Opponents
 from populations.league.payoff import JEFFREYS
 from populations.matchmaking.drawing import RuleMatchmaker, normalized
-from populations.matchmaking.pfsp import Weighting, pfsp_probabilities
+from populations.matchmaking.pfsp import PfspSettings, Weighting, pfsp_probabilities
+from populations.rule_kinds import read_settings
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.league import default_model
 from populations.simulation.planted import expected_score
@@ -152,7 +153,11 @@ def measure(num_policies: int, *, overrides: Sequence[str] = (), seed: int = 1) 
     inner = world.state.matchmaker
     if not isinstance(inner, RuleMatchmaker) or config.matchmaking.kind != "pfsp":
         raise ValueError("matchmaking.kind must be pfsp, and matchmaking.living_ratio 0")
-    watched = Watched(inner=inner, world=world, weighting=config.matchmaking.weighting)
+    watched = Watched(
+        inner=inner,
+        world=world,
+        weighting=read_settings(PfspSettings, config.matchmaking).weighting,
+    )
     world.state.matchmaker = watched
     start(world)
     while world.state.phase == "training" and world.advance():

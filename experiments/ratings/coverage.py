@@ -23,8 +23,8 @@ import numpy as np
 from arena.types import RANDOM_BOT
 from populations.ratings.bootstrap import bootstrap
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
+from populations.ratings.fitting.posterior import FloatArray, IntArray
 from populations.ratings.model import Z95, Result
-from populations.ratings.posterior import FloatArray, IntArray
 
 NUM_PLAYERS = 6
 SPREAD = 200.0

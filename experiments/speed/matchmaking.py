@@ -31,7 +31,6 @@ from arena.types import (
 from populations.controller.opponents.seatings import draw_seatings
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState
-from populations.controller.state.transaction import Transaction
 from populations.matchmaking.make import make_matchmaker
 from populations.matchmaking.settings import MatchmakingConfig
 from populations.records.rows import CheckpointRow, GhostRow, RatingsRow
@@ -77,7 +76,7 @@ def measure(state: ControllerState, *, num_decisions: int) -> tuple[float, list[
     policies = list(state.tables.policies.values())
     durations = []
     for number in range(num_decisions + 1):
-        tx = Transaction(tables=state.tables, now=Now(monotonic_s=0.0, utc=""))
+        tx = state.begin(Now(monotonic_s=0.0, utc=""))
         start = time.thread_time()
         draw_seatings(state, tx, policies[number % 30])
         durations.append(time.thread_time() - start)

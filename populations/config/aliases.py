@@ -25,7 +25,7 @@ Path = tuple[str, ...]
 
 
 def overridden(document: object, overrides: Sequence[str], *, notify: Notify) -> object:
-    """A document in which the overrides hold, and hyperparameters have their own names.
+    """Return a document in which the overrides hold, and hyperparameters have their own names.
 
     An algorithm of a user's own may call a hyperparameter as it likes, so in its population nothing
     is an alias.
@@ -52,7 +52,7 @@ def overridden(document: object, overrides: Sequence[str], *, notify: Notify) ->
 
 
 def _own_algorithms(document: object) -> Iterator[str]:
-    """Names of the populations that learn by an algorithm of a user's own."""
+    """Return names of the populations that learn by an algorithm of a user's own."""
     populations = document.get("populations") if isinstance(document, dict) else None
     for name, population in populations.items() if isinstance(populations, dict) else ():
         if isinstance(population, dict) and population.get("algorithm", "ppo") != "ppo":
@@ -60,13 +60,13 @@ def _own_algorithms(document: object) -> Iterator[str]:
 
 
 def _has_hyperparameters(path: Path, *, own: set[str]) -> bool:
-    """Whether keys below a path name hyperparameters of PPO."""
+    """Return whether keys below a path name hyperparameters of PPO."""
     is_in_population = len(path) > 2 and path[0] == "populations" and path[1] not in own
     return is_in_population and path[-1] in PLACES and (len(path) == 3 or path[2] == "schedule")
 
 
 def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None]) -> object:
-    """A value with aliases replaced below it."""
+    """Return a value with aliases replaced below it."""
     if isinstance(value, list):
         return [_renamed(part, path, own=own, told=told) for part in value]
     if not isinstance(value, dict):
@@ -84,7 +84,7 @@ def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None])
 
 
 def _renamed_path(path: Path, *, own: set[str], told: dict[str, None]) -> Path:
-    """A path with the own names of what it leads through."""
+    """Return a path with the own names of what it leads through."""
     renamed = list(path)
     for depth, part in enumerate(path):
         name = ALIASES.get(part)

@@ -34,7 +34,7 @@ def apply_overrides(document: object, overrides: Sequence[str]) -> object:
 
 
 def apply_values(document: object, values: Sequence[tuple[tuple[str, ...], object]]) -> object:
-    """As `apply_overrides`, of overrides that are parsed.
+    """Apply overrides that are parsed, as `apply_overrides` does.
 
     Raises:
         ConfigError: If one leads into a value that has no keys.

@@ -1,4 +1,4 @@
-"""What a population has for itself: settings of PBT, reward weights, a schedule instead of PBT."""
+"""Settings of single populations: PBT, reward weights, a schedule instead of PBT."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from arena.errors import ConfigError
 from arena.learning.hyperparameters import coerce_hyperparameters
 from arena.types import Hyperparameters
 from populations.config.reward_weights import check_component_names
-from populations.config.sections import PbtConfig, PopulationConfig, ScheduleEntry
+from populations.config.sections import PopulationConfig, ScheduleEntry
+from populations.pbt.settings import PbtConfig
 
 ModelT = TypeVar("ModelT", bound=Model)
 
 
 def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> PbtConfig:
-    """The settings of PBT for one population: the general ones, and what it says otherwise.
+    """Return the settings of PBT for one population: the general ones, and what it says otherwise.
 
     Args:
         population: With the keys that it sets.
@@ -28,24 +29,24 @@ def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> Pb
         ConfigError: If it has a schedule and yet wants to exploit.
     """
     own = population.pbt
-    merged = _merged(pbt, own) if own is not None else pbt
-    if not population.schedule or merged.exploit == "none":
-        return merged
+    settings = merged(pbt, own) if own is not None else pbt
+    if not population.schedule or settings.exploit == "none":
+        return settings
     if own is not None and "exploit" in own.model_fields_set:
         raise ConfigError(
-            f"{key}.pbt.exploit must be none where there is a schedule, got {merged.exploit!r}"
+            f"{key}.pbt.exploit must be none where there is a schedule, got {settings.exploit!r}"
         )
     # What PBT has decided in another run is not decided again.
-    return merged.model_copy(update={"exploit": "none"})
+    return settings.model_copy(update={"exploit": "none"})
 
 
-def _merged(general: ModelT, own: ModelT) -> ModelT:
-    """The general settings, with those that were set in ``own`` in their places."""
+def merged(general: ModelT, own: ModelT) -> ModelT:
+    """Return the general settings, with those that were set in ``own`` in their places."""
     changes: dict[str, object] = {}
     for name in own.model_fields_set:
         value, below = getattr(own, name), getattr(general, name)
         are_sections = isinstance(value, Model) and isinstance(below, Model)
-        changes[name] = _merged(below, value) if are_sections else value
+        changes[name] = merged(below, value) if are_sections else value
     return general.model_copy(update=changes)
 
 
@@ -74,7 +75,7 @@ def check_reward_weights(
 def resolve_schedule(
     population: PopulationConfig, *, model: type[Model], start: Hyperparameters, key: str
 ) -> tuple[ScheduleEntry, ...]:
-    """A population's schedule with every hyperparameter in each of its entries.
+    """Return a population's schedule with every hyperparameter in each of its entries.
 
     Args:
         population: With the schedule as written.

@@ -28,7 +28,7 @@ from arena.types import canonical_digest
 from populations.yaml_documents import nearest
 
 POPULATION_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-"""What a population may be called."""
+"""Rule for names of populations."""
 
 FALLBACK_NAME = "population"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from arena.config import Model
 from arena.environment_spec import EnvironmentSpec
@@ -36,17 +36,17 @@ from populations.config.resolution import (
 )
 from populations.config.role_settings import check_roles
 from populations.config.run_config import RunConfig
-from populations.config.search_space import Choices, parse_search_space, validate_search_space
 from populations.config.sections import (
     PopulationConfig,
 )
 from populations.config.sizing import resolve_sizes
 from populations.core import SearchSpace
 from populations.faults import Faults, named
+from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.make import make_matchmaker
-from populations.matchmaking.quality import QUALITY_LATEST_RATIO
 from populations.matchmaking.settings import MatchmakingConfig
 from populations.preset_files import preset_names as preset_names
+from populations.search_space import Choices, parse_search_space, validate_search_space
 from populations.yaml_documents import nearest
 
 
@@ -81,36 +81,10 @@ def resolve_config(
     matchmaking = config.matchmaking
     with faults.gathered():
         matchmaking = _resolve_matchmaking(config, launch_directory=launch_directory)
-    assigned = config.populations
-    with faults.gathered():
-        assigned = _assign_agents(config.populations, spec)
-    populations = {}
-    for name, population in assigned.items():
-        with faults.gathered():
-            populations[name] = _resolve_population(
-                name,
-                population,
-                reward_weights=environment.reward_weights,
-                launch_directory=launch_directory,
-            )
+    populations = _resolve_populations(config, spec, faults, launch_directory=launch_directory)
     # What follows takes agents, sides and policies for what they are.
     faults.raise_any()
-    agents = {name: population.agents or () for name, population in populations.items()}
-    networks = {name: population.network for name, population in populations.items()}
-    sizes = {name: population.size for name, population in populations.items()}
-    for check in (
-        lambda: check_critics(networks, populations=agents, sides=sides, spec=spec),
-        lambda: check_roles(config.roles, populations, num_sides=len(sides)),
-        lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
-        lambda: make_seats(
-            agents=spec.agents,
-            sides={side: tuple(agents) for side, agents in sides.items()},
-            populations=agents,
-        ),
-    ):
-        with faults.gathered():
-            check()
-    faults.raise_any()
+    _check_together(config, populations, spec, sides=sides)
     resolved = config.model_copy(
         update={
             "environment": environment.model_copy(update={"sides": sides, "outcome": outcome}),
@@ -132,6 +106,52 @@ def resolve_config(
         }
     )
     return resolve_sizes(resolved, spec, pace=pace)
+
+
+def _resolve_populations(
+    config: RunConfig, spec: EnvironmentSpec, faults: Faults, *, launch_directory: str
+) -> dict[str, PopulationConfig]:
+    """Return the populations without a fault; ``faults`` has what is wrong with the others."""
+    assigned = config.populations
+    with faults.gathered():
+        assigned = _assign_agents(config.populations, spec)
+    populations = {}
+    for name, population in assigned.items():
+        with faults.gathered():
+            populations[name] = _resolve_population(
+                name,
+                population,
+                reward_weights=config.environment.reward_weights,
+                launch_directory=launch_directory,
+            )
+    return populations
+
+
+def _check_together(
+    config: RunConfig,
+    populations: dict[str, PopulationConfig],
+    spec: EnvironmentSpec,
+    *,
+    sides: Mapping[str, Sequence[str]],
+) -> None:
+    """Check rules between populations and sides."""
+    agents = {name: population.agents or () for name, population in populations.items()}
+    networks = {name: population.network for name, population in populations.items()}
+    sizes = {name: population.size for name, population in populations.items()}
+    faults = Faults()
+    for check in (
+        lambda: check_critics(networks, populations=agents, sides=sides, spec=spec),
+        lambda: check_roles(config.roles, populations, num_sides=len(sides)),
+        lambda: check_teams(sizes, config.learners, num_sides=len(sides)),
+        lambda: make_seats(
+            agents=spec.agents,
+            sides={side: tuple(agents) for side, agents in sides.items()},
+            populations=agents,
+        ),
+    ):
+        with faults.gathered():
+            check()
+    faults.raise_any()
 
 
 def _assign_agents(
@@ -160,7 +180,7 @@ def _agents_of(
     defaults: Mapping[str, tuple[str, ...]],
     spec: EnvironmentSpec,
 ) -> tuple[str, ...]:
-    """The agents of one population, at least one."""
+    """Return the agents of one population, at least one."""
     key = f"populations.{name}"
     if population.agents is None:
         if name not in defaults:
@@ -255,8 +275,9 @@ def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> Matchma
     make_matchmaker(section, window=config.ghosts.window, launch_directory=launch_directory)
     if "latest_ratio" in section.model_fields_set:
         return section
-    usual = QUALITY_LATEST_RATIO if section.kind == "quality" else section.latest_ratio
-    latest_ratio = min(usual, 1.0 - section.living_ratio)
+    kind = KINDS.get(section.kind)
+    usual = kind.usual.get("latest_ratio") if kind is not None else None
+    latest_ratio = min(section.latest_ratio if usual is None else usual, 1.0 - section.living_ratio)
     return section.model_copy(update={"latest_ratio": latest_ratio})
 
 

@@ -34,7 +34,7 @@ def check_component_names(
     """Refuse a weight of a component that ``environment.reward_weights`` does not have.
 
     Args:
-        names: Of hyperparameters.
+        names: Names of hyperparameters.
         reward_weights: The components' names.
         key: What errors call the mapping that has the names (``populations.player.search_space``).
 

@@ -1,4 +1,4 @@
-"""What a configuration says about roles: how many of each, and when exploiters start again."""
+"""Roles in the configuration: numbers of each, and when exploiters start again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RolesConfig(Model):
     """When policies leave ghosts and exploiters start again, where a population has exploiters."""
 
     win_rate: float = Field(0.7, gt=0.0, lt=1.0)
-    """Who beats everybody that it has to beat more often leaves a ghost before the timeout."""
+    """Win rate against every required opponent above which a ghost is left before the timeout."""
 
     timeout_phases: int = Field(2, ge=1, le=10**6)
     """At the latest after so many phases, of ``ghosts.every_agent_steps`` each."""
@@ -35,16 +35,16 @@ class RolesConfig(Model):
     """Training matches against an opponent from which on its win rate counts."""
 
     reset: str = Field(INITIAL, min_length=1)
-    """What exploiters start again from: ``initial`` (their first checkpoint), ``nearest_even`` (the
-    ghost of such an exploiter that wins almost half of its matches against the main agents), or a
-    player: of this run (``player/p000``, ``player/p000@000000120000``), or of another one."""
+    """Origin of exploiters that start again: ``initial`` (their first checkpoint), ``nearest_even``
+    (the ghost of such an exploiter that wins almost half of its matches against the main agents),
+    or a player: of this run (``player/p000``, ``player/p000@000000120000``), or of another one."""
 
     reset_probability: Share = 0.25
     """How often a league exploiter starts again after a ghost; main exploiters always do."""
 
     @property
     def is_imported(self) -> bool:
-        """Whether exploiters start again from a player of another run."""
+        """Return whether exploiters start again from a player of another run."""
         return self.reset not in (INITIAL, NEAREST_EVEN) and not OWN_PLAYER.fullmatch(self.reset)
 
 
@@ -56,7 +56,7 @@ def check_roles(
     Args:
         roles: The section ``roles``.
         populations: By name.
-        num_sides: Of the environment.
+        num_sides: Number of sides of the environment.
 
     Raises:
         ConfigError: Names the key.

@@ -7,6 +7,7 @@ Defaults are those of ``configs/default.yaml``, which explains each key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Self
 
@@ -28,13 +29,14 @@ from populations.config.sections import (
     GhostsConfig,
     MetricsConfig,
     PayoffsConfig,
-    PbtConfig,
     PopulationConfig,
     StopConfig,
 )
+from populations.config.unread_settings import find_unread_settings
 from populations.config.validation import Draft, Hints, draft_document, validate_document
 from populations.fields import IMPORT_PATH, Count
 from populations.matchmaking.settings import MatchmakingConfig
+from populations.pbt.settings import PbtConfig
 from populations.preset_files import config_text
 from populations.preset_files import preset_names as preset_names
 from populations.yaml_documents import read_document
@@ -80,7 +82,7 @@ class RunConfig(Model):
     """Learner processes, or so many for each population; default: cores, at most policies."""
 
     endpoint: str | None = None
-    """Where the controller listens: null, a Unix socket of this user, or tcp with keys."""
+    """Address of the controller: null, a Unix socket of this user, or tcp with keys."""
 
     remote_learners: int = Field(0, ge=0, le=100_000)
     """Keys to make for learners of other machines, one for each that may join."""
@@ -93,7 +95,7 @@ class RunConfig(Model):
 
     metrics: MetricsConfig = MetricsConfig()
     alerts: AlertsConfig = AlertsConfig()
-    """Where figures about learning go."""
+    """Destinations of figures about learning."""
 
     hooks: tuple[str, ...] = ()
     """Reserved: must be empty in this release."""
@@ -117,7 +119,7 @@ class RunConfig(Model):
 
     @property
     def reads_state(self) -> bool:
-        """Whether a value network reads the environment's ``state()``."""
+        """Return whether a value network reads the environment's ``state()``."""
         return any(value.network.critic == "state" for value in self.populations.values())
 
     @field_validator("endpoint")
@@ -140,7 +142,7 @@ class RunConfig(Model):
         return self
 
     def _broken_rules(self) -> Iterator[str]:
-        """Rules between keys that do not hold."""
+        """Return rules between keys that do not hold."""
         if self.deterministic and self.stop.duration_s is not None:
             yield (
                 "stop.duration_s must be null where deterministic is true (a clock decides "
@@ -185,6 +187,7 @@ def load_config(
     overrides: Sequence[str] = (),
     *,
     notify: Callable[[str], None] = ignore_notice,
+    resumes: bool = False,
 ) -> RunConfig:
     """Read a configuration.
 
@@ -193,10 +196,15 @@ def load_config(
         overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML; of a repeated KEY the last
             counts.
         notify: Takes a sentence for each name that was read as another one.
+        resumes: Whether a run goes on with it, so that settings which no chosen rule reads are
+            those of the run and do no harm.
 
     Raises:
-        ConfigError: If it cannot be read, or has an unknown key or a value that breaks a rule.
+        ConfigError: If it cannot be read, has an unknown key or a value that breaks a rule, or is
+            new and sets what no chosen rule reads.
     """
+    if resumes:
+        return _read(source, overrides, notify=notify).require()
     return draft_config(source, overrides, notify=notify).require()
 
 
@@ -208,6 +216,22 @@ def draft_config(
     Raises:
         ConfigError: If it cannot be read at all.
     """
+    draft = _read(source, overrides, notify=notify)
+    config = draft.model
+    if config is None:
+        return draft
+    unread = find_unread_settings(
+        matchmaking=config.matchmaking,
+        ghosts=config.ghosts,
+        pbt=config.pbt,
+        populations=config.populations,
+    )
+    return replace(draft, faults=(*draft.faults, *unread))
+
+
+def _read(
+    source: str | Path, overrides: Sequence[str], *, notify: Callable[[str], None]
+) -> Draft[RunConfig]:
     document = read_document(config_text(source), name=str(source))
     document = overridden(document, overrides, notify=notify)
     return draft_document(RunConfig, document, hints=HINTS)

@@ -78,7 +78,7 @@ _PACE = TypeAdapter(MeasuredPace | None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFile:
-    """What a run is, from its first moment on.
+    """Facts about a run that hold from its first moment on.
 
     Attributes:
         run: The run's id, a UUID.
@@ -86,7 +86,7 @@ class RunFile:
         created: UTC, ISO 8601.
         launch_directory: First on ``sys.path`` where user code is looked for.
         init_from: The player that the policies started from.
-        versions: Of the packages that matter, when the run was made.
+        versions: Versions of the packages that matter, when the run was made.
         config: Resolved.
         spec: The environment's facts.
         environment_measured: How it played when sizes were chosen; None: they were given.
@@ -241,7 +241,7 @@ def _version(package: str) -> str | None:
 
 
 def learner_setup(run_file: RunFile, *, root: Path) -> LearnerSetup:
-    """What a learner needs to know of a run whose store is at ``root``."""
+    """Return what a learner needs to know of a run whose store is at ``root``."""
     config = run_file.config
     sides = {side: tuple(agents) for side, agents in (config.environment.sides or {}).items()}
     populations = {
@@ -315,7 +315,7 @@ def check_resume(
 
 
 def other_versions(run_file: RunFile) -> dict[str, tuple[str, str | None]]:
-    """Packages that are others here than when a run was made: both versions; None: not there."""
+    """Return packages whose version differs from the run's: both versions; None: absent."""
     found: dict[str, tuple[str, str | None]] = {}
     for package, then in run_file.versions.items():
         now = _version(package)
@@ -325,7 +325,7 @@ def other_versions(run_file: RunFile) -> dict[str, tuple[str, str | None]]:
 
 
 def with_config(run_file: RunFile, config: RunConfig) -> RunFile:
-    """The same run, going on with another configuration."""
+    """Return the same run, going on with another configuration."""
     return replace(run_file, config=config)
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_serializer
+from pydantic import BeforeValidator, Field, field_validator
 
 from arena.config import Model, NetworkConfig
 from arena.types import RANDOM_BOT
 from populations.config.reward_weights import with_dotted_weights
-from populations.fields import IMPORT_PATH, Count, Seconds, Share, canonical
+from populations.fields import IMPORT_PATH, Count, Seconds, canonical, check_kind
+from populations.matchmaking.window import WindowSettings
+from populations.pbt.settings import PbtConfig
 
 SearchRange = dict[str, object]
 """``{low, high, log, complement}`` or ``{choices}``; `search_space` checks it."""
@@ -34,117 +36,14 @@ class PayoffsConfig(Model):
     """After so many matches of a pair, an older result counts half."""
 
 
-class GhostsConfig(Model):
+class GhostsConfig(WindowSettings):
     """Frozen copies of policies, kept as opponents."""
 
     every_agent_steps: Count = 100_000
-    """A policy leaves a ghost each time it has done so many agent steps."""
-
-    window: int = Field(32, ge=1, le=100_000)
-    """How many of the newest ghosts of a population the matchmaker ``window`` draws from."""
+    """Agent steps of a policy from one ghost to the next."""
 
 
-class ImmigrationConfig(Model):
-    """Policies from outside: now and then one takes the place of a copy."""
-
-    probability: Share = 0.0
-    """How often a policy that would copy a donor is replaced by an immigrant instead."""
-
-    players: tuple[str, ...] = Field((), alias="from", max_length=256)
-    """Players of other runs whose weights come in, drawn uniformly; none: fresh random weights."""
-
-    @model_serializer
-    def _as_written(self) -> dict[str, object]:
-        # ``from`` is a word of Python's, so the attribute has another name.
-        return {"probability": self.probability, "from": self.players}
-
-
-EXPLOIT_KINDS = ("truncation", "binary_tournament", "welch", "predicted_win", "none")
 SINK_KINDS = ("tensorboard", "jsonl")
-EXPLORE_KINDS = ("perturb", "resample", "tpe", "gp", "cma_es", "random", "pb2", "none")
-
-
-class PbtConfig(Model):
-    """Population-based training: who copies whom, and what changes then."""
-
-    exploit: str = "truncation"
-    """``truncation``: the worst copy the best; ``binary_tournament``: a random other, if surely
-    better; ``welch``: a random other, if a test on matches finds it better; ``predicted_win``: a
-    random other against which too few wins are predicted; ``none``: nobody copies; or
-    ``package.module:Class``."""
-
-    explore: str = "perturb"
-    """``perturb``: multiply, now and then draw anew; ``resample``: draw anew; ``tpe``, ``gp``,
-    ``cma_es``, ``random``: Optuna's samplers; ``pb2``: a bandit on a Gaussian process that changes
-    with time; ``none``: keep; or ``package.module:Class``."""
-
-    fraction: float = Field(0.25, gt=0.0, le=0.5)
-    """The worst ``fraction`` of a population copies from the best ``fraction``."""
-
-    ready_agent_steps: Count = 200_000
-    """Steps of a policy between two PBT decisions about it."""
-
-    warm_up_agent_steps: int = Field(400_000, ge=0, le=10**15)
-    """Steps of a policy before the first PBT decision about it."""
-
-    min_matches: int = Field(100, ge=1, le=10**9)
-    """Evaluation matches that both policies must have before one copies the other."""
-
-    min_rating_gap: float = Field(30.0, ge=0.0, le=10_000.0)
-    """Elo by which the donor must be ahead (``truncation``, ``binary_tournament``)."""
-
-    confidence: float = Field(0.9, ge=0.0, lt=1.0)
-    """Probability, by the ratings, that the donor is better; 0: however unsure that is."""
-
-    significance: float = Field(0.05, gt=0.0, lt=1.0)
-    """Two-sided p value below which ``welch`` copies."""
-
-    win_rate_threshold: float = Field(0.3, gt=0.0, le=0.5)
-    """Predicted win rate against the other below which ``predicted_win`` copies it."""
-
-    mutate_others: bool = True
-    """Whether policies in the middle of the ranking explore without copying."""
-
-    reference: bool = True
-    """Whether policy 0 is never mutated: it explores nothing, and copies a donor unchanged."""
-
-    perturb_factors: tuple[float, ...] = Field((0.8, 1.2), min_length=1, max_length=16)
-    """A hyperparameter is multiplied by one of these."""
-
-    resample_probability: Share = 0.25
-    """How often a hyperparameter is drawn anew from its range instead."""
-
-    mutation_probability: Share = 1.0
-    """How often ``perturb`` changes a hyperparameter at all."""
-
-    reset_probability: Share = 0.0
-    """How often ``perturb`` puts a hyperparameter back to its start value."""
-
-    immigration: ImmigrationConfig = ImmigrationConfig()
-    """Fresh or foreign policies now and then, instead of copies."""
-
-    @field_validator("exploit")
-    @classmethod
-    def _known_exploit(cls, exploit: str) -> str:
-        return _kind_or_import_path(exploit, EXPLOIT_KINDS)
-
-    @field_validator("explore")
-    @classmethod
-    def _known_explore(cls, explore: str) -> str:
-        return _kind_or_import_path(explore, EXPLORE_KINDS)
-
-    @field_validator("perturb_factors")
-    @classmethod
-    def _positive(cls, factors: tuple[float, ...]) -> tuple[float, ...]:
-        if any(factor <= 0.0 for factor in factors):
-            raise ValueError("every factor must be greater than 0")
-        return factors
-
-
-def _kind_or_import_path(kind: str, kinds: tuple[str, ...]) -> str:
-    if kind not in kinds and not IMPORT_PATH.fullmatch(kind):
-        raise ValueError(f"must be one of {', '.join(kinds)}, or package.module:Class")
-    return kind
 
 
 class ScheduleEntry(Model):
@@ -190,7 +89,7 @@ class PopulationConfig(Model):
     search_space: Annotated[dict[str, SearchRange], BeforeValidator(with_dotted_weights)] = (
         DEFAULT_SEARCH_SPACE
     )
-    """What PBT may change, and within which bounds; ``reward_weights.<component>`` too."""
+    """Ranges within which PBT may change hyperparameters; ``reward_weights.<component>`` too."""
 
     pbt: PbtConfig | None = None
     """Keys of the section ``pbt`` that are other for this population; null: none."""
@@ -249,7 +148,7 @@ class CheckpointsConfig(Model):
 
 
 class MetricsConfig(Model):
-    """Where figures about learning go."""
+    """Destinations of figures about learning."""
 
     sinks: tuple[str, ...] = ("tensorboard", "jsonl")
     """``tensorboard`` (event files), ``jsonl`` (lines of JSON), ``package.module:Class``."""
@@ -258,7 +157,7 @@ class MetricsConfig(Model):
     @classmethod
     def _known_sinks(cls, sinks: tuple[str, ...]) -> tuple[str, ...]:
         for sink in sinks:
-            _kind_or_import_path(sink, SINK_KINDS)
+            check_kind(sink, SINK_KINDS)
         if len(set(sinks)) < len(sinks):
             raise ValueError(f"each sink must be named once, got {', '.join(sinks)}")
         return sinks
@@ -297,11 +196,11 @@ AlertKind = Literal[
     "no_steps",
     "sink_failed",
 ]
-"""What `populations.controller.monitoring.alerts` raises."""
+"""Kinds that `populations.controller.monitoring.alerts` raises."""
 
 
 class AlertsConfig(Model):
-    """What somebody should look at; alerts are raised in any case."""
+    """Consequences of alerts; they are raised in any case."""
 
     fail: tuple[AlertKind, ...] = ()
     """Kinds of alerts that end the run, with exit code 3."""

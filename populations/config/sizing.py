@@ -44,7 +44,7 @@ with `CALL_S` and `DECISION_S`: chess, 300 steps of 1 ms, 32 environments; Go on
 start, and episodes that do not end in one assignment go on in the next."""
 
 CALL_S, DECISION_S = 1e-3, 2e-5
-"""What acting and learning cost a core for each call of step, however few environments there are,
+"""Cost of acting and learning to a core for each call of step, however few environments there are,
 and for each decision, about: calls of networks and optimizer steps, and their rows
 (`arena/learning/README.md`), with two layers of 128."""
 
@@ -60,7 +60,7 @@ MEMORY_SHARE = 8
 a rollout; episodes of other policies that a learner holds, networks and optimizers have theirs."""
 
 DETERMINISTIC_AGENT_STEPS = 16_384
-"""What an assignment of a deterministic run is to have, where ``assignment.agent_steps`` says
+"""Size of an assignment of a deterministic run, where ``assignment.agent_steps`` says
 nothing. Only whole episodes count there, so that one of all environments has no more than that:
 decisions stand for the seconds, which may decide nothing."""
 
@@ -70,12 +70,12 @@ DETERMINISTIC_ROLLOUTS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What a configuration asks of a learner, beside the environment's pace.
+    """Demands of a configuration on a learner, beside the environment's pace.
 
     Attributes:
         decisions: In a step of one environment, of the largest population.
         rollout_length: Calls of step in a rollout, the longest of all populations.
-        rollout_bytes: Of what one environment's agents see in a rollout.
+        rollout_bytes: Size of what one environment's agents see in a rollout.
         num_learners: That share the machine.
         agent_steps: Wanted of an assignment that has whole episodes; None: not deterministic.
     """
@@ -88,7 +88,7 @@ class Load:
 
 
 def needs_pace(config: RunConfig) -> bool:
-    """Whether something is left to be chosen by how an environment plays."""
+    """Return whether something is left to be chosen by how an environment plays."""
     return (
         config.environment.num_envs == "auto"
         or needs_margin(config)
@@ -97,7 +97,7 @@ def needs_pace(config: RunConfig) -> bool:
 
 
 def needs_margin(config: RunConfig) -> bool:
-    """Whether the margin of a whole match is left to be found by play."""
+    """Return whether the margin of a whole match is left to be found by play."""
     outcome = config.environment.outcome
     return isinstance(outcome, MarginOutcome) and outcome.margin == "auto"
 
@@ -125,7 +125,7 @@ def choose_num_envs(pace: Pace, load: Load) -> int:
 
 
 def fit_in_memory(pace: Pace, load: Load) -> float:
-    """How many environments have room in memory, beside those of the other learners."""
+    """Return how many environments have room in memory, beside those of the other learners."""
     env_bytes, machine_bytes = float(pace.env_bytes), float(pace.machine_bytes)
     if load.agent_steps is not None:
         # What is measured differs a little each time: what it decides should not.
@@ -187,7 +187,7 @@ def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
 
 
 def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
-    """What a configuration asks of a learner.
+    """Return the demands of a configuration on a learner.
 
     Args:
         config: Resolved but for its sizes.
@@ -213,7 +213,7 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
 
 
 def _rollout_length(config: RunConfig, spec: EnvironmentSpec) -> int:
-    """Calls of step in a rollout, the longest of all populations."""
+    """Return calls of step in a rollout, the longest of all populations."""
     longest = max(
         int(population.hyperparameters.get("rollout_length", 1))
         for population in config.populations.values()

@@ -19,17 +19,17 @@ from populations.config.aliases import ALIASES
 from populations.yaml_documents import nearest
 
 Hints = Mapping[str, str]
-"""What a key takes that has several forms, by its dotted path."""
+"""Forms that a key takes, by its dotted path, where there are several."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft(Generic[ModelT]):
-    """What is right about a document, and what is not.
+    """A document that was checked: its valid part, and its faults.
 
     Attributes:
-        model: Of all that breaks no rule; None where too little is left.
+        model: Model of all that breaks no rule; None where too little is left.
         faults: A sentence for each.
         removed: Paths of the values that are wrong, or of keys that are not known.
     """
@@ -39,7 +39,7 @@ class Draft(Generic[ModelT]):
     removed: tuple[tuple[str, ...], ...]
 
     def require(self) -> ModelT:
-        """The model, if nothing was wrong.
+        """Return the model, if nothing was wrong.
 
         Raises:
             ConfigError: Names every fault.
@@ -90,7 +90,7 @@ def draft_document(model: type[ModelT], document: object, *, hints: Hints) -> Dr
 
 
 def _by_path(document: object, error: ValidationError) -> dict[tuple[str, ...], list[ErrorDetails]]:
-    """Faults by their place as the user wrote it: branches of a union have one."""
+    """Return faults by their place as the user wrote it: branches of a union have one."""
     found: dict[tuple[str, ...], list[ErrorDetails]] = {}
     for fault in error.errors():
         found.setdefault(_written_path(document, fault), []).append(fault)
@@ -98,7 +98,7 @@ def _by_path(document: object, error: ValidationError) -> dict[tuple[str, ...], 
 
 
 def _is_about_value(fault: ErrorDetails) -> bool:
-    """Whether a fault goes away with its value; a missing key and a rule between keys do not."""
+    """Return whether a fault goes with its value, unlike missing keys and rules between keys."""
     return fault["type"] != "missing" and not isinstance(_cause(fault), BrokenRules)
 
 
@@ -107,7 +107,7 @@ def _cause(fault: ErrorDetails) -> object:
 
 
 def _without(document: dict[str, Any], paths: Sequence[tuple[str, ...]]) -> dict[str, Any]:
-    """A copy without the keys at some paths; a list goes whole."""
+    """Return a copy without the keys at some paths; a list goes whole."""
     rest: dict[str, Any] = copy.deepcopy(document)
     for path in paths:
         level: Any = rest
@@ -122,7 +122,7 @@ def _without(document: dict[str, Any], paths: Sequence[tuple[str, ...]]) -> dict
 
 
 def known_paths(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
-    """Every dotted key of a model; ``*`` stands for names that users choose."""
+    """Return every dotted key of a model; ``*`` stands for names that users choose."""
     for attribute, field in model.model_fields.items():
         name = field.alias or attribute
         yield (name,)
@@ -132,7 +132,7 @@ def known_paths(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:
 
 
 def hyperparameter_path(name: str) -> tuple[str, ...] | None:
-    """Where a hyperparameter of PPO is written, by its name or another library's."""
+    """Return where a hyperparameter of PPO is written, by its name or another library's."""
     real = ALIASES.get(name, name)
     if real not in PpoHyperparameters.model_fields:
         return None
@@ -162,7 +162,7 @@ def _messages(
     *,
     hints: Hints,
 ) -> list[str]:
-    """What is said about the faults of one place."""
+    """Return the messages about the faults of one place."""
     dotted = ".".join(path)
     for key, forms in hints.items():
         if dotted == key or dotted.startswith(f"{key}."):
@@ -182,7 +182,7 @@ def _messages(
 
 
 def _written_path(document: object, fault: ErrorDetails) -> tuple[str, ...]:
-    """The fault's place as the user wrote it: without the names of a union's branches."""
+    """Return the fault's place as the user wrote it: without the names of a union's branches."""
     level: Any = document
     path = []
     for part in fault["loc"]:

@@ -42,14 +42,12 @@ from populations.controller.state.transaction import Transaction
 
 def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     """Take in one event; what it changes is in memory when this returns."""
-    tx = Transaction(tables=state.tables, now=now)
+    tx = state.begin(now)
     learner_lifecycle.forgive_gap(state, tx)
-    _take_in(state, event, tx)
+    _decide(state, event, tx)
     is_said = isinstance(event, HeartbeatReceived | LearnerEvent)
     if is_said and not tx.rows and state.phase != "stopping":
         return tx  # nothing follows from it that the next tick would not find
-    state.known.take(tx.rows, teams=state.teams)
-    state.histories.take(tx.rows, state.tables)
     alerts.watch(state, tx)
     if state.phase != "over":
         exploration.ask(state, tx)
@@ -57,21 +55,13 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
         learner_lifecycle.staff(state, tx)
         storage_pause.retry(state, tx)
         scheduler.fill(state, tx)
-    state.candidates.take(tx.rows, state.tables)
-    state.due.take(tx.rows, state.tables)
-    state.changed.take(tx.rows)
-    state.unfitted.take(tx.rows, num_tallies=state.tables.num_tallies, belief=state.belief)
-    state.known.take(tx.rows, teams=state.teams)
-    state.histories.take(tx.rows, state.tables)
-    state.retention.take(tx.rows)
-    state.pbt_decisions.take(tx.rows)
     curves.follow(state, tx)
     if tx.rows:
         tx.put(replace(state.tables.run, elapsed_s=state.elapsed_s(now)))
     return tx
 
 
-def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
+def _decide(state: ControllerState, event: Event, tx: Transaction) -> None:
     match event:
         case ControllerStarted():
             _start(state, tx)
@@ -106,7 +96,7 @@ def _take_in(state: ControllerState, event: Event, tx: Transaction) -> None:
         case SinkTold():
             what = f"{event.sink} raised {event.problem}" if event.problem else ""
             finding = Finding("sink_failed", event.sink, event.sink, what)
-            alerts.note(state, tx, finding)
+            alerts.record(state, tx, finding)
         case StopRequested():
             state.stop(tx, reason=event.reason, interrupted=True)
         case Ticked():
@@ -128,8 +118,6 @@ def _start(state: ControllerState, tx: Transaction) -> None:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
     state.waiting = exploration.pending_policies(state)
     state.exploring.clear()
-    is_open = state.tables.assignments.values()
-    state.unfitted.take(is_open, num_tallies=state.tables.num_tallies, belief=state.belief)
     state.fitted = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
     state.refit(tx, again=bool(state.tables.ratings))
 
@@ -144,5 +132,5 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
         state.fitted = row.num_tallies
     if state.fitted > covered and state.phase == "training":
         pbt.evolve_waiting(state, tx)
-    state.unfitted.cover(state.fitted, belief=state.belief)
+    state.pending_matches.cover(state.fitted, estimate=state.estimate)
     state.refit(tx)

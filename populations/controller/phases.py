@@ -36,7 +36,7 @@ def advance(state: ControllerState, tx: Transaction) -> None:
 
 
 def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
-    """Which stop condition holds, in words. Fails the run if no policy is left to train."""
+    """Return which stop condition holds, in words. Fails the run if no policy is left to train."""
     # Who waits for a donor's weights will be active again.
     if all(row.state != "active" and not row.pending for row in state.tables.policies.values()):
         state.fail(tx, reason="no active policy is left: all are quarantined")
@@ -45,7 +45,7 @@ def stop_reason(state: ControllerState, tx: Transaction) -> str | None:
 
 
 def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
-    """Which limit of ``stop`` the run has reached, in words; None if it may go on."""
+    """Return which limit of ``stop`` the run has reached, in words; None if it may go on."""
     stop = state.config.stop
     run = state.tables.run
     if stop.agent_steps is not None and run.agent_steps >= stop.agent_steps:
@@ -61,7 +61,7 @@ def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
 
 
 def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
-    """Whether every policy that trains, or will when it has a donor's weights, has done so many.
+    """Return whether every policy in training, or waiting for a donor, has done so many.
 
     False where no policy does. Stops at the first that has not: this is asked at every event.
     """
@@ -101,7 +101,7 @@ def _end(state: ControllerState, tx: Transaction) -> None:
     for index, slot in enumerate(state.slots):
         if slot.started_s is not None:
             tx.commands.append(KillLearner(slot=index))
-    alerts.note_end(state, tx)
+    alerts.record_end(state, tx)
     state.phase = "over"
     ended: RunState = "failed" if state.failed else "stopped" if state.interrupted else "finished"
     tx.put(replace(state.tables.run, state=ended, reason=state.reason))
@@ -132,7 +132,7 @@ def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None
 
 
 def any_time_width(deviation: float, *, scale: float) -> float:
-    """Half the width of an interval that holds the truth at all times at once in 95% of cases.
+    """Return half the width of an interval that holds at all times at once in 95% of cases.
 
     Robbins's normal mixture: an estimate of variance v is never further off than z standard
     deviations, z^2 = (1 + v / u) (2 log(1 / 0.05) + log(1 + u / v)).

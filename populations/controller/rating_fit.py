@@ -15,18 +15,19 @@ import numpy as np
 from arena.types import RANDOM_BOT, Digest, Entrant, is_bot, trainee_entrant
 from populations.league.league import League
 from populations.ratings.bradley_terry import BradleyTerry, Time
+from populations.ratings.fitting.posterior import FloatArray, IntArray
 from populations.ratings.model import Z95, E
 from populations.ratings.model import Fit as BradleyTerryFit
-from populations.ratings.posterior import FloatArray, IntArray
 from populations.ratings.ranks import advantage_table, measured_cyclicity
-from populations.ratings.results import Rated, ResultColumns, ResultSnapshot
+from populations.ratings.result_table import ResultSnapshot
+from populations.ratings.results import Rated, ResultColumns
 from populations.records.rows import CheckpointRow, GenerationRow, RatingsRow
 from populations.records.tables import Tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """What was known at one moment; any thread may read it.
+    """The league at one moment; any thread may read it.
 
     Taking it looks at policies only, not at all that was ever played: ghosts, results and
     checkpoints are the league's own, which only grow, and how many there were.
@@ -39,12 +40,12 @@ class Snapshot:
         bots: That were evaluated.
         ghosts: That were evaluated; of them the first ``num_ghosts``.
         num_ghosts: So many there were.
-        results: Of all evaluation matches.
+        results: Results of all evaluation matches.
         checkpoints: The origin of each weights digest, of later ones too.
         generations: All of them, by policy and number.
         rated: The rows of a fit to be repeated; None: a new one.
         populations: All of them.
-        num_seats: Of the environment.
+        num_seats: Number of seats of the environment.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
 
@@ -68,14 +69,14 @@ class FitInput:
     """Plain data that a fit needs.
 
     Attributes:
-        results: Of evaluation matches between the entrants of the fit.
+        results: Results of evaluation matches between the entrants of the fit.
         parents: The rated entrant whose rating is the prior mean, for those that have one.
         times: Population of those that were trained, and the agent steps of their line, copies
             included.
-        wanted: Who is to be stored: current policies' standing weights, ghosts, bots.
-        newest: Of them the newest weights of each policy.
+        wanted: Entrants to be stored: current policies' standing weights, ghosts, bots.
+        newest: Newest weights of each policy among them.
         populations: All of them.
-        num_seats: Of the environment.
+        num_seats: Number of seats of the environment.
         num_tallies: Sequence of the last evaluation tally that is covered.
     """
 
@@ -91,7 +92,7 @@ class FitInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """What a fit gives.
+    """Result of a fit.
 
     Attributes:
         rows: One per population, with the wanted entrants only.
@@ -113,7 +114,7 @@ def snapshot(
     """Take what a fit may need, on the thread that owns the league.
 
     Args:
-        league: Who was evaluated, with which results.
+        league: Evaluated entrants and their results.
         tables: The journal's rows.
         rated: The rows of a fit to be repeated. None: whose ratings decide something now.
     """
@@ -146,7 +147,7 @@ def snapshot(
 
 
 def wanted_entrants(known: Snapshot) -> list[Rated]:
-    """Whose ratings decide something or are shown: policies, ghosts and bots, once evaluated.
+    """Return the entrants whose ratings decide something or are shown.
 
     Of a policy its standing, and where its generation began.
 
@@ -185,7 +186,7 @@ def fit_input(known: Snapshot) -> FitInput:
 
 
 def _times(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
-    """How long each chosen entrant was trained: agent steps along its line.
+    """Return how long each chosen entrant was trained: agent steps along its line.
 
     A policy's own count would not do: who copies one that is ahead has its skill at once, and who
     copies one that is behind has lost nothing by that.
@@ -210,7 +211,7 @@ def _times(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
 
 
 def _own_steps(known: Snapshot, row: CheckpointRow) -> int:
-    """Agent steps from what a checkpoint was trained from to itself."""
+    """Return agent steps from what a checkpoint was trained from to itself."""
     parent = None if row.parent is None else known.checkpoints.get(row.parent)
     if parent is not None and (parent.policy, parent.generation) == (row.policy, row.generation):
         return row.agent_steps - parent.agent_steps
@@ -221,7 +222,7 @@ def _own_steps(known: Snapshot, row: CheckpointRow) -> int:
 def _parents(
     checkpoints: Mapping[Digest, CheckpointRow], chosen: Iterable[Rated]
 ) -> dict[Rated, Rated]:
-    """The nearest chosen ancestor of each chosen entrant that has one."""
+    """Return the nearest chosen ancestor of each chosen entrant that has one."""
     by_population: dict[str, dict[str, Rated]] = {}
     for rated in chosen:
         by_population.setdefault(rated[0], {})[rated[1]] = rated
@@ -235,7 +236,7 @@ def _parents(
 def _nearest(
     checkpoints: Mapping[Digest, CheckpointRow], named: Mapping[str, Rated]
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of a named entrant and its nearest named ancestor.
+    """Return pairs of a named entrant and its nearest named ancestor.
 
     Every checkpoint between named ones is passed once, whoever descends from it.
     """
@@ -300,7 +301,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
 
 
 def optimism(fitted: BradleyTerryFit[E], *, candidates: IntArray, centre: Sequence[int]) -> float:
-    """Elo by which the best of many is rated too high for being the best.
+    """Return Elo by which the best of many is rated too high for being the best.
 
     What is rated best was lucky, too, also in the matches for the championship, as the same matches
     select and rate. A prior as wide as the candidates really lie apart takes that back; how far it
@@ -320,6 +321,6 @@ def optimism(fitted: BradleyTerryFit[E], *, candidates: IntArray, centre: Sequen
 
 
 def _results_of(results: ResultColumns[Rated], population: str) -> ResultColumns[Rated]:
-    """Those in which a player of the population took part."""
+    """Return those in which a player of the population took part."""
     is_own = np.array([name == population for name, _ in results.entrants], dtype=bool)
     return results.where(is_own[results.first] | is_own[results.second])

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from arena.errors import ConfigError
 from populations.config.run_config import RunConfig
-from populations.config.search_space import Choices, Range, parse_search_space
 from populations.inspection.views import Inspection
 from populations.pbt.generations import measured_rate
 from populations.records.rows import GenerationRow
 from populations.roles import MAIN
+from populations.search_space import Choices, Range, parse_search_space
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution

@@ -340,8 +340,7 @@ def _evaluation(run: Inspection) -> Document:
 
 def _pbt(run: Inspection) -> Document:
     """Count decisions of PBT that were due and made, with reasons for those that wait."""
-    decisions = PbtDecisions()
-    decisions.take(run.reader.events(kinds=KINDS))
+    decisions = PbtDecisions.from_events(run.reader.events(kinds=KINDS))
     config = run.run_file.config
     settings = {name: one.pbt or config.pbt for name, one in config.populations.items()}
     return decisions.document(run.tables, pbt=settings)

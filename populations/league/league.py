@@ -17,7 +17,8 @@ from arena.matches.seating import HOME, result_weights, rival_seats, seat_teams
 from arena.types import Digest, Entrant, PolicyId, Seat, Tally, is_bot
 from populations.gc_pause import collector_paused
 from populations.league.payoff import Payoff, added, pair_rows
-from populations.ratings.results import Counts, Rated, ResultTable
+from populations.ratings.result_table import ResultTable
+from populations.ratings.results import Counts, Rated
 from populations.records.aggregates import PairKey, PairRow, RecordRow
 from populations.records.rows import (
     CheckpointRow,
@@ -118,6 +119,7 @@ class League:
         known = self.checkpoints.get(row.weights_digest)
         if known is None or known.key == row.key:
             self.checkpoints[row.weights_digest] = row
+        if known is None:
             self._forget_standing(row.weights_digest)
 
     def add_ghost(self, row: GhostRow) -> None:

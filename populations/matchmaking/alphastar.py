@@ -16,11 +16,13 @@ from typing import Literal
 
 import numpy as np
 
+from arena.config import Model
 from arena.types import PolicyId
 from populations.candidates import Candidates, FloatArray, IntArray
 from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
 from populations.matchmaking.pfsp import Weighting, pfsp_probabilities
+from populations.rule_kinds import RuleKind
 
 Constants = Literal["pseudocode", "paper"]
 
@@ -45,23 +47,30 @@ HISTORY_SHARE: dict[Constants, float] = {"pseudocode": 0.0, "paper": 0.5}
 """So often a main exploiter meets the history of a main agent that it could attack."""
 
 
+class AlphastarSettings(Model):
+    """Settings of ``alphastar``, and of snapshots by role."""
+
+    constants: Constants = "pseudocode"
+    """``alphastar``: source of the numbers where the paper's text and its pseudocode disagree."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlphastarMatchmaker:
     """Opponents by the trainee's role.
 
     Attributes:
-        constants: Of the paper's text or of its pseudocode.
+        constants: Source of the numbers: the paper's text or its pseudocode.
     """
 
     constants: Constants = "pseudocode"
 
     def distribution(self, request: OpponentRequest, *, rng: np.random.Generator) -> Distribution:
-        """Whom an opponent is: the sum over all branches."""
+        """Return the sum over all branches."""
         del rng
         return self._given(request, _main_indices(request))
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """Opponents by role.
+        """Draw opponents by role.
 
         With more main agents than opponents to draw, as many of them are drawn first: the same
         probabilities, without looking at every main agent's history.
@@ -72,7 +81,7 @@ class AlphastarMatchmaker:
         return draw_opponents(request, self._given(request, indices), rng=rng)
 
     def _given(self, request: OpponentRequest, indices: IntArray) -> Distribution:
-        """The distribution if each of some main agents is as likely to be the opponent."""
+        """Return the distribution in which some main agents are equally likely opponents."""
         win_rates = request.win_rates(request.ghosts)
         branches = self._branches(request, _mains(request, indices), win_rates=win_rates)
         return _summed(request, branches, win_rates=win_rates)
@@ -80,7 +89,7 @@ class AlphastarMatchmaker:
     def _branches(
         self, request: OpponentRequest, mains: Sequence[_Main], *, win_rates: FloatArray
     ) -> list[_Branch]:
-        """All that may happen."""
+        """Return all that may happen."""
         history = np.arange(len(request.ghosts))
         if request.role == LEAGUE_EXPLOITER:
             return [_Branch(share=1.0, ghosts=history, weighting="linear_capped")]
@@ -104,7 +113,7 @@ class _Main:
     Attributes:
         policy: Its id.
         index: In the latest; None for the trainee itself.
-        win_rate: Of the trainee against it.
+        win_rate: Win rate of the trainee against it.
     """
 
     policy: PolicyId
@@ -114,11 +123,11 @@ class _Main:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Branch:
-    """What happens with a probability: a main agent itself is met, or one of some ghosts.
+    """A possible opponent and its probability: a main agent itself, or one of some ghosts.
 
     Attributes:
         share: The probability.
-        main: Who is met; None: one of ``ghosts``.
+        main: Main agent that is met; None: one of ``ghosts``.
         ghosts: Positions in the request's ghosts. If there are none, whoever is there is met.
         weighting: PFSP's among them.
     """
@@ -137,7 +146,7 @@ ITSELF = -1
 
 
 def _main_indices(request: OpponentRequest) -> IntArray:
-    """All main agents that may be met: the trainee itself, and indices of the latest."""
+    """Return all main agents that may be met: the trainee itself, and indices of the latest."""
     own = request.is_own_population and request.role == MAIN
     others = np.flatnonzero(request.latest.of_role(MAIN))
     return np.append([ITSELF], others) if own else others
@@ -166,14 +175,14 @@ class _League:
         self._histories: dict[PolicyId, IntArray] = {}
 
     def self_play(self, main: _Main, *, share: float) -> _Branch:
-        """The main agent itself, or its history while it is too strong."""
+        """Return the main agent itself, or its history while it is too strong."""
         history = self._history(main)
         if main.win_rate > TOO_STRONG or not len(history):
             return _Branch(share=share, main=main, ghosts=NO_GHOSTS)
         return _Branch(share=share, ghosts=history, weighting="variance")
 
     def verification(self, mains: Sequence[_Main], *, share: float) -> list[_Branch]:
-        """Exploiters that still win, else former selves that were forgotten, else self-play."""
+        """Return exploiters that still win, else forgotten former selves, else self-play."""
         exploiters = np.flatnonzero(self._ghosts.of_role(MAIN_EXPLOITER))
         if (self._win_rates[exploiters] < EXPLOITED).any():
             return [_Branch(share=share, ghosts=exploiters, weighting="squared")]
@@ -187,7 +196,7 @@ class _League:
         return self.self_play(main, share=share)
 
     def attack(self, main: _Main, *, share: float) -> list[_Branch]:
-        """A main exploiter's match: the main agent itself as soon as it is beaten at times."""
+        """Return a main exploiter's branches: the main agent itself once it is beaten at times."""
         history = self._history(main)
         past_share = HISTORY_SHARE[self._constants]
         if not len(history):
@@ -200,7 +209,7 @@ class _League:
         ]
 
     def _history(self, main: _Main) -> IntArray:
-        """Positions of a main agent's ghosts, oldest first."""
+        """Return positions of a main agent's ghosts, oldest first."""
         history = self._histories.get(main.policy)
         if history is None:
             found = np.flatnonzero(self._ghosts.of_policy(main.policy))
@@ -210,7 +219,7 @@ class _League:
 
 
 def num_before_monotonic_suffix(win_rates: FloatArray) -> int:
-    """How many of a history remain without its last run of win rates that never rise.
+    """Return how many of a history remain without its last run of win rates that never rise.
 
     Later selves are harder, so win rates fall along a history that is not forgotten; where one
     rises, what came before it is suspect. The pseudocode's ``remove_monotonic_suffix``.
@@ -225,7 +234,7 @@ def num_before_monotonic_suffix(win_rates: FloatArray) -> int:
 def _summed(
     request: OpponentRequest, branches: Sequence[_Branch], *, win_rates: FloatArray
 ) -> Distribution:
-    """The distribution that some branches add up to."""
+    """Return the distribution that some branches add up to."""
     mirror, latest = 0.0, np.zeros(len(request.latest))
     ghosts = np.zeros(len(request.ghosts))
     for branch in branches:
@@ -246,3 +255,10 @@ def _summed(
             mirror += branch.share * instead.mirror
             latest += branch.share * instead.latest
     return Distribution(mirror=mirror, latest=latest, ghosts=ghosts)
+
+
+KIND = RuleKind(
+    name="alphastar",
+    settings=AlphastarSettings,
+    make=lambda settings: AlphastarMatchmaker(constants=settings.constants),
+)

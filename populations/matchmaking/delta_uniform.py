@@ -10,8 +10,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
+from populations.fields import Share
+from populations.rule_kinds import RuleKind
+
+
+class DeltaUniformSettings(Model):
+    """Settings of ``delta_uniform``."""
+
+    delta: Share = 0.5
+    """``delta_uniform``: part of history that is too old; 0: none, 1: all but the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +35,16 @@ class DeltaUniformRule:
     delta: float
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """1 within the newest 1 - delta of history, 0 before. float64 [N]."""
+        """Return 1 within the newest 1 - delta of history, 0 before. float64 [N]."""
         del rng
         if not 0.0 <= self.delta <= 1.0:
             raise ValueError(f"delta must be in [0, 1], got {self.delta!r}")
         agent_steps = request.ghosts.agent_steps
         return np.asarray(agent_steps >= self.delta * int(agent_steps.max()), dtype=np.float64)
+
+
+KIND = RuleKind(
+    name="delta_uniform",
+    settings=DeltaUniformSettings,
+    make=lambda settings: DeltaUniformRule(delta=settings.delta),
+)

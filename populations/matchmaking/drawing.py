@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -25,8 +25,8 @@ class Distribution:
 
     Attributes:
         mirror: The trainee itself.
-        latest: Of the request's ``latest``. float64 [M].
-        ghosts: Of the request's ``ghosts``. float64 [N].
+        latest: Probabilities of the request's ``latest``. float64 [M].
+        ghosts: Probabilities of the request's ``ghosts``. float64 [N].
     """
 
     mirror: float
@@ -34,6 +34,7 @@ class Distribution:
     ghosts: FloatArray
 
 
+@runtime_checkable
 class Rule(Protocol):
     """How much each ghost weighs."""
 
@@ -46,6 +47,34 @@ class Rule(Protocol):
 
         Returns:
             Finite, at least 0, with any sum. float64 [N].
+        """
+        ...
+
+
+@runtime_checkable
+class GhostMemory(Protocol):
+    """State of a rule: one number for each ghost, which lies in the ghost's row (``quality``).
+
+    A rule that has these methods is told when ghosts come and when they are beaten, and finds the
+    numbers in the ``qualities`` of a request's ghosts. They are committed with what changes them,
+    so a resumed run goes on with the same state.
+    """
+
+    def number_of_new(self, numbers: FloatArray) -> float:
+        """Return the number with which a ghost enters.
+
+        Args:
+            numbers: Numbers of the ghosts that are there. float64 [N], N may be 0.
+        """
+        ...
+
+    def number_after(self, numbers: FloatArray, index: int, *, num_wins: int) -> float:
+        """Return the number of a ghost after an assignment in which a trainee beat it.
+
+        Args:
+            numbers: Numbers of all ghosts before. float64 [N].
+            index: Position of the beaten ghost.
+            num_wins: Matches that the trainee won against it.
         """
         ...
 
@@ -63,7 +92,7 @@ class RuleMatchmaker:
     latest_ratio: float
 
     def distribution(self, request: OpponentRequest, *, rng: np.random.Generator) -> Distribution:
-        """What `draw` draws from."""
+        """Return the distribution that `draw` draws from."""
         if not 0.0 <= self.latest_ratio <= 1.0:
             raise ValueError(f"latest_ratio must be in [0, 1], got {self.latest_ratio!r}")
         if not len(request.ghosts):
@@ -72,12 +101,12 @@ class RuleMatchmaker:
         return with_latest(request, ghosts=normalized(weights), latest_ratio=self.latest_ratio)
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """The latest, and ghosts by the rule."""
+        """Draw the latest, and ghosts by the rule."""
         return draw_opponents(request, self.distribution(request, rng=rng), rng=rng)
 
 
 def normalized(weights: FloatArray) -> FloatArray:
-    """Probabilities in proportion to some weights; uniform if they sum to nothing.
+    """Return probabilities in proportion to some weights; uniform if they sum to nothing.
 
     Raises:
         ValueError: If a weight is negative or not finite.
@@ -99,7 +128,7 @@ def with_latest(
     checkpoints of its policies, all alike. Whoever is not there leaves its share to the other.
 
     Args:
-        request: Whose opponents these are.
+        request: Request that is answered.
         ghosts: Their probabilities among themselves. float64 [N]; N may be 0.
         latest_ratio: The share of the latest, in [0, 1].
 
@@ -158,7 +187,7 @@ def draw_opponents(
 
 
 def draw_count(share: float, *, of: int, rng: np.random.Generator) -> int:
-    """A share of ``of``: the whole part for certain, and one draw about the rest."""
+    """Draw a share of ``of``: the whole part is certain, one draw decides about the rest."""
     # Rounded, because 0.1 * 30 is a bit more than 3.
     number = min(round(share * of, 9), float(of))
     whole = math.floor(number)

@@ -8,6 +8,7 @@ import numpy as np
 
 from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
+from populations.rule_kinds import NoSettings, RuleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +16,7 @@ class LatestMatchmaker:
     """Mirror self-play; against another population, latest checkpoints drawn uniformly."""
 
     def distribution(self, request: OpponentRequest, *, rng: np.random.Generator) -> Distribution:
-        """Only the latest, whatever ghosts there are."""
+        """Return a distribution of the latest alone, whatever ghosts there are."""
         del rng
         ghosts = np.zeros(len(request.ghosts))
         if not request.is_own_population and not len(request.latest) and len(ghosts):
@@ -24,5 +25,8 @@ class LatestMatchmaker:
         return with_latest(request, ghosts=ghosts, latest_ratio=1.0)
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """The latest alone."""
+        """Draw the latest alone."""
         return draw_opponents(request, self.distribution(request, rng=rng), rng=rng)
+
+
+KIND = RuleKind(name="latest", settings=NoSettings, make=lambda _: LatestMatchmaker())

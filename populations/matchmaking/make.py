@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -12,45 +12,15 @@ from arena.errors import ConfigError
 from arena.resolve import resolve
 from arena.users_code import users_code
 from populations.core import Matchmaker, OpponentRequest, Opponents
-from populations.matchmaking.alphastar import AlphastarMatchmaker
-from populations.matchmaking.delta_uniform import DeltaUniformRule
-from populations.matchmaking.drawing import Rule, RuleMatchmaker
-from populations.matchmaking.latest import LatestMatchmaker
+from populations.matchmaking.drawing import GhostMemory, Rule, RuleMatchmaker
+from populations.matchmaking.kinds import KINDS
 from populations.matchmaking.living import LivingMatchmaker
-from populations.matchmaking.pfsp import PfspRule
-from populations.matchmaking.psro import PsroRule
-from populations.matchmaking.quality import QualityRule
-from populations.matchmaking.rating_proximate import RatingProximateRule
-from populations.matchmaking.uniform import UniformRule
-from populations.matchmaking.window import WindowRule
-
-if TYPE_CHECKING:
-    from populations.matchmaking.settings import MatchmakingConfig
-
-RULES: Mapping[str, Callable[[MatchmakingConfig, int], Rule]] = {
-    "uniform": lambda config, window: UniformRule(),
-    "delta_uniform": lambda config, window: DeltaUniformRule(delta=config.delta),
-    "window": lambda config, window: WindowRule(window=window),
-    "pfsp": lambda config, window: PfspRule(
-        weighting=config.weighting,
-        posterior=config.posterior,
-        left_threshold=config.left_threshold,
-    ),
-    "quality": lambda config, window: QualityRule(),
-    "rating_proximate": lambda config, window: RatingProximateRule(
-        rating_width=config.rating_width
-    ),
-    "psro": lambda config, window: PsroRule(
-        meta_solver=config.meta_solver, max_players=config.psro_players
-    ),
-}
-"""Of a ``matchmaking`` section and ``ghosts.window``."""
-
-KINDS = ("latest", *RULES, "alphastar")
+from populations.matchmaking.settings import MatchmakingConfig
+from populations.matchmaking.window import WindowSettings
 
 
 def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
-    """Make the matchmaker of a run; `outsiders` have their share before it is asked.
+    """Make the matchmaker of a run; `external_players` have their share before it is asked.
 
     ``latest_ratio`` and ``living_ratio`` are shares of the same opponents, so where the living have
     all, others are drawn only where there are no others alive: then everybody plays the latest.
@@ -71,20 +41,28 @@ def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory:
 
 def _without_living(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
     """Make the matchmaker of those opponents that are not the other living members."""
-    if config.kind == "latest":
-        return LatestMatchmaker()
-    if config.kind == "alphastar":
-        return AlphastarMatchmaker(constants=config.constants)
-    if config.kind in RULES:
-        rest = 1.0 - config.living_ratio
-        latest_ratio = min(config.latest_ratio / rest, 1.0) if rest > 0.0 else 1.0
-        rule = RULES[config.kind](config, window)
-        return RuleMatchmaker(rule=rule, latest_ratio=latest_ratio)
-    return _own(config.kind, options=config.options, launch_directory=launch_directory)
+    if config.kind not in KINDS:
+        return _users_own(config.kind, options=config.options, launch_directory=launch_directory)
+    rule = KINDS[config.kind].from_sections(config, ghosts=WindowSettings(window=window))
+    if not isinstance(rule, Rule):
+        return rule
+    rest = 1.0 - config.living_ratio
+    latest_ratio = min(config.latest_ratio / rest, 1.0) if rest > 0.0 else 1.0
+    return RuleMatchmaker(rule=rule, latest_ratio=latest_ratio)
 
 
-def _own(reference: str, *, options: Mapping[str, object], launch_directory: str) -> Matchmaker:
-    """A user's own matchmaker: ``package.module:Class``, called with the options."""
+def ghost_memory(matchmaker: Matchmaker) -> GhostMemory | None:
+    """Return the rule of a matchmaker if it keeps a number about each ghost."""
+    if isinstance(matchmaker, LivingMatchmaker):
+        return ghost_memory(matchmaker.inner)
+    rule = matchmaker.rule if isinstance(matchmaker, RuleMatchmaker) else matchmaker
+    return rule if isinstance(rule, GhostMemory) else None
+
+
+def _users_own(
+    reference: str, *, options: Mapping[str, object], launch_directory: str
+) -> Matchmaker:
+    """Make a user's own matchmaker: ``package.module:Class``, called with the options."""
     try:
         made = resolve(reference, launch_directory=launch_directory)
     except ConfigError as error:
@@ -99,11 +77,11 @@ def _own(reference: str, *, options: Mapping[str, object], launch_directory: str
             f"matchmaking.kind: {reference} must be a populations.core.Matchmaker, with a method "
             f"draw(request, *, rng), got {matchmaker!r}"
         )
-    return _Own(reference=reference, matchmaker=cast(Matchmaker, matchmaker))
+    return UsersMatchmaker(reference=reference, matchmaker=cast(Matchmaker, matchmaker))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Own:
+class UsersMatchmaker:
     """A user's own matchmaker, which may raise and answer anything.
 
     Attributes:

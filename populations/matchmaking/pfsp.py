@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+from pydantic import Field
 
+from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
 from populations.matchmaking.drawing import normalized
+from populations.rule_kinds import RuleKind
 
 Weighting = Literal["squared", "linear", "linear_capped", "variance", "variance_left_rectified"]
 Posterior = Literal["mean", "thompson"]
@@ -25,6 +28,19 @@ TINY = 1e-300
 """Parameters of a Beta distribution are above 0."""
 
 
+class PfspSettings(Model):
+    """Settings of ``pfsp``."""
+
+    weighting: Weighting = "squared"
+    """How strongly ``pfsp`` prefers hard opponents."""
+
+    posterior: Posterior = "mean"
+    """Win rate that ``pfsp`` takes: the posterior's mean, or a draw from it."""
+
+    left_threshold: float = Field(LEFT_THRESHOLD, gt=0.0, lt=0.5)
+    """``variance_left_rectified``: win rates below weigh as much as this one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PfspRule:
     """Ghosts by how hard they are for the trainee: by its results, filled by what ratings predict.
@@ -33,7 +49,7 @@ class PfspRule:
         weighting: How strongly hard opponents are preferred.
         posterior: What a win rate is: the ``mean`` of `OpponentRequest.posterior`, or one draw from
             it (``thompson``), which explores those who were hardly met.
-        left_threshold: Of ``variance_left_rectified``.
+        left_threshold: Threshold of ``variance_left_rectified``.
     """
 
     weighting: Weighting = "squared"
@@ -41,7 +57,7 @@ class PfspRule:
     left_threshold: float = LEFT_THRESHOLD
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """PFSP's weights. float64 [N]."""
+        """Return PFSP's weights. float64 [N]."""
         if self.posterior == "thompson":
             win_rates = draw_win_rates(*request.posterior(request.ghosts), rng=rng)
         else:
@@ -100,3 +116,14 @@ def draw_win_rates(points: FloatArray, lost: FloatArray, *, rng: np.random.Gener
     """Draw from Beta(points, lost). Shapes [N], at least 0 and not both 0; in [0, 1]."""
     # A prediction may be so sure that nothing is left for the other side.
     return rng.beta(np.maximum(points, TINY), np.maximum(lost, TINY))
+
+
+KIND = RuleKind(
+    name="pfsp",
+    settings=PfspSettings,
+    make=lambda settings: PfspRule(
+        weighting=settings.weighting,
+        posterior=settings.posterior,
+        left_threshold=settings.left_threshold,
+    ),
+)

@@ -14,11 +14,14 @@ from functools import lru_cache
 from typing import Literal
 
 import numpy as np
+from pydantic import Field
 
+from arena.config import Model
 from populations.candidates import Candidates, FloatArray, IntArray
 from populations.core import OpponentRequest
 from populations.matchmaking.drawing import normalized
 from populations.matchmaking.window import newest
+from populations.rule_kinds import RuleKind
 
 MetaSolver = Literal[
     "uniform", "uniform_biased", "nash", "prd", "alpha_rank", "rectified", "latest"
@@ -33,6 +36,16 @@ SCORE_STEP = 1e-3
 PRD_ITERATIONS = 150
 PRD_STEP = 2.0
 """Long steps: as near to an equilibrium as thousands of short ones, in a few milliseconds."""
+
+
+class PsroSettings(Model):
+    """Settings of ``psro``."""
+
+    meta_solver: MetaSolver = "nash"
+    """``psro``: solution of the game between ghosts that is played against."""
+
+    psro_players: int = Field(24, ge=2, le=128)
+    """``psro``: ghosts in that game, the best rated and the newest ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +63,7 @@ class PsroRule:
     max_players: int
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """The meta-strategy; 0 for ghosts that are not in the game. float64 [N]."""
+        """Return the meta-strategy; 0 for ghosts that are not in the game. float64 [N]."""
         del rng
         ghosts = request.ghosts
         chosen = players_of_game(
@@ -80,7 +93,7 @@ class PsroRule:
 def players_of_game(
     agent_steps: IntArray, *, ratings: Callable[[], FloatArray], max_players: int
 ) -> IntArray:
-    """Who is in a meta-game: all, or the best rated half and the newest others.
+    """Choose the players of a meta-game: all, or the best rated half and the newest others.
 
     Args:
         agent_steps: int64 [N].
@@ -105,7 +118,7 @@ def players_of_game(
 
 @lru_cache(maxsize=MAX_SOLVED)
 def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
-    """The meta-strategy of a game, remembered: the same game has the same solution.
+    """Return the meta-strategy of a game, remembered: the same game has the same solution.
 
     Args:
         meta_solver: Which.
@@ -135,3 +148,12 @@ def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
     strategy = normalized(np.maximum(strategy, 0.0))
     strategy.flags.writeable = False
     return strategy
+
+
+KIND = RuleKind(
+    name="psro",
+    settings=PsroSettings,
+    make=lambda settings: PsroRule(
+        meta_solver=settings.meta_solver, max_players=settings.psro_players
+    ),
+)

@@ -11,20 +11,44 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field
 
+from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
+from populations.rule_kinds import RuleKind
 
-QUALITY_LATEST_RATIO = 0.8
+LATEST_RATIO = 0.8
 """Share of the latest where the configuration says none."""
 
 MAX_SPREAD = 10.0
 """No quality falls further below the highest: e**-10 of its weight remains."""
 
 
+class QualitySettings(Model):
+    """Settings of ``quality``."""
+
+    quality_step: float = Field(0.01, gt=0.0, le=1.0)
+    """``quality``: how fast beaten ghosts are met less."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityRule:
-    """A softmax of the ghosts' qualities."""
+    """A softmax of the ghosts' qualities, which are its `GhostMemory`.
+
+    Attributes:
+        quality_step: Learning rate of the qualities, eta.
+    """
+
+    quality_step: float = 0.01
+
+    def number_of_new(self, numbers: FloatArray) -> float:
+        """Return the highest quality: a new ghost enters with it."""
+        return float(numbers.max()) if len(numbers) else 0.0
+
+    def number_after(self, numbers: FloatArray, index: int, *, num_wins: int) -> float:
+        """Return the quality of a ghost that the trainee has beaten."""
+        return lowered_quality(numbers, index, num_wins=num_wins, quality_step=self.quality_step)
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """exp(q), as far as the highest goes. float64 [N]."""
@@ -36,14 +60,14 @@ class QualityRule:
 def lowered_quality(
     qualities: FloatArray, index: int, *, num_wins: int, quality_step: float
 ) -> float:
-    """The quality of a ghost after the trainee has beaten it.
+    """Return the quality of a ghost after the trainee has beaten it.
 
     Win by win: q -= eta / (N p), p its probability by the softmax of all qualities at that time.
     Losses and draws change nothing.
 
     Args:
-        qualities: Of all ghosts, before. float64 [N].
-        index: Of the one that was beaten.
+        qualities: Qualities of all ghosts, before. float64 [N].
+        index: Position of the beaten ghost.
         num_wins: How often.
         quality_step: eta.
     """
@@ -58,3 +82,11 @@ def lowered_quality(
             quality = -MAX_SPREAD
             break
     return highest + min(quality, float(qualities[index]) - highest)
+
+
+KIND = RuleKind(
+    name="quality",
+    settings=QualitySettings,
+    make=lambda settings: QualityRule(quality_step=settings.quality_step),
+    usual={"latest_ratio": LATEST_RATIO},
+)

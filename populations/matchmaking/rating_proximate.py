@@ -11,13 +11,23 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field
 
+from arena.config import Model
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
+from populations.rule_kinds import RuleKind
 
 ELO_SCALE = 400.0
 MAX_EXPONENT = 690.0
 """e to a higher power overflows."""
+
+
+class RatingProximateSettings(Model):
+    """Settings of ``rating_proximate``."""
+
+    rating_width: float = Field(1.0 / 6.0, gt=0.0, le=100.0)
+    """``rating_proximate``: standard deviation of the expected score around even matches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +41,7 @@ class RatingProximateRule:
     rating_width: float
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """FTW's weights; those who are unrated count as even. float64 [N]."""
+        """Return FTW's weights; those who are unrated count as even. float64 [N]."""
         del rng
         if not self.rating_width > 0.0:
             raise ValueError(f"rating_width must be greater than 0, got {self.rating_width!r}")
@@ -40,7 +50,14 @@ class RatingProximateRule:
 
 
 def expected_scores(rating: float | FloatArray, opponents: FloatArray) -> FloatArray:
-    """Score that a rating promises against each other one; 1/2 where either is NaN. In [0, 1]."""
+    """Return the score of a rating against others, in [0, 1]; 1/2 where either is NaN."""
     exponents = (math.log(10.0) / ELO_SCALE) * (opponents - rating)
     scores = 1.0 / (1.0 + np.exp(np.clip(exponents, -MAX_EXPONENT, MAX_EXPONENT)))
     return np.where(np.isnan(scores), 0.5, scores)
+
+
+KIND = RuleKind(
+    name="rating_proximate",
+    settings=RatingProximateSettings,
+    make=lambda settings: RatingProximateRule(rating_width=settings.rating_width),
+)

@@ -1,8 +1,11 @@
-"""The section ``matchmaking`` of the configuration: which rule draws opponents, and how."""
+"""The section ``matchmaking`` of the configuration: which rule draws opponents, and how.
+
+Keys that one rule reads stand beside that rule; `MatchmakingConfig` has them all.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,56 +13,15 @@ from arena.config import Model
 from arena.errors import BrokenRules
 from arena.types import is_bot
 from populations.fields import IMPORT_PATH, Share, canonical
-
-MATCHMAKING_KINDS = (
-    "latest",
-    "uniform",
-    "delta_uniform",
-    "window",
-    "pfsp",
-    "quality",
-    "rating_proximate",
-    "psro",
-    "alphastar",
-)
+from populations.matchmaking.kinds import KINDS
+from populations.rule_kinds import with_settings
 
 
-class MatchmakingConfig(Model):
+class MatchmakingSection(Model):
     """Against whom a policy trains."""
 
     kind: str = "pfsp"
     """How opponents are drawn; a user's own: ``package.module:Class``."""
-
-    weighting: Literal[
-        "squared", "linear", "linear_capped", "variance", "variance_left_rectified"
-    ] = "squared"
-    """How strongly ``pfsp`` prefers hard opponents."""
-
-    posterior: Literal["mean", "thompson"] = "mean"
-    """What ``pfsp`` takes for a win rate: the posterior's mean, or a draw from it."""
-
-    left_threshold: float = Field(0.1, gt=0.0, lt=0.5)
-    """``variance_left_rectified``: win rates below weigh as much as this one."""
-
-    delta: Share = 0.5
-    """``delta_uniform``: which part of history is too old; 0: none, 1: all but the newest."""
-
-    quality_step: float = Field(0.01, gt=0.0, le=1.0)
-    """``quality``: how fast beaten ghosts are met less."""
-
-    rating_width: float = Field(1.0 / 6.0, gt=0.0, le=100.0)
-    """``rating_proximate``: standard deviation of the expected score around even matches."""
-
-    meta_solver: Literal[
-        "uniform", "uniform_biased", "nash", "prd", "alpha_rank", "rectified", "latest"
-    ] = "nash"
-    """``psro``: which solution of the game between ghosts is played against."""
-
-    psro_players: int = Field(24, ge=2, le=128)
-    """``psro``: ghosts in that game, the best rated and the newest ones."""
-
-    constants: Literal["pseudocode", "paper"] = "pseudocode"
-    """``alphastar``: which numbers hold where the paper's text and its pseudocode disagree."""
 
     latest_ratio: Share = 0.5
     """Share of opponents that are the trainee itself, or the latest policies of another
@@ -76,7 +38,7 @@ class MatchmakingConfig(Model):
     """Opponents in one assignment; its environments are split among them equally."""
 
     teammates: Literal["same"] = "same"
-    """Who shares a side: copies of the same policy; in cooperation of several populations the
+    """Policies that share a side: copies of the same one; in cooperation of several populations the
     policies of equal index, who learn together."""
 
     options: dict[str, object] = Field(default_factory=dict)
@@ -85,10 +47,8 @@ class MatchmakingConfig(Model):
     @field_validator("kind")
     @classmethod
     def _known_kind(cls, kind: str) -> str:
-        if kind not in MATCHMAKING_KINDS and not IMPORT_PATH.fullmatch(kind):
-            raise ValueError(
-                f"must be one of {', '.join(MATCHMAKING_KINDS)} or package.module:Class"
-            )
+        if kind not in KINDS and not IMPORT_PATH.fullmatch(kind):
+            raise ValueError(f"must be one of {', '.join(KINDS)} or package.module:Class")
         return kind
 
     @field_validator("bots")
@@ -115,9 +75,16 @@ class MatchmakingConfig(Model):
 
     @model_validator(mode="after")
     def _options_for_own(self) -> Self:
-        if self.options and self.kind in MATCHMAKING_KINDS:
+        if self.options and self.kind in KINDS:
             raise BrokenRules(
                 f"matchmaking.options must be empty where kind is {self.kind!r} (they are for a "
                 f"kind of your own, package.module:Class), got {self.options!r}"
             )
         return self
+
+
+if TYPE_CHECKING:
+    # A rule's own keys are read by the rule alone.
+    MatchmakingConfig = MatchmakingSection
+else:
+    MatchmakingConfig = with_settings(MatchmakingSection, KINDS)

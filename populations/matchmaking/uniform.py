@@ -11,6 +11,7 @@ import numpy as np
 
 from populations.candidates import FloatArray
 from populations.core import OpponentRequest
+from populations.rule_kinds import NoSettings, RuleKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,9 @@ class UniformRule:
     """Every ghost is as likely as any other."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """All 1. float64 [N]."""
+        """Return all 1. float64 [N]."""
         del rng
         return np.ones(len(request.ghosts))
+
+
+KIND = RuleKind(name="uniform", settings=NoSettings, make=lambda _: UniformRule())

@@ -8,9 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field
 
+from arena.config import Model
 from populations.candidates import FloatArray, IntArray
 from populations.core import OpponentRequest
+from populations.rule_kinds import RuleKind
+
+
+class WindowSettings(Model):
+    """Settings of ``window``, in the section ``ghosts``."""
+
+    window: int = Field(32, ge=1, le=100_000)
+    """Number of the newest ghosts of a population that the matchmaker ``window`` draws from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +34,7 @@ class WindowRule:
     window: int
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """1 in the window, 0 outside. float64 [N]."""
+        """Return 1 in the window, 0 outside. float64 [N]."""
         del rng
         if self.window < 1:
             raise ValueError(f"window must be at least 1, got {self.window!r}")
@@ -34,7 +44,7 @@ class WindowRule:
 
 
 def newest(agent_steps: IntArray, *, num: int) -> IntArray:
-    """Positions of those with most agent steps; of equals, of those that came later.
+    """Return positions of those with most agent steps; of equals, of those that came later.
 
     Args:
         agent_steps: In order of coming. int64 [N].
@@ -49,3 +59,11 @@ def newest(agent_steps: IntArray, *, num: int) -> IntArray:
     above = np.flatnonzero(agent_steps > oldest)
     ties = np.flatnonzero(agent_steps == oldest)
     return np.sort(np.concatenate([above, ties[len(ties) - (num - len(above)) :]]))
+
+
+KIND = RuleKind(
+    name="window",
+    settings=WindowSettings,
+    make=lambda settings: WindowRule(window=settings.window),
+    section="ghosts",
+)

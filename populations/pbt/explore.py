@@ -1,4 +1,4 @@
-"""What changes about hyperparameters: a step from the old ones, or a fresh draw.
+"""Rules of exploring: a step from the old hyperparameters, or a fresh draw.
 
 Source: Jaderberg et al., "Population based training of neural networks" (2017), section 3: perturb
 and resample. Bounds hold for ever, however many steps follow one another.
@@ -11,13 +11,40 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from pydantic import Field, field_validator
 
-from populations.config.search_space import Choices, Dimension, parse_search_space
+from arena.config import Model
 from populations.core import Exploration, SearchSpace
+from populations.fields import Share
 from populations.records.rows import GenerationRow
+from populations.rule_kinds import NoSettings, RuleKind
+from populations.search_space import Choices, Dimension, parse_search_space
 
 PERTURB_FACTORS = (0.8, 1.2)
 RESAMPLE_PROBABILITY = 0.25
+
+
+class PerturbSettings(Model):
+    """Settings of ``perturb``, and of rules that fall back to it."""
+
+    perturb_factors: tuple[float, ...] = Field((0.8, 1.2), min_length=1, max_length=16)
+    """A hyperparameter is multiplied by one of these."""
+
+    resample_probability: Share = 0.25
+    """How often a hyperparameter is drawn anew from its range instead."""
+
+    mutation_probability: Share = 1.0
+    """How often ``perturb`` changes a hyperparameter at all."""
+
+    reset_probability: Share = 0.0
+    """How often ``perturb`` puts a hyperparameter back to its start value."""
+
+    @field_validator("perturb_factors")
+    @classmethod
+    def _positive(cls, factors: tuple[float, ...]) -> tuple[float, ...]:
+        if any(factor <= 0.0 for factor in factors):
+            raise ValueError("every factor must be greater than 0")
+        return factors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,3 +176,18 @@ def initial_hyperparameters(
         ConfigError: If the search space is not valid.
     """
     return dict(Perturb().explore(hyperparameters, search_space, rng=rng).new)
+
+
+def make_perturb(settings: PerturbSettings) -> Perturb:
+    """Make the rule ``perturb`` with its settings."""
+    return Perturb(
+        factors=settings.perturb_factors,
+        resample_probability=settings.resample_probability,
+        mutation_probability=settings.mutation_probability,
+        reset_probability=settings.reset_probability,
+    )
+
+
+PERTURB = RuleKind(name="perturb", settings=PerturbSettings, make=make_perturb)
+RESAMPLE = RuleKind(name="resample", settings=NoSettings, make=lambda _: Resample())
+NONE = RuleKind(name="none", settings=NoSettings, make=lambda _: NoExplore())

@@ -24,7 +24,7 @@ LENGTHSCALES = (0.3, 0.1, 0.2, 0.5, 1.0)
 """Of x in the unit cube: above 1 everything is equal. The first of equally good ones is taken."""
 
 NOISES = (1.0, 0.3, 3.0, 10.0)
-"""What the rows' own noise is multiplied with: how large it is beside the signal is an estimate."""
+"""Factors of the rows' own noise: how large it is beside the signal is an estimate."""
 
 EPSILONS = (0.1, 0.0, 0.03, 0.3)
 """How much is forgotten per unit of time."""
@@ -51,7 +51,7 @@ class Kernel:
     def correlations(
         self, x: FloatArray, t: FloatArray, other_x: FloatArray, other_t: FloatArray
     ) -> FloatArray:
-        """The kernel over s^2, without noise. Shape [N, M].
+        """Return the kernel over s^2, without noise. Shape [N, M].
 
         Args:
             x: Shape [N, D].
@@ -69,12 +69,12 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior:
-    """What data say about the function.
+    """A Gaussian process that was conditioned on data.
 
     Attributes:
         kernel: Its prior.
-        x: Of the data. Shape [N, D].
-        t: Of the data. Shape [N].
+        x: Points of the data. Shape [N, D].
+        t: Times of the data. Shape [N].
         whitener: Inverse of the lower Cholesky factor of correlations plus noise, because products
             with it are many and small. Shape [N, N].
         weights: (correlations + noise)^-1 y. Shape [N].
@@ -94,8 +94,8 @@ class Posterior:
 
         Args:
             kernel: Its prior.
-            x: Of the data. Shape [N, D].
-            t: Of the data. Shape [N].
+            x: Points of the data. Shape [N, D].
+            t: Times of the data. Shape [N].
             y: The data. Shape [N].
             noise: Variance of each row's noise, above 0. Shape [N].
 
@@ -114,18 +114,18 @@ class Posterior:
         return cls(kernel=kernel, x=x, t=t, whitener=whitener, weights=whitener.T @ (whitener @ y))
 
     def mean(self, x: FloatArray, t: FloatArray) -> FloatArray:
-        """Of the function. Shape [M] for x [M, D] and t [M]."""
+        """Return the mean of the function. Shape [M] for x [M, D] and t [M]."""
         return self.kernel.correlations(x, t, self.x, self.t) @ self.weights
 
     def variance(self, x: FloatArray, t: FloatArray) -> FloatArray:
-        """Of the function, without noise. Shape [M], at least 0."""
+        """Return the variance of the function, without noise. Shape [M], at least 0."""
         whitened = self.whitener @ self.kernel.correlations(self.x, self.t, x, t)
         explained = np.sum(whitened**2, axis=0)
         return np.asarray(self.kernel.variance * np.maximum(1.0 - explained, 0.0), dtype=np.float64)
 
 
 def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray, *, noise: FloatArray) -> Kernel:
-    """The most probable kernel on a grid, from the newest rows.
+    """Return the most probable kernel on a grid, from the newest rows.
 
     A grid and not a gradient: with a dozen noisy rows the evidence is flat, and a grid cannot run
     off to lengths and noises that are absurd.
@@ -157,11 +157,11 @@ def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray, *, noise: FloatArray
 
 
 def _evidence(eigenvalues: FloatArray, squares: FloatArray) -> tuple[float, float]:
-    """Log evidence, up to a constant, at the best s^2, and that s^2.
+    """Return log evidence, up to a constant, at the best s^2, and that s^2.
 
     Args:
-        eigenvalues: Of correlations plus noise. Shape [N].
-        squares: Of y along the eigenvectors. Shape [N].
+        eigenvalues: Eigenvalues of correlations plus noise. Shape [N].
+        squares: Squares of y along the eigenvectors. Shape [N].
     """
     num_rows = len(squares) + PRIOR_WEIGHT
     variance = (float(np.sum(squares / eigenvalues)) + PRIOR_WEIGHT) / num_rows

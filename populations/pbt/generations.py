@@ -1,4 +1,4 @@
-"""What past generations teach: how fast the rating rose with which hyperparameters.
+"""Lessons of past generations: how fast the rating rose with which hyperparameters.
 
 A generation's gain is a difference of two noisy ratings, and a short one is nothing but noise: 30
 Elo in 500 steps are 60,000 Elo per million. So a model is not told what was measured but what can
@@ -103,7 +103,7 @@ def measured_rate(row: GenerationRow) -> float | None:
 
 
 def _measured(row: GenerationRow) -> tuple[float, int, float, float] | None:
-    """Rating at the beginning, agent steps, rate and its deviation; None if one is not known."""
+    """Return rating at the beginning, agent steps, rate, its deviation; None if one is unknown."""
     begin, end, num_steps = row.rating_begin, row.rating_end, row.gain_agent_steps
     deviation = row.gain_deviation
     if begin is None or end is None or deviation is None or not num_steps:
@@ -142,7 +142,7 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
 def running(
     history: Iterable[GenerationRow], *, names: Sequence[str] = ()
 ) -> tuple[GenerationRow, ...]:
-    """The generations that have not ended: one per policy, the newest."""
+    """Return the generations that have not ended: one per policy, the newest."""
     newest = {row.policy: row for row in history if row.agent_steps_end is None}
     return tuple(row for row in newest.values() if _has_all(row, names))
 

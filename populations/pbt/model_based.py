@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from populations.config.search_space import (
+from populations.core import Exploration, SearchSpace
+from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
+from populations.pbt.generations import Improvement, finished, running
+from populations.records.rows import GenerationRow
+from populations.rule_kinds import RuleKind
+from populations.search_space import (
     Choices,
     Dimension,
     optuna_distributions,
     parse_search_space,
 )
-from populations.core import Exploration, SearchSpace
-from populations.pbt.explore import Perturb
-from populations.pbt.generations import Improvement, finished, running
-from populations.records.rows import GenerationRow
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -131,7 +132,7 @@ def _ask(
     running_ones: Sequence[Mapping[str, float]],
     seed: int,
 ) -> dict[str, float]:
-    """One question to a study that is made for it."""
+    """Ask one question of a study that is made for it."""
     import optuna
     from optuna.trial import TrialState, create_trial
 
@@ -185,7 +186,7 @@ def _make_sampler(
 def _numbers_only(
     known: Sequence[FrozenTrial], distributions: Mapping[str, BaseDistribution]
 ) -> list[FrozenTrial]:
-    """The trials without choices and fixed values, of which CMA-ES knows nothing.
+    """Return the trials without choices and fixed values, of which CMA-ES knows nothing.
 
     None if a single number is left: CMA-ES needs two.
     """
@@ -212,7 +213,7 @@ def _numbers_only(
 def _to_optuna(
     hyperparameters: Mapping[str, float], dimensions: Mapping[str, Dimension]
 ) -> dict[str, float]:
-    """The nearest values that the distributions have; 1 - x for those with ``complement``."""
+    """Return the nearest values of the distributions; 1 - x for those with ``complement``."""
     fitted = {}
     for name, dimension in dimensions.items():
         value = dimension.fit(hyperparameters[name])
@@ -233,3 +234,14 @@ def _from_optuna(
             value = 1.0 - value
         values[name] = dimension.fit(value)
     return values
+
+
+def _kind(sampler: SamplerKind) -> RuleKind[PerturbSettings, ModelBased]:
+    return RuleKind(
+        name=sampler,
+        settings=PerturbSettings,
+        make=lambda settings: ModelBased(sampler=sampler, fallback=make_perturb(settings)),
+    )
+
+
+TPE, GP, CMA_ES, RANDOM = _kind("tpe"), _kind("gp"), _kind("cma_es"), _kind("random")

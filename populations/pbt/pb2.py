@@ -20,13 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from populations.config.search_space import Dimension, parse_search_space
 from populations.core import Exploration, SearchSpace
-from populations.pbt.explore import Perturb
+from populations.pbt.explore import Perturb, PerturbSettings, make_perturb
 from populations.pbt.gaussian_process import FloatArray, Posterior, fit_kernel
 from populations.pbt.generations import Improvement, finished, running
 from populations.pbt.model_based import fall_back
 from populations.records.rows import GenerationRow
+from populations.rule_kinds import RuleKind
+from populations.search_space import Dimension, parse_search_space
 
 MAX_ROWS = 1000
 MIN_GENERATIONS = 4
@@ -99,7 +100,7 @@ class Bandit:
         interval: Agent steps per unit of time.
         lowest: Rating that is 0 in x.
         span: Ratings from 0 to 1 in x; above 0.
-        beta: Of the upper bound.
+        beta: Weight of the deviation in the upper bound.
     """
 
     told: Posterior
@@ -110,7 +111,7 @@ class Bandit:
     beta: float
 
     def choose(self, *, rating: float, agent_steps: int, rng: np.random.Generator) -> FloatArray:
-        """The point of the unit cube with the highest upper bound, by several searches. Shape [H].
+        """Search the unit cube for the point with the highest upper bound. Shape [H].
 
         Args:
             rating: From which the generation begins.
@@ -189,7 +190,7 @@ def _make_bandit(
 
 
 def _standardized(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray]:
-    """Measured rates with mean 0, and the variances of their noise. Shape [N] each.
+    """Return measured rates with mean 0, and the variances of their noise. Shape [N] each.
 
     In units of the variance of what is believed of them, or of the noise if that is all there is.
     """
@@ -210,7 +211,7 @@ def _rating_now(
     history: Sequence[GenerationRow],
     known: Sequence[Improvement],
 ) -> float:
-    """The rating of the weights that the generation will begin with, as well as history tells.
+    """Return the rating with which the generation begins, as far as history tells.
 
     The newest generation with just these hyperparameters is the policy's own, or its donor's.
     """
@@ -226,3 +227,10 @@ def _rating_now(
 
 def _finite_or(number: float | None, otherwise: float) -> float:
     return number if number is not None and math.isfinite(number) else otherwise
+
+
+KIND = RuleKind(
+    name="pb2",
+    settings=PerturbSettings,
+    make=lambda settings: Pb2(fallback=make_perturb(settings)),
+)

@@ -51,7 +51,7 @@ class Ranking:
                     insort(keys, _key(new[position], position, num_deviations))
 
     def ranks(self, member: Member) -> bool:
-        """Whether enough is known of a member."""
+        """Return whether enough is known of a member."""
         return (
             member.rating is not None
             and math.isfinite(member.rating)
@@ -61,12 +61,12 @@ class Ranking:
     def order(
         self, num_deviations: float = 0.0, *, within: slice = slice(None)
     ) -> tuple[Member, ...]:
-        """Members by their rating plus so many deviations, the highest first.
+        """Return members by their rating plus so many deviations, the highest first.
 
         Of equals, the better rated and then the lower index comes first.
 
         Args:
-            num_deviations: Of the rating; below 0 for lower bounds.
+            num_deviations: Deviations that are added to the rating; below 0 for lower bounds.
             within: Which of them; default: all.
         """
         keys = self._orders.get(num_deviations)

@@ -6,7 +6,7 @@ from populations.records.rows import PolicyRow
 
 
 def next_mark(policy: PolicyRow, *, ready_agent_steps: int, warm_up_agent_steps: int) -> int:
-    """Agent steps that a policy trains until a decision about it is due; 0 if it is.
+    """Return agent steps that a policy trains until a decision about it is due; 0 if it is.
 
     Args:
         policy: Its counters; ``ready_at`` is in the journal, so a resume changes nothing here.

@@ -1,4 +1,4 @@
-"""What all kinds of exploitation share; how they differ is one `Rule` each.
+"""Selection: all that kinds of exploitation share; each differs by its `Rule`.
 
 Who is ranked at all, that the reference is never mutated, that those who copy nobody explore, how
 sure it is that a rival is better, and how a donor is drawn and written down does not depend on the
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -40,7 +40,7 @@ MAX_PAIRS = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contest:
-    """What a rule judges by.
+    """Figures that a rule decides by.
 
     Attributes:
         own: About whom it is decided.
@@ -63,12 +63,12 @@ class Contest:
     skill_variance: float
 
     def draw_rival(self) -> Member:
-        """One of the others, uniformly."""
+        """Return one of the others, uniformly."""
         others = [member for member in self.ranked if member.policy != self.own.policy]
         return others[int(self.rng.integers(len(others)))]
 
     def compare(self, rival: Member) -> Comparison | None:
-        """By ratings, with the variance of their difference; None if that is not known."""
+        """Compare by ratings, with the variance of their difference; None if that is unknown."""
         known = _known_difference(self.difference, rival, self.own)
         if known is None:
             return None
@@ -85,7 +85,7 @@ class Contest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a rule says.
+    """Answer of a rule.
 
     Attributes:
         reason: For the event log, where nobody is copied.
@@ -102,10 +102,11 @@ class Verdict:
     num_selected: int = 0
 
 
+@runtime_checkable
 class Rule(Protocol):
     """The one thing in which kinds of exploitation differ. Keeps no state."""
 
-    def judge(self, contest: Contest) -> Verdict:
+    def select_donors(self, contest: Contest) -> Verdict:
         """Name the donors of ``contest.own``."""
         ...
 
@@ -166,7 +167,7 @@ class Selection:
             rng=rng,
             skill_variance=skill_variance,
         )
-        verdict = self.rule.judge(contest)
+        verdict = self.rule.select_donors(contest)
         evidence = replace(
             evidence,
             rank=rank + 1,
@@ -202,7 +203,7 @@ class Selection:
 
 
 def estimate_skill_variance(ranked: Sequence[Member], *, difference: RatingDifference) -> float:
-    """By how much the variance of ratings exceeds that of their noise; Elo squared, at least 0.
+    """Return the variance of ratings above that of their noise; Elo squared, at least 0.
 
     The noise is half the mean variance of differences, so what all ratings share (how far away the
     anchor is) does not count. Each policy, or 64 of them evenly chosen, is compared with the one
@@ -234,7 +235,7 @@ def _known_difference(
 
 
 def _shrinkage(deviation: float, *, skill_variance: float) -> float:
-    """The k of the module's docstring, in [0, 1]; 1 if the difference is exact."""
+    """Return the k of the module's docstring, in [0, 1]; 1 if the difference is exact."""
     noise = deviation * deviation / 2.0  # 0 as well where the square of a float vanishes
     if noise == 0.0 or skill_variance == math.inf:
         return 1.0
@@ -242,7 +243,7 @@ def _shrinkage(deviation: float, *, skill_variance: float) -> float:
 
 
 def evidence_about(policy: PolicyId, members: Sequence[Member]) -> Evidence:
-    """What is known of a policy before any ranking.
+    """Return what is known of a policy before any ranking.
 
     Raises:
         ValueError: If it is not among the members.

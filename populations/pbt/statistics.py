@@ -20,13 +20,13 @@ Opponent = TypeVar("Opponent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Significance:
-    """What a test found about ``first - second``.
+    """Result of a test of ``first - second``.
 
     Attributes:
-        difference: Of the two means.
+        difference: Difference of the two means.
         deviation: Its standard error.
         statistic: t or z; None where nothing varies, because it would be 0 / 0 or infinite.
-        degrees_of_freedom: Of t; None for z, and where nothing varies.
+        degrees_of_freedom: Degrees of freedom of t; None for z, and where nothing varies.
         p_value: Probability of a difference at least as large, either way, between equals.
     """
 
@@ -104,7 +104,7 @@ def two_proportion_test(first: Score, second: Score) -> Significance:
 
 
 def pooled_share(first: Score, second: Score) -> float:
-    """Points per match of both together, in [0, 1]."""
+    """Return points per match of both together, in [0, 1]."""
     share = (first.points + second.points) / (first.matches + second.matches)
     return min(max(share, 0.0), 1.0)
 
@@ -112,7 +112,7 @@ def pooled_share(first: Score, second: Score) -> float:
 def on_common_opponents(
     first: Mapping[Opponent, Score], second: Mapping[Opponent, Score]
 ) -> tuple[Score, Score] | None:
-    """Scores against the opponents that both have met, with the same mix of opponents.
+    """Return scores against the opponents that both have met, with the same mix of opponents.
 
     Of each opponent as many matches count for both as the one with fewer has; the other's points
     are scaled down. Without that, who was given the weaker opponents more often would look better.
@@ -139,7 +139,7 @@ def on_common_opponents(
 
 
 def standard_quantile(probability: float) -> float:
-    """Deviations from its mean below which a normal variable is with this probability.
+    """Return deviations from its mean below which a normal variable is with this probability.
 
     0 for probabilities up to 0.5, so that bounds never change places.
     """

@@ -19,9 +19,9 @@ from typing import Generic
 import numpy as np
 
 from populations.ratings.bradley_terry import BradleyTerry, Time
+from populations.ratings.fitting.newton import maximize
+from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import E, Result
-from populations.ratings.newton import maximize
-from populations.ratings.posterior import FloatArray
 from populations.ratings.results import POINTS
 
 NUM_RESAMPLES = 500

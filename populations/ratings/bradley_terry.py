@@ -9,7 +9,7 @@ where a draw is half a win and a margin its share. 400 Elo points of d are an ex
 over the results, plus the pull of the priors, is 0. This is the gradient of a concave function, and
 normal priors make it strictly concave: every fit has exactly one finite solution, even where an
 entrant always won or two groups never met. The weights w, and with them the intervals, follow from
-the scatter of the scores (`populations.ratings.components`).
+the scatter of the scores (`populations.ratings.fitting.components`).
 
 A child that starts from rated weights has the prior mean of its parent plus the common gain of its
 time: policies that train together improve together, and errors in that gain would add up over
@@ -20,7 +20,7 @@ Sources: Bradley and Terry, "Rank analysis of incomplete block designs" (Biometr
 Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method"
 (Biometrika, 1974).
 
-Problems of up to `populations.ratings.newton.MAX_EXACT` parameters are fitted exactly, larger ones
+Problems of up to `populations.ratings.fitting.newton.MAX_EXACT` parameters are fitted exactly, larger ones
 by sparse matrices, with a spread from samples.
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
@@ -30,13 +30,15 @@ one advantage per pair of seats, then the stages; M results; C children.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Generic
 
 import numpy as np
 
-from populations.ratings.components import (
+from populations.ratings.design import Deviations, check_lineage, make_design
+from populations.ratings.design import Time as Time
+from populations.ratings.fitting.components import (
     SCALE_DOUBT,
     Components,
     Pairs,
@@ -45,22 +47,19 @@ from populations.ratings.components import (
     prior_deviation,
     scale_deviation,
 )
+from populations.ratings.fitting.newton import MAX_EXACT, Solver, make_solver, maximize
+from populations.ratings.fitting.posterior import (
+    FloatArray,
+    IntArray,
+    Problem,
+    differences,
+    logistic,
+)
 from populations.ratings.model import E, Fit, Result
-from populations.ratings.newton import MAX_EXACT, Solver, make_solver, maximize
-from populations.ratings.posterior import FloatArray, IntArray, Problem, differences, logistic
 from populations.ratings.results import ResultColumns, merge_columns, result_columns
 
 ELO_PER_UNIT = 400.0 / math.log(10.0)
 """Elo points of one unit of theta."""
-
-Time = tuple[str, float]
-"""Population in which an entrant learned, and its age there in any unit."""
-
-NUM_STAGES = 32
-"""Most stages per population, with about equally many entrants each."""
-
-NUM_GROUPS = 256
-"""Most groups per population of entrants that the sparse solver's preconditioner moves together."""
 
 NUM_ROUNDS = 3
 """Estimates of the components of variance before the last fit."""
@@ -157,12 +156,12 @@ class BradleyTerry:
         """Return the posterior that `fit` maximizes, with the components of variance as given."""
         columns = result_columns(results)
         lineage = dict(parents or {})
-        _check_lineage(lineage)
+        check_lineage(lineage)
         names = dict.fromkeys((*columns.entrants, *entrants, *lineage, *lineage.values(), *anchors))
         # repr, because entrants need not be comparable; it is the same in every process.
         ordered = tuple(sorted(names, key=repr))
         merged = merge_columns(columns, entrants=ordered)
-        return _make_posterior(
+        return _posterior(
             self, merged, parents=lineage, times=times or {}, anchors=frozenset(anchors)
         )
 
@@ -344,22 +343,7 @@ class Posterior(Generic[E]):
         )
 
 
-def _check_lineage(parents: Mapping[E, E]) -> None:
-    settled: set[E] = set()
-    for child in parents:
-        line: dict[E, None] = {}
-        entrant = child
-        while entrant in parents and entrant not in settled:
-            if entrant in line:
-                raise ValueError(
-                    f"parents must not form a cycle, but {entrant!r} is its own ancestor"
-                )
-            line[entrant] = None
-            entrant = parents[entrant]
-        settled.update(line)
-
-
-def _make_posterior(
+def _posterior(
     model: BradleyTerry,
     results: ResultColumns[E],
     *,
@@ -367,103 +351,40 @@ def _make_posterior(
     times: Mapping[E, Time],
     anchors: Collection[E],
 ) -> Posterior[E]:
-    entrants = results.entrants
-    free = np.array([i for i, entrant in enumerate(entrants) if entrant not in anchors], np.int64)
-    # Seats with equal numbers have no order, so neither can have an advantage over the other.
-    num_seats = 1 + int(results.seats.max(initial=0))
-    codes, seating = np.unique(results.seats @ np.array([num_seats, 1]), return_inverse=True)
-    seatings = np.stack(np.divmod(codes, num_seats), axis=1)
-    has_order = seatings[:, 0] != seatings[:, 1]
-    num_advantages = int(has_order.sum())
-    # Parameters: theta of the free entrants, then the advantages, then the stages. Index `size` is
-    # the constant 0, so that anchors need no special case.
-    stage, before = _slices([times.get(entrant) for entrant in entrants], number=NUM_STAGES)
-    size = len(free) + num_advantages + len(before)
-    parameter = np.full(len(entrants), size)
-    parameter[free] = np.arange(len(free))
-    advantage = np.full(len(seatings), size)
-    advantage[has_order] = len(free) + np.arange(num_advantages)
-    first_stage = len(free) + num_advantages
-    stage = np.where(stage >= 0, first_stage + stage, size)[free]
-    before = np.where(before >= 0, first_stage + before, size)
-
-    # Columns: parameter, its mean, its stage, the mean's stage. The prior term is their signed sum
-    # theta_child - theta_parent - stage_child + stage_parent.
-    priors = np.full((size, 4), size)
-    priors[:, 0] = np.arange(size)
-    priors[: len(free), 2] = stage
-    priors[first_stage:, 1] = before
-    deviation = np.full(size, model.root_deviation)
-    position = {entrant: i for i, entrant in enumerate(entrants)}
-    children = []
-    is_root = stage < size
-    for child, parent in parents.items():
-        p, q = parameter[position[child]], parameter[position[parent]]
-        if p < size:
-            priors[p, 1], priors[p, 3] = q, stage[q] if q < size else size
-            deviation[p] = model.child_deviation
-            children.append(p)
-            is_root[p] = False
-    deviation[len(free) : first_stage] = model.advantage_deviation
-    deviation[first_stage:] = model.stage_deviation
-    rows = np.stack(
-        (
-            parameter[results.first],
-            parameter[results.second],
-            advantage[seating],
-            np.full(len(results), size),
+    design = make_design(
+        results,
+        parents=parents,
+        times=times,
+        anchors=anchors,
+        deviations=Deviations(
+            root=model.root_deviation,
+            child=model.child_deviation,
+            advantage=model.advantage_deviation,
+            stage=model.stage_deviation,
         ),
-        axis=1,
     )
     problem = Problem(
-        num_parameters=size,
-        index=np.concatenate([rows, priors]),
+        num_parameters=len(design.deviations),
+        index=design.index,
         matches=results.matches,
         scores=results.scores,
         weights=np.ones(len(results)),
-        precisions=(ELO_PER_UNIT / deviation) ** 2,
-        groups=np.concatenate(
-            [
-                _slices([times.get(entrant) for entrant in entrants], number=NUM_GROUPS)[0][free],
-                np.full(size - len(free), -1),
-            ]
-        ),
+        precisions=(ELO_PER_UNIT / design.deviations) ** 2,
+        groups=design.groups,
     )
     return Posterior(
         problem=problem,
-        entrants=entrants,
-        free=free,
-        seats=tuple((int(a), int(b)) for a, b in seatings[has_order]),
+        entrants=results.entrants,
+        free=design.free,
+        seats=design.seats,
         counts=results.outcomes,
         pairs=Pairs.from_rows(
             results.first, results.second, slack=results.scores - results.squares
         ),
-        children=len(results) + np.array(sorted(children), dtype=np.int64),
-        roots=len(results) + np.flatnonzero(is_root),
+        children=design.children,
+        roots=design.roots,
         components=Components(
             child_deviation=model.child_deviation, root_deviation=model.root_deviation
         ),
         model=model,
     )
-
-
-def _slices(times: Sequence[Time | None], *, number: int) -> tuple[IntArray, IntArray]:
-    """Put entrants into stages of about equal size, by population and time.
-
-    Returns:
-        Stage of each entrant, -1 without a time [N]; and the preceding stage of each stage, -1 for
-            the first of a population [stages].
-    """
-    stage = np.full(len(times), -1, dtype=np.int64)
-    before: list[int] = []
-    groups = sorted({time[0] for time in times if time is not None})
-    for group in groups:
-        members = [i for i, time in enumerate(times) if time is not None and time[0] == group]
-        when = np.array([time[1] for time in times if time is not None and time[0] == group])
-        # Borders are times that occur, so that equal times share a stage.
-        num_borders = min(number, len(when))
-        borders = np.unique(np.sort(when)[np.arange(num_borders) * len(when) // num_borders])
-        index = np.searchsorted(borders, when, side="right") - 1
-        stage[members] = len(before) + index
-        before += [-1, *range(len(before), len(before) + len(borders) - 1)]
-    return stage, np.array(before, dtype=np.int64)

@@ -9,8 +9,8 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from populations.ratings.components import Components
-from populations.ratings.posterior import FloatArray
+from populations.ratings.fitting.components import Components
+from populations.ratings.fitting.posterior import FloatArray
 
 Z95 = 1.959963984540054
 """Half the width of a 95% interval in standard deviations."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT
+from populations.ratings.fitting.posterior import FloatArray, IntArray, logistic
 from populations.ratings.model import Z95, E, Fit, Result
-from populations.ratings.posterior import FloatArray, IntArray, logistic
 from populations.ratings.results import ResultColumns, result_columns
 
 Z95_ONE_SIDED = 1.6448536269514722

@@ -182,8 +182,9 @@ class GhostRow:
         checkpoint: Key of the checkpoint it was linked from.
         linked: Whether its directory is known to exist (a resume links it again if not).
         corrupt: Whether its bytes no longer match; it is no opponent any more.
-        role: Policy's role.
-        quality: Log-weight with which matchmaking of kind ``quality`` draws it.
+        role: The policy's.
+        quality: Number that a stateful rule of matchmaking keeps about it
+            (`populations.matchmaking.drawing.GhostMemory`).
     """
 
     player: PlayerId

@@ -8,28 +8,16 @@ first written, the order of the controller's dictionaries.
 from __future__ import annotations
 
 import dataclasses
-import json
 import sqlite3
-import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Literal, TypeVar, get_args
-
-import numpy as np
+from typing import Any, TypeVar
 
 from arena.types import AssignmentId, Entrant, PlayerId, PolicyId
 from populations.records.aggregates import PairKey, PairRow, RecordKey, RecordRow
-from populations.records.plain import (
-    Annotation,
-    Plain,
-    decoder,
-    is_union,
-    origin_of,
-    require_finite,
-    to_json,
-)
+from populations.records.columns import Column, Value, column_of, with_default
 from populations.records.rows import (
     AssignmentRow,
     CheckpointRow,
@@ -45,10 +33,6 @@ from populations.records.rows import (
 
 KeyT = TypeVar("KeyT")
 RowT = TypeVar("RowT", bound=Row)
-Value = None | int | float | str | bytes
-
-_NATIVE: Mapping[object, str] = {bool: "INTEGER", int: "INTEGER", float: "REAL", str: "TEXT"}
-_MAX_INTEGER = 2**63 - 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,27 +76,9 @@ def put_after(rows: dict[KeyT, RowT], count: int) -> list[RowT]:
     return newest[::-1]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """Storage of one field.
-
-    Attributes:
-        name: Name of the field and of the column.
-        declaration: SQL type and constraints.
-        encode: Function to SQLite's value; ValueError for values that must not be stored.
-        decode: Function back from the stored value; ValueError or TypeError for a damaged value.
-            None: the stored value is the value.
-        decode_tagged: Replaces ``decode`` where the row's ``kind`` determines the type of the
-            value.
-        default: SQL of the value in journals of releases before the column; None: all have it.
-    """
-
-    name: str
-    declaration: str
-    encode: Callable[[Plain], Value]
-    decode: Callable[[Plain], Plain] | None = None
-    decode_tagged: Callable[[Plain, Plain], Plain] | None = None
-    default: str | None = None
+def _listed(names: Sequence[str]) -> str:
+    """Return column names as SQL lists them."""
+    return ", ".join(f'"{name}"' for name in names)
 
 
 class Table(typing.Generic[RowT]):
@@ -132,7 +98,7 @@ class Table(typing.Generic[RowT]):
         self.row_type = row_type
         hints = typing.get_type_hints(row_type)
         self._columns = tuple(
-            _with_default(_column(field.name, hints[field.name]), field.default)
+            with_default(column_of(field.name, hints[field.name]), field.default)
             for field in dataclasses.fields(row_type)
         )
         self._names = tuple(column.name for column in self._columns)
@@ -226,132 +192,6 @@ class Table(typing.Generic[RowT]):
         for set_slot, value in zip(self._setters, decoded, strict=True):
             set_slot(row, value)
         return row
-
-
-def _with_default(column: Column, value: object) -> Column:
-    """Return a column that may be missing: one that may be NULL, or whose field has a default."""
-    if value is dataclasses.MISSING:
-        return (
-            column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")
-        )
-    return replace(column, default=_literal(column.encode(value)))
-
-
-def _literal(value: Value) -> str:
-    """Return the SQL of a value."""
-    if value is None:
-        return "NULL"
-    if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
-    return repr(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)
-
-
-def _column(name: str, annotation: Annotation) -> Column:
-    kind, is_optional = _without_none(annotation)
-    if kind is Entrant and not is_optional:
-        return Column(name=name, declaration="TEXT NOT NULL", encode=str, decode=_shared)
-    while isinstance(kind, typing.NewType):
-        kind = kind.__supertype__
-    if origin_of(kind) is Literal:
-        check = decoder(kind)
-        return Column(
-            name=name,
-            declaration="TEXT NOT NULL",
-            encode=check,
-            decode=check,
-        )
-    if kind in _NATIVE:
-        return _native_column(name, kind, is_optional=is_optional)
-    if origin_of(kind) is tuple and get_args(kind)[0] is float:
-        return Column(
-            name=name,
-            declaration="BLOB NOT NULL",
-            encode=lambda value: _pack_floats(value, name=name),
-            decode=_unpack_floats,
-        )
-    return Column(
-        name=name,
-        declaration="TEXT NOT NULL",
-        encode=to_json,
-        decode=None if is_union(kind) else _json_decode(kind),
-        decode_tagged=_tagged_json_decode(kind) if is_union(kind) else None,
-    )
-
-
-def _without_none(annotation: Annotation) -> tuple[Annotation, bool]:
-    """Split ``X | None`` into X and whether None was there."""
-    if is_union(annotation):
-        kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
-        if len(kinds) == 1:
-            return kinds[0], True
-    return annotation, False
-
-
-def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
-    def encode(value: Plain) -> Value:
-        if value is None:
-            if is_optional:
-                return None
-            raise ValueError(f"{name} must not be None")
-        if kind is str:
-            return str(value)
-        if kind is float:
-            return require_finite(float(value), name=name)
-        if abs(int(value)) > _MAX_INTEGER:
-            raise ValueError(f"{name} must fit 64 bits, got {value!r}")
-        return int(value)
-
-    return Column(
-        name=name,
-        declaration=_NATIVE[kind] + ("" if is_optional else " NOT NULL"),
-        encode=encode,
-        decode=_native_decode(kind, is_optional=is_optional),
-    )
-
-
-def _native_decode(kind: type, *, is_optional: bool) -> Callable[[Plain], Plain] | None:
-    """Return a check of a stored value; STRICT tables enforce all types but bool."""
-    if kind is bool:
-        return lambda value: None if value is None else bool(value)
-    return None
-
-
-def _shared(entrant: str) -> str:
-    """Return one shared copy of each name: the rows of pairs repeat the same entrants."""
-    return sys.intern(entrant)
-
-
-def _pack_floats(values: Sequence[float], *, name: str) -> bytes:
-    array = np.asarray(values, dtype="<f8")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite")
-    return array.tobytes()
-
-
-def _unpack_floats(data: bytes) -> tuple[float, ...]:
-    values: list[float] = np.frombuffer(data, dtype="<f8").tolist()
-    return tuple(values)
-
-
-def _json_decode(kind: Annotation) -> Callable[[Plain], Plain]:
-    item = decoder(kind)
-    return lambda text: item(json.loads(text))
-
-
-def _tagged_json_decode(kind: Annotation) -> Callable[[Plain, Plain], Plain]:
-    """Decode JSON text of a union of dataclasses, distinguished by the row's ``kind``."""
-    by_kind = {member.__name__.lower(): decoder(member) for member in get_args(kind)}
-
-    def decode(text: str, tag: Plain) -> Plain:
-        if tag not in by_kind:
-            raise ValueError(f"kind must be one of {sorted(by_kind)}, got {tag!r}")
-        return by_kind[tag](json.loads(text))
-
-    return decode
 
 
 RUN = Table("run", RunRow, key=None)

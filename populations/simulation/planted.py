@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from arena.types import RANDOM_BOT
-from populations.config.search_space import Dimension, parse_search_space
 from populations.core import SearchSpace
+from populations.search_space import Dimension, parse_search_space
 
 ELO_PER_UNIT = 400.0 / math.log(10.0)
 NUM_KINDS = 3

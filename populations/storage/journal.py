@@ -28,6 +28,7 @@ from typing import Literal, Self
 from arena.failpoints import failpoint
 from populations.errors import StorageError
 from populations.records.aggregates import PairRow
+from populations.records.columns import Value
 from populations.records.rows import (
     AssignmentRow,
     AssignmentStatus,
@@ -44,7 +45,6 @@ from populations.records.tables import (
     RowT,
     Table,
     Tables,
-    Value,
     added_columns,
     encode_row,
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from populations.errors import JournalCorrupt
 from populations.gc_pause import collector_paused
+from populations.records.columns import Value
 from populations.records.tables import (
     ASSIGNMENTS,
     CHECKPOINTS,
@@ -21,7 +22,6 @@ from populations.records.tables import (
     RowT,
     Table,
     Tables,
-    Value,
 )
 from populations.storage.database import repair_hint
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from arena.types import PolicyId
 from populations.records.aggregates import RecordRow
@@ -17,13 +18,15 @@ from populations.records.rows import (
     CheckpointRow,
     GhostRow,
     PolicyRow,
-    Row,
 )
 from populations.records.tables import Tables
 from populations.storage.store import milestones, named_by, newest_last
 
 Standing = Callable[[PolicyRow], str | None]
 """Function from a policy to the key of the checkpoint that its standing is about."""
+
+RetentionRow = CheckpointRow | PolicyRow | GhostRow | AssignmentRow | RecordRow
+"""Rows on which it depends what is needed."""
 
 Holder = tuple[str, str | int]
 """Row that needs checkpoints: its kind and key."""
@@ -63,33 +66,32 @@ class Retention:
         self._moved: set[PolicyId] = set()
         """Policies whose standing may be about other weights than at the last decision."""
         self._evaluated = True
-        """Whether that may hold for any policy."""
-        # Checkpoints first: holders release keys by their owners.
-        self.take(tables.checkpoints.values())
-        self.take(tables.policies.values())
-        self.take(tables.ghosts.values())
-        self.take(tables.assignments.values())
+        """Whether that may be so of any policy."""
+        rows: tuple[Iterable[RetentionRow], ...] = (
+            tables.checkpoints.values(),
+            tables.policies.values(),
+            tables.ghosts.values(),
+            tables.assignments.values(),
+        )
+        for row in chain.from_iterable(rows):
+            self.apply(row)
 
-    def take(self, rows: Iterable[Row]) -> None:
-        """Update the index with changed rows."""
-        # With everything kept, nothing needs an index.
+    def apply(self, row: RetentionRow) -> None:
+        """Take in a row that was put."""
         if self._keep is None:
             return
-        for row in rows:
-            match row:
-                case CheckpointRow():
-                    self._place(row)
-                case PolicyRow():
-                    self._moved.add(row.policy)
-                    self._hold(("policy", row.policy), tuple(named_by(row)))
-                case GhostRow():
-                    self._hold(("ghost", row.player), tuple(named_by(row)))
-                case AssignmentRow():
-                    self._hold(("assignment", row.assignment_id), tuple(named_by(row)))
-                case RecordRow():
-                    self._evaluated = True
-                case _:
-                    pass
+        match row:
+            case CheckpointRow():
+                self._place(row)
+            case PolicyRow():
+                self._moved.add(row.policy)
+                self._hold(("policy", row.policy), tuple(named_by(row)))
+            case GhostRow():
+                self._hold(("ghost", row.player), tuple(named_by(row)))
+            case AssignmentRow():
+                self._hold(("assignment", row.assignment_id), tuple(named_by(row)))
+            case RecordRow():
+                self._evaluated = True
 
     def pin(self, policy: PolicyId, keys: Iterable[str]) -> None:
         """Pin the checkpoints that a policy's episodes in flight are played with, replacing earlier

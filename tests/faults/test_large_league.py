@@ -18,7 +18,6 @@ from populations.config.run_file import RunFile, learner_setup
 from populations.controller.opponents.seatings import draw_seatings
 from populations.controller.state.events import Now
 from populations.controller.state.state import ControllerState, make_state
-from populations.controller.state.transaction import Transaction
 from populations.storage.journal import Journal, JournalReader
 
 SMALL, LARGE = 40, 160
@@ -63,7 +62,7 @@ def test_memory_grows_with_the_league_not_with_its_square(runs: dict[int, Path])
         tracemalloc.start()
         try:
             state = opened(run_dir)
-            tx = Transaction(tables=state.tables, now=NOW)
+            tx = state.begin(NOW)
             draw_seatings(state, tx, next(iter(state.tables.policies.values())))
             held[num_policies] = tracemalloc.get_traced_memory()[1]
         finally:
@@ -88,7 +87,7 @@ def test_a_journal_is_read_in_as_many_queries_whatever_its_size(runs: dict[int, 
 
 def num_calls(state: ControllerState) -> int:
     """Python functions that are called to choose opponents once everything is known."""
-    tx = Transaction(tables=state.tables, now=NOW)
+    tx = state.begin(NOW)
     policies = list(state.tables.policies.values())
     draw_seatings(state, tx, policies[0])
     calls = 0

@@ -31,7 +31,7 @@ def test_they_grow_and_change_and_a_view_cannot_be_written() -> None:
     rows = [ghost(number) for number in range(200)]
     for row in rows:
         columns.append(row)
-    columns.put(150, ghost(150, quality=-2.0))
+    columns.set(150, ghost(150, quality=-2.0))
     found = columns.candidates
     assert [row.quality for row in map(found.__getitem__, range(200))] == [0.0] * 150 + [-2.0] + [
         0.0

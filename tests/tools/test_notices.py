@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from populations.ratings.components import MISFIT
+from populations.ratings.fitting.components import MISFIT
 from tools.notices import CYCLIC, alert_lines, alerts_of, cyclic_warnings, misfit_warnings
 
 RUN = Path("runs/a")

@@ -238,7 +238,11 @@ def _resume(
         raise ConfigError(f"there is no run in {run_dir}")
     with RunLock(run_dir):
         old = RunFile.load(run_dir / RUN_FILE)
-        config = load_config(source, overrides, notify=tell) if source is not None else None
+        config = (
+            load_config(source, overrides, notify=tell, resumes=True)
+            if source is not None
+            else None
+        )
         new, changes = check_resume(old, config=config, overrides=overrides, notify=tell)
         check_device(new.device)
         versions = other_versions(old)

@@ -131,7 +131,7 @@ def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
     """
     from arena.errors import ConfigError
     from arena.types import is_bot
-    from populations.matchmaking.outsiders import outsider_key
+    from populations.matchmaking.external_players import external_player_key
 
     files: dict[str, Mapping[str, bytes]] = {}
     for index, player in enumerate(run_file.config.matchmaking.bots):
@@ -143,7 +143,7 @@ def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
             raise ConfigError(
                 f"{said}: it has no weights for {', '.join(run_file.config.populations)}"
             )
-        files |= {outsider_key(index, name): one.files for name, one in found.items()}
+        files |= {external_player_key(index, name): one.files for name, one in found.items()}
     return files
 
 

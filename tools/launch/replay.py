@@ -32,9 +32,9 @@ def replaying(
     """
     from arena.errors import ConfigError
     from populations.config.resolve import resolve_config
-    from populations.config.sections import PbtConfig
     from populations.inspection.views import Inspection
     from populations.league.lineage import schedule_of
+    from populations.pbt.settings import PbtConfig
 
     run, _, policy = player.rpartition(":")
     if not _POLICY.fullmatch(policy) or not (Path(run) / "run.yaml").is_file():

@@ -1,1 +1,1 @@
-"""What learners are given, and what follows when that ends, fails or is lost."""
+"""Assignments: how they are given to learners, and how they end, fail or are lost."""

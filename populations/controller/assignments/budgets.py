@@ -18,7 +18,7 @@ MAX_DOUBLINGS = 12
 
 
 def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> int:
-    """For those who learn together: the most by which none of them passes its own budget.
+    """Return a team's budget: the most by which none of them passes its own.
 
     Agents of all populations are taken to decide equally often.
     """
@@ -30,7 +30,7 @@ def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRo
 
 
 def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
-    """The smallest of what the target time allows and the steps to the policy's next mark.
+    """Return the smallest of what the target time allows and the steps to the policy's next mark.
 
     It doubles with each assignment in which no episode ended, up to the end of the run, so that
     episodes end however long they are; and it stays so while they begin anew each time. Never past
@@ -62,7 +62,7 @@ def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
 
 
 def _target(state: ControllerState, policy: PolicyRow) -> int:
-    """Agent steps in the time that an assignment should take."""
+    """Return agent steps in the time that an assignment should take."""
     fixed = state.config.assignment.agent_steps
     if fixed is not None:
         return fixed
@@ -70,7 +70,7 @@ def _target(state: ControllerState, policy: PolicyRow) -> int:
 
 
 def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
-    """Agent steps to the policy's next ghost and to its next decision of PBT."""
+    """Return agent steps to the policy's next ghost and to its next decision of PBT."""
     pbt = state.pbt(policy.population)
     mark = next_mark(
         policy,
@@ -81,7 +81,7 @@ def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
 
 
 def _speed(state: ControllerState, policy: PolicyRow) -> float:
-    """Agent steps per second: the policy's own, else its population's mean, else one rollout's."""
+    """Return agent steps per second, of the policy, else of its population, else a rollout's."""
     if policy.speed > 0.0:
         return policy.speed
     speeds = [

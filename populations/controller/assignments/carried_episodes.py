@@ -21,7 +21,7 @@ MAX_LEAD_ASSIGNMENTS = 4
 """Assignments by which a policy that is held elsewhere may fall behind before it is moved."""
 
 
-def note(
+def record(
     state: ControllerState, learner_id: LearnerId, *, message: Train, finished: Finished
 ) -> None:
     """Note which episodes a learner holds after a Train assignment."""

@@ -12,9 +12,9 @@ from arena.types import PolicyId
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.controller.assignments.learner_faults import is_charged
 from populations.controller.evaluation.pairings import validated_by
-from populations.controller.evolution import pbt
+from populations.controller.evolution import quarantine
 from populations.controller.evolution.resets import without_weights
-from populations.controller.opponents.seatings import drop_outsider
+from populations.controller.opponents.seatings import drop_external_player
 from populations.controller.state import storage_pause
 from populations.controller.state.leases import Learner
 from populations.controller.state.state import ControllerState
@@ -81,7 +81,7 @@ def fail_row(
         return
     for leader in leaders_of(state, row.message.trainees):
         if failed.kind == "non_finite":
-            pbt.quarantine(state, tx, leader.policy, reason=failed.reason)
+            quarantine.quarantine(state, tx, leader.policy, reason=failed.reason)
         else:
             blame(state, tx, leader.policy, reason=failed.reason)
 
@@ -132,7 +132,7 @@ def blame(state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reaso
         text = (
             f"{policy.failures} assignments in a row failed on one checkpoint; the last: {reason}"
         )
-        pbt.quarantine(state, tx, policy.policy, reason=text)
+        quarantine.quarantine(state, tx, policy.policy, reason=text)
 
 
 def blame_evaluation(
@@ -171,7 +171,7 @@ def _blame_alone(
     if state.failed_validations[policy_id] >= MAX_FAILURES:
         del state.failed_validations[policy_id]
         text = f"it cannot play against itself, {MAX_FAILURES} times in a row; the last: {reason}"
-        pbt.quarantine(state, tx, policy_id, reason=text)
+        quarantine.quarantine(state, tx, policy_id, reason=text)
 
 
 def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
@@ -180,8 +180,8 @@ def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
 
 
 def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
-    """A checkpoint or ghost is corrupt: nobody uses it any more; its policy falls back."""
-    drop_outsider(state, tx, key, reason=reason)
+    """Take a corrupt checkpoint or ghost out of use; its policy falls back."""
+    drop_external_player(state, tx, key, reason=reason)
     for ghost in list(state.tables.ghosts.values()):
         if ghost.key == key and not ghost.corrupt:
             tx.put(replace(ghost, corrupt=True))

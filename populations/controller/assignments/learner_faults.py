@@ -96,7 +96,7 @@ def is_charged(
 
 
 def is_at_fault(state: ControllerState, learner: Learner) -> bool:
-    """Whether a learner failed in a row what cannot all be to blame.
+    """Return whether a learner failed in a row what cannot all be to blame.
 
     Others do their work meanwhile, or what failed are different policies. A full disk hits all
     policies, so there the others decide.
@@ -112,7 +112,7 @@ def is_at_fault(state: ControllerState, learner: Learner) -> bool:
 
 
 def is_left_to_others(state: ControllerState, learner: Learner, row: AssignmentRow) -> bool:
-    """Whether an assignment failed on a learner and another one has not tried it yet."""
+    """Return whether an assignment failed on a learner and another one has not tried it yet."""
     failed_at = state.failed_at.get(row.assignment_id, {})
     return learner.place in failed_at and any(
         place not in failed_at for place in _able_places(state, row, without=learner.place)
@@ -120,7 +120,7 @@ def is_left_to_others(state: ControllerState, learner: Learner, row: AssignmentR
 
 
 def serves(populations: Collection[str], row: AssignmentRow) -> bool:
-    """Whether a learner of some populations (empty: all) serves those that learn in an assignment.
+    """Return whether a learner of some populations (empty: all) may do an assignment.
 
     Any learner may evaluate, and make initial weights.
     """
@@ -131,7 +131,7 @@ def serves(populations: Collection[str], row: AssignmentRow) -> bool:
 
 
 def _able_places(state: ControllerState, row: AssignmentRow, *, without: str) -> Iterator[str]:
-    """Places of other learners that may do an assignment: those there, and those on their way.
+    """Yield places of other learners, there or coming, that may do an assignment.
 
     A place whose learner was at fault is not waited for, nor one whose processes end, or never say
     Hello, time after time.

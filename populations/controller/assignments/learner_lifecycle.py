@@ -132,9 +132,9 @@ def lose(
     """Give a learner up: what it holds is given out again with the next attempt number.
 
     Args:
-        state: Of the controller.
+        state: State of the controller.
         tx: Takes what changes.
-        learner_id: Who.
+        learner_id: Learner that is lost.
         reason: Why.
         crash: Whether it did not leave by itself: then it is killed.
         dump_stacks: Whether it is to write where it is stuck, before.
@@ -197,7 +197,7 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
         assignments=[charge.assignment_id for charge in charges],
     )
     what = f"{learner_id} ({place}) was sent away {times} times: {reason}"
-    alerts.note(state, tx, Finding("learner_failing", "", place, what))
+    alerts.record(state, tx, Finding("learner_failing", "", place, what))
     if learner.slot is None:
         tx.commands.append(SendMessage(learner=learner_id, message=Refuse(reason=reason)))
     else:

@@ -1,4 +1,4 @@
-"""What follows from the end of an assignment, all of it in one transaction."""
+"""The end of an assignment, and all that follows from it, in one transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from populations.controller.assignments import carried_episodes, learner_lifecyc
 from populations.controller.assignments.failures import clear_environment, fail_row
 from populations.controller.assignments.validation import (
     Asked,
-    problem,
+    find_inconsistency,
     published_by,
     trained_steps,
 )
@@ -23,8 +23,8 @@ from populations.controller.evolution import pbt
 from populations.controller.evolution.snapshots import snapshot
 from populations.controller.indexes.raised_alerts import Finding
 from populations.controller.monitoring import alerts
-from populations.controller.monitoring.trainee_metrics import own_metrics
-from populations.controller.opponents.seatings import lower_qualities
+from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
+from populations.controller.opponents.seatings import update_qualities
 from populations.controller.state import storage_pause
 from populations.controller.state.commands import RemoveCheckpoints, SendMessage
 from populations.controller.state.events import AssignmentFailed, AssignmentFinished
@@ -52,31 +52,53 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     if opened is None:
         return
     row, held = opened
+    refused = _refused(state, tx, event, row, held)
+    if refused is not None:
+        _fail(state, tx, event.learner, row, refused)
+        return
+    state.reset_failures(event.learner, now_s=tx.now.monotonic_s)
+    place = state.learners[event.learner].place
+    alerts.record(state, tx, Finding("learner_failing", "", place, ""))
+    clear_environment(state, row)
+    _commit(state, tx, event, row)
+    mark_unneeded(state, tx)
+
+
+def _refused(
+    state: ControllerState,
+    tx: Transaction,
+    event: AssignmentFinished,
+    row: AssignmentRow,
+    held: Held,
+) -> Failed | None:
+    """Return the failure that a result is which cannot be that of its assignment."""
+    finished = event.finished
     asked = Asked(
         message=row.message,
         setup=state.setup,
         waited_s=tx.now.monotonic_s - held.sent_s,
         up_s=tx.now.monotonic_s - state.started_s,
     )
-    fault = problem(asked, finished, manifests=event.manifests)
-    if fault is not None:
-        failed = Failed(
-            assignment_id=finished.assignment_id,
-            attempt=finished.attempt,
-            kind="error",
-            reason=f"what the learner sent does not fit its assignment: {fault[:MAX_REASON]}",
-        )
-        _fail(state, tx, event.learner, row, failed)
-        return
-    state.settle(event.learner, now_s=tx.now.monotonic_s)
-    place = state.learners[event.learner].place
-    alerts.note(state, tx, Finding("learner_failing", "", place, ""))
-    clear_environment(state, row)
+    fault = find_inconsistency(asked, finished, manifests=event.manifests)
+    if fault is None:
+        return None
+    return Failed(
+        assignment_id=finished.assignment_id,
+        attempt=finished.attempt,
+        kind="error",
+        reason=f"what the learner sent does not fit its assignment: {fault[:MAX_REASON]}",
+    )
+
+
+def _commit(
+    state: ControllerState, tx: Transaction, event: AssignmentFinished, row: AssignmentRow
+) -> None:
+    finished = event.finished
     trained = trained_steps(row.message, finished, event.manifests)
     matches = sum(tally.matches for tally in finished.tallies)
     _take_tallies(state, tx, row, finished.tallies)
     if isinstance(row.message, Train):
-        lower_qualities(state, tx, row.message, finished.tallies)
+        update_qualities(state, tx, row.message, finished.tallies)
     tx.put_assignment(
         replace(
             row,
@@ -92,22 +114,21 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     carried_episodes.forget_dropped(state, tx, event.learner, finished=finished)
     if isinstance(row.message, Train):
         if trained:
-            carried_episodes.note(state, event.learner, message=row.message, finished=finished)
+            carried_episodes.record(state, event.learner, message=row.message, finished=finished)
             tx.count(training_s=finished.duration_s, training_assignments=1)
         for trainee, published in published_by(row.message, finished):
             manifest = event.manifests[published.checkpoint.key]
-            metrics = own_metrics(finished.metrics, row.message.trainees, of=trainee.policy)
+            metrics = metrics_of_trainee(finished.metrics, row.message.trainees, of=trainee.policy)
             _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
         storage_pause.accept(state, tx)
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
         state.failed_evaluations = 0
-        share.note(state, matches=matches, duration_s=finished.duration_s)
+        share.record(state, matches=matches, duration_s=finished.duration_s)
         _validate(state, tx, row.message)
         _learn_lengths(state, tx, finished.tallies)
         tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
         state.refit(tx)
-    doom(state, tx)
 
 
 def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> None:
@@ -142,7 +163,7 @@ def _learn_lengths(state: ControllerState, tx: Transaction, tallies: Sequence[Ta
 
 
 def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
-    """Whether weights are what a policy goes on from, or were made in its present generation."""
+    """Return whether weights are a policy's current ones, or of its present generation."""
     current = state.tables.checkpoints.get(policy.checkpoint or "")
     if current is not None and current.weights_digest == digest:
         return True
@@ -176,7 +197,7 @@ def _open_row(
     assignment_id: AssignmentId,
     attempt: int,
 ) -> tuple[AssignmentRow, Held] | None:
-    """The open assignment that a learner ends; None for a duplicate or an older attempt.
+    """Return the open assignment that a learner ends; None for a duplicate or an older attempt.
 
     Acknowledged either way: the command goes out after the commit.
     """
@@ -221,7 +242,6 @@ def _advance_policy(
         assignment_id=row.assignment_id,
     )
     tx.put(checkpoint)
-    state.league.add_checkpoint(checkpoint)
     policy = state.tables.policies[trainee.policy]
     speed = metrics.get("throughput/agent_steps_per_s", 0.0)
     length = metrics.get("episode/length_mean", 0.0)
@@ -258,15 +278,14 @@ def _smooth(old: float, new: float) -> float:
     return new if old == 0.0 else old + SMOOTHING * (new - old) if new > 0.0 else old
 
 
-def doom(state: ControllerState, tx: Transaction) -> None:
-    """Decide which checkpoints nobody needs any more; their directories go after the commit."""
+def mark_unneeded(state: ControllerState, tx: Transaction) -> None:
+    """Mark checkpoints that nothing needs for removal; their directories go after the commit."""
     tables = state.tables
 
     def standing(policy: PolicyRow) -> str | None:
         digest = state.league.standing_weights(policy, tables)
         return None if digest is None else state.league.checkpoints[digest].key
 
-    state.retention.take(tx.rows)
     keys = state.retention.unneeded(tables, standing=standing)
     for key in keys:
         tx.put(replace(tables.checkpoints[key], state="doomed"))

@@ -1,4 +1,4 @@
-"""What the next free learner does: train whom, against whom, for how long; or evaluate whom."""
+"""Next assignments of free learners: which policy trains, or which players are evaluated."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def fill(state: ControllerState, tx: Transaction) -> None:
 def _next_learner(
     state: ControllerState, free: Mapping[LearnerId, Learner], idle: Set[tuple[str, ...]]
 ) -> LearnerId | None:
-    """The learner with the most credit, of those that have any.
+    """Return the learner with the most credit, of those that have any.
 
     Not one of those that serve populations for which there is nothing to do.
 
@@ -82,7 +82,7 @@ def _next_learner(
 
 
 def _num_training(state: ControllerState, learner: Learner) -> int:
-    """How many of the assignments that a learner has are training."""
+    """Return how many of the assignments that a learner has are training."""
     held = [state.tables.assignments.get(held.assignment_id) for held in learner.held]
     return sum(row is not None and isinstance(row.message, Train) for row in held)
 
@@ -111,7 +111,7 @@ def _redo(
 
 
 def _is_start(message: Train) -> bool:
-    """Whether it only makes initial weights, which any learner may."""
+    """Return whether it only makes initial weights, which any learner may."""
     return message.agent_steps == 0
 
 
@@ -202,7 +202,6 @@ def _due_policy(
     player for each population. Nobody waits for those who begin anew later. Whom PBT has decided
     about is not trained before that is carried out. Nor is who has a mate that cannot be.
     """
-    state.due.take(tx.rows, state.tables)
     limit = state.config.stop.agent_steps_per_policy
     learner = state.learners[learner_id]
     blocked = held_up(state)
@@ -211,11 +210,13 @@ def _due_policy(
         # A team has a policy of every population.
         return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
 
-    first = state.due.next(state.tables, held_up=blocked, limit=limit, may_train=may_train)
+    first = state.training_queue.next(
+        state.tables, held_up=blocked, limit=limit, may_train=may_train
+    )
     if first is None:
         return None
     rows = (state.tables.policies[leader] for leader in learner.episodes)
-    own = [row for row in rows if state.due.is_free(row, held_up=blocked, limit=limit)]
+    own = [row for row in rows if state.training_queue.is_free(row, held_up=blocked, limit=limit)]
     chosen = carried_episodes.choose(
         state,
         learner_id,
@@ -229,7 +230,7 @@ def _due_policy(
 
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:
-    """Everything random in an assignment derives from the run's seed and its number."""
+    """Return the seed of an assignment, a function of the run's seed and its number."""
     words = np.random.SeedSequence([state.config.seed, 1, assignment_id]).generate_state(2)
     return int(words[0]) << 31 ^ int(words[1])
 
@@ -290,7 +291,7 @@ def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
 
 
 def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:
-    """What a policy without a checkpoint starts from; None: fresh random weights."""
+    """Return the weights of a policy without a checkpoint; None: fresh random ones."""
     if policy.checkpoint is not None or policy.initial_weights == "":
         return None
     if policy.initial_weights is None:
@@ -299,14 +300,14 @@ def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | 
 
 
 def _immigrant(state: ControllerState, key: str) -> WeightsRef:
-    """Weights below a key: those of a ghost of this run, or imported ones."""
+    """Return weights below a key: those of a ghost of this run, or imported ones."""
     ghosts = state.tables.ghosts.values()
     own = next((ghost.weights for ghost in ghosts if ghost.key == key), None)
     return state.immigrants[key] if own is None else own
 
 
 def _num_evaluations(state: ControllerState, learner_id: LearnerId) -> int:
-    """How many of the assignments that a learner has are evaluations."""
+    """Return how many of the assignments that a learner has are evaluations."""
     learner = state.learners[learner_id]
     return len(learner.held) - _num_training(state, learner)
 
@@ -319,9 +320,8 @@ def _evaluate_if_due(state: ControllerState, tx: Transaction) -> AssignmentRow |
     """
     if state.config.evaluation.share <= 0.0:
         return None
-    state.unfitted.take(tx.rows, num_tallies=state.tables.num_tallies, belief=state.belief)
     short = share.short_of(state)
-    if short <= 0.0 or (state.failed_evaluations and state.unfitted.num_open):
+    if short <= 0.0 or (state.failed_evaluations and state.pending_matches.num_open):
         return None
     num_matches = share.earned_matches(state, short)
     if not is_worth_it(state, num_matches=num_matches):

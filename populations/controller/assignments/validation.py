@@ -28,7 +28,7 @@ from arena.types import (
     trainee_entrant,
 )
 from arena.wire.messages import Evaluate, Finished, Published, Train, Trainee
-from populations.controller.monitoring.trainee_metrics import own_metrics
+from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
 
 SLACK_S = 60.0
 """Seconds by which a learner's stopwatch may be ahead of the controller's clock."""
@@ -53,7 +53,7 @@ SPEED, LENGTH = "throughput/agent_steps_per_s", "episode/length_mean"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a learner was asked to do, and what it had for it.
+    """An assignment as a learner had it, and the time that it had for it.
 
     Attributes:
         message: The assignment.
@@ -69,7 +69,7 @@ class Asked:
 
     @property
     def max_agent_steps(self) -> int:
-        """Agent steps of all trainees together: the budget is passed by one rollout at most."""
+        """Return the most agent steps of all trainees: the budget and one rollout."""
         message, setup = self.message, self.setup
         if not isinstance(message, Train) or message.agent_steps == 0:
             return 0
@@ -85,17 +85,19 @@ class Asked:
 
     @property
     def max_calls(self) -> float:
-        """Calls of ``step`` of the environments, those of episodes in flight too."""
+        """Return calls of ``step`` of the environments, those of episodes in flight too."""
         return MAX_PER_S * (max(self.up_s, self.waited_s) + SLACK_S)
 
 
-def problem(asked: Asked, finished: Finished, *, manifests: Mapping[str, Manifest]) -> str | None:
-    """Why a result does not fit its assignment; None if it does.
+def find_inconsistency(
+    asked: Asked, finished: Finished, *, manifests: Mapping[str, Manifest]
+) -> str | None:
+    """Say why a result does not fit its assignment; None if it does.
 
     Args:
         asked: The assignment.
         finished: What the learner says.
-        manifests: Of the checkpoints that it names, by key; verified.
+        manifests: Verified manifests of the checkpoints that it names, by key.
     """
     return next(_problems(asked, finished, manifests), None)
 
@@ -175,7 +177,7 @@ def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
 
 
 def _problems_of_matches(message: Evaluate, finished: Finished) -> Iterator[str]:
-    """An evaluation plays exactly the matches that it is asked for."""
+    """Check that an evaluation played exactly the matches that it was asked for."""
     asked_for: Counter[tuple[Entrant, ...]] = Counter()
     for pairing in message.pairings:
         names = tuple(_entrant(player, {}) for player in pairing.seating.players)
@@ -196,7 +198,7 @@ def _problems_of_figures(asked: Asked, finished: Finished) -> Iterator[str]:
             return
     trainees = asked.message.trainees if isinstance(asked.message, Train) else ()
     for trainee in trainees:
-        own = own_metrics(finished.metrics, trainees, of=trainee.policy)
+        own = metrics_of_trainee(finished.metrics, trainees, of=trainee.policy)
         for name, most in ((SPEED, MAX_PER_S), (LENGTH, asked.max_calls)):
             if not 0.0 <= own.get(name, 0.0) <= most:
                 yield f"{name} is {own[name]:g}, but can be {most:g} at most"
@@ -215,7 +217,7 @@ def _problems_of_episodes_in_flight(asked: Asked, finished: Finished) -> Iterato
 
 
 def published_by(message: Train | Evaluate, finished: Finished) -> list[tuple[Trainee, Published]]:
-    """Each trainee with the checkpoint that it has published."""
+    """Return each trainee with the checkpoint that it has published."""
     if not isinstance(message, Train):
         return []
     by_policy = {published.policy: published for published in finished.checkpoints}
@@ -261,7 +263,7 @@ def _entrant(player: Player, generations: Mapping[str, int]) -> Entrant:
 
 
 def _adds_up(tally: Tally, *, num_seats: int) -> bool:
-    """Whether a tally has a return for every seat, and each pair's results are its matches."""
+    """Return whether a tally has a return for each seat and all results of each pair."""
     returns, squares, matches = tally.return_sum, tally.return_sum_of_squares, tally.matches
     per_seat = (len(tally.entrants), len(returns), len(squares))
     return (

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from arena.types import Entrant, Player, PlayerId
-from populations.controller.indexes.player_strengths import Known, known_player
+from populations.controller.indexes.player_strengths import PlayerStrength, player_strength
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, ghost_team, ghosts_by_origin, is_whole
 from populations.league.scheduling import Field
@@ -19,14 +19,14 @@ FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownField:
+class EvaluationPool:
     """Players with the arrays that decisions are made on, in one order."""
 
-    players: tuple[Known, ...]
+    players: tuple[PlayerStrength, ...]
     field: Field
 
     def deviations(self) -> FloatArray:
-        """Of each rating from the mean of its population's policies, in Elo. float64 [N].
+        """Return each rating's deviation from the mean of its population, Elo. float64 [N].
 
         How far all of them are from the anchor makes no order.
         """
@@ -34,8 +34,8 @@ class KnownField:
         return np.asarray(np.sqrt((spread**2).sum(axis=1) + self.field.own_variance))
 
 
-def known_field(state: ControllerState, rng: np.random.Generator | None) -> KnownField:
-    """Active policies at their current checkpoints, ghosts worth a look, and the bots.
+def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> EvaluationPool:
+    """Return active policies at their current checkpoints, ghosts worth a look, and the bots.
 
     Args:
         state: The controller.
@@ -43,17 +43,17 @@ def known_field(state: ControllerState, rng: np.random.Generator | None) -> Know
     """
     tables, league = state.tables, state.league
     origins = ghosts_by_origin(state)
-    found: list[Known] = []
+    found: list[PlayerStrength] = []
     for population in state.ranked_populations:
         ratings = state.ratings(population)
-        found += state.known.policies(
+        found += state.strengths.policies(
             population,
             ratings=ratings,
             tables=tables,
             league=league,
             team_of=lambda row: frozen_team(state, row) if is_whole(state, row) else None,
         )
-        found += state.known.ghosts(
+        found += state.strengths.ghosts(
             population,
             ratings=ratings,
             tables=tables,
@@ -66,7 +66,7 @@ def known_field(state: ControllerState, rng: np.random.Generator | None) -> Know
     first = {(known.population, known.entrant): known for known in reversed(found)}
     players = [known for known in found if first[known.population, known.entrant] is known]
     names = list(state.ranked_populations)
-    return KnownField(
+    return EvaluationPool(
         players=tuple(players),
         field=Field(
             ratings=np.array([known.rating for known in players]),
@@ -75,13 +75,13 @@ def known_field(state: ControllerState, rng: np.random.Generator | None) -> Know
             is_eligible=np.array([known.kind != "bot" for known in players], dtype=bool),
             is_ranked=np.array([known.kind == "policy" for known in players], dtype=bool),
             population=np.array([names.index(known.population) for known in players]),
-            remaining=state.unfitted.remaining(players),
+            remaining=state.pending_matches.remaining(players),
         ),
     )
 
 
-def _spread(state: ControllerState, players: list[Known]) -> FloatArray:
-    """Rows of the populations' factors, which share their columns: one fit made them all."""
+def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray:
+    """Return rows of the populations' factors, which share their columns: one fit made them all."""
     spreads = {name: state.ratings(name).spread for name in state.ranked_populations}
     width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
     rows = np.zeros((len(players), width))
@@ -99,10 +99,10 @@ def _spread(state: ControllerState, players: list[Known]) -> FloatArray:
     return rows
 
 
-def _bots(state: ControllerState, ratings: Ratings, population: str) -> Iterator[Known]:
+def _bots(state: ControllerState, ratings: Ratings, population: str) -> Iterator[PlayerStrength]:
     for bot in state.config.evaluation.bots:
         player = Player(player=PlayerId(bot))
-        yield known_player(
+        yield player_strength(
             ratings,
             player,
             team=dict.fromkeys(state.setup.populations, player),

@@ -1,4 +1,4 @@
-"""What is played after training: until everybody is known well enough, then for the championship.
+"""Final matches after training: until every rating is sure enough, then for the championship.
 
 Each policy's last checkpoint plays until its rating is as sure as ``FINAL_DEVIATION``, or it has
 played enough. Then those who may be the best play each other: the champion is confirmed by matches
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from arena.types import RANDOM_BOT, Seating
 from arena.wire.messages import Pairing
-from populations.controller.evaluation.contenders import KnownField, known_field
+from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.pairings import (
     MIN_MATCHES_PER_SEATING,
     open_evaluations,
@@ -27,7 +27,7 @@ from populations.controller.evaluation.pairings import (
     validation_pairings,
 )
 from populations.controller.evaluation.share import at_most, full_size
-from populations.controller.indexes.player_strengths import Known
+from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.league.standings import Ratings
@@ -55,20 +55,20 @@ FINAL_S = 60.0
 """Learner seconds for finals, beside evaluation's own share: this part of those that training took,
 or so many if that is more."""
 
-Pair = tuple[Known, Known]
+Pair = tuple[PlayerStrength, PlayerStrength]
 BoolArray = npt.NDArray[np.bool_]
 
 
 def is_decided(state: ControllerState) -> bool:
-    """Whether there is nothing left to be played after training, or no time."""
+    """Return whether there is nothing left to be played after training, or no time."""
     if seconds_left(state) <= 0.0:
         return True
-    known = known_field(state, None)
+    known = evaluation_pool(state, None)
     return not _unsettled(state, known).any() and not _missing(state, known)
 
 
 def seconds_left(state: ControllerState) -> float:
-    """Learner seconds that may still be spent on finals.
+    """Return learner seconds that may still be spent on finals.
 
     Infinity in deterministic mode, where seconds decide nothing.
     """
@@ -80,7 +80,7 @@ def seconds_left(state: ControllerState) -> float:
 
 
 def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ...]:
-    """What the next evaluation after training plays; empty if all is played, or being played."""
+    """Draw the next evaluation after training; empty if all is played, or being played."""
     if seconds_left(state) <= 0.0:
         return ()
     newcomers = validation_pairings(state, num_matches=at_most(state, full_size(state)))
@@ -88,7 +88,7 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
         return newcomers
     if state.fitting or state.ratings_are_stale():
         return ()
-    known = known_field(state, None)
+    known = evaluation_pool(state, None)
     unsettled = _unsettled(state, known)
     if unsettled.any():
         return pairings_about(
@@ -121,7 +121,7 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
 
 
 def _shared(
-    state: ControllerState, first: Known, second: Known, to_play: int
+    state: ControllerState, first: PlayerStrength, second: PlayerStrength, to_play: int
 ) -> list[tuple[Seating, int]]:
     seatings = seatings_of(state, first, second)
     return [
@@ -129,8 +129,8 @@ def _shared(
     ]
 
 
-def _unsettled(state: ControllerState, known: KnownField) -> BoolArray:
-    """Whose rating is not sure enough, of the policies. bool [N]."""
+def _unsettled(state: ControllerState, known: EvaluationPool) -> BoolArray:
+    """Return which policies' ratings are not sure enough. bool [N]."""
     deviations = known.deviations()
     return np.array(
         [
@@ -143,8 +143,8 @@ def _unsettled(state: ControllerState, known: KnownField) -> BoolArray:
     )
 
 
-def _missing(state: ControllerState, known: KnownField) -> list[tuple[Pair, int]]:
-    """Pairs of contenders, and of the best and the anchor, that have not met often enough.
+def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, int]]:
+    """Return pairs of contenders, and of the best and the anchor, that have not met often enough.
 
     Returns:
         Each with the matches that are missing; those among contenders come first.
@@ -171,8 +171,8 @@ def _missing(state: ControllerState, known: KnownField) -> list[tuple[Pair, int]
     return missing
 
 
-def _contenders(ratings: Ratings, players: Sequence[Known]) -> list[Known]:
-    """The rated players that may be the best, the best lower bound first."""
+def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[PlayerStrength]:
+    """Return the rated players that may be the best, the best lower bound first."""
     rated = [
         (interval[1], index)
         for index, player in enumerate(players)
@@ -188,8 +188,8 @@ def _contenders(ratings: Ratings, players: Sequence[Known]) -> list[Known]:
     return found[:MAX_CONTENDERS]
 
 
-def _num_met(state: ControllerState, first: Known, second: Known) -> int:
-    """Evaluation matches between two players, in all seats; a part of one counts in parts."""
+def _num_met(state: ControllerState, first: PlayerStrength, second: PlayerStrength) -> int:
+    """Count evaluation matches between two players, in all seats, parts of matches too."""
     one, two = (first.population, first.entrant), (second.population, second.entrant)
     seats = range(len(state.setup.seats))
     return round(

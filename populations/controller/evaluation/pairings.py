@@ -1,4 +1,4 @@
-"""Who plays in an evaluation: newcomers themselves first, then the pairs that tell most.
+"""Pairings of an evaluation: newcomers against themselves first, then the pairs that tell most.
 
 Frozen weights only. `populations.league.scheduling` says which pairs; here they are seated, each
 player in every seat equally often.
@@ -16,9 +16,9 @@ import numpy.typing as npt
 from arena.matches.seating import pair_seatings, team_seating
 from arena.types import RANDOM_BOT, Digest, Entrant, Player, PlayerId, PolicyId, Seating
 from arena.wire.messages import Evaluate, Pairing
-from populations.controller.evaluation.contenders import KnownField, known_field
+from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
 from populations.controller.evaluation.share import at_most
-from populations.controller.indexes.player_strengths import Known
+from populations.controller.indexes.player_strengths import PlayerStrength
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import frozen_team, is_whole, leader_of, team_of
 from populations.controller.state.transaction import Transaction
@@ -47,7 +47,7 @@ ANCHOR_MATCHES = 384
 def draw_pairings(
     state: ControllerState, tx: Transaction, *, num_matches: int
 ) -> tuple[Pairing, ...]:
-    """What an evaluation during training plays; empty if there is nothing to be played.
+    """Draw the pairings of an evaluation during training; empty if there is nothing to play.
 
     Matches go first to policies that PBT cannot decide about without them.
 
@@ -60,20 +60,20 @@ def draw_pairings(
     if newcomers:
         return newcomers
     rng = state.draw(tx)
-    known = known_field(state, rng)
+    known = evaluation_pool(state, rng)
     weights = importance(known.field, fraction=state.config.pbt.fraction)
     missing = missing_matches(state, known)
     weights[list(missing)] += AWAITED_IMPORTANCE
     return pairings_about(state, known, weights=weights, missing=missing, num_matches=num_matches)
 
 
-def missing_matches(state: ControllerState, known: KnownField) -> dict[int, int]:
-    """Matches that policies lack for their next decision of PBT, by their places among the players.
+def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, int]:
+    """Count the matches that policies lack for their next decision of PBT, by place.
 
     Matches that are being played count. The policy whose decision is due first comes first.
     """
     asked: Counter[tuple[str, int]] = Counter()
-    for (_, entrant), num_matches in state.unfitted.open_matches().items():
+    for (_, entrant), num_matches in state.pending_matches.open_matches().items():
         made = state.league.checkpoints.get(Digest(entrant))
         if made is not None:
             asked[made.policy, made.generation] += num_matches
@@ -95,7 +95,7 @@ def missing_matches(state: ControllerState, known: KnownField) -> dict[int, int]
 
 
 def is_worth_it(state: ControllerState, *, num_matches: int) -> bool:
-    """Whether so many matches make an evaluation: of a pair and one with a bot, or a newcomer's.
+    """Return whether so many matches are enough for a pair and a bot, or for a newcomer.
 
     What takes longer than any evaluation may is worth the longest time that one may take.
     """
@@ -109,7 +109,7 @@ def is_worth_it(state: ControllerState, *, num_matches: int) -> bool:
 
 def pairings_about(
     state: ControllerState,
-    known: KnownField,
+    known: EvaluationPool,
     *,
     weights: FloatArray,
     num_matches: int,
@@ -159,8 +159,8 @@ def pairings_about(
     )
 
 
-def _is_validated(state: ControllerState, player: Known) -> bool:
-    """Whether weights of the player's generation have played themselves; bots need not.
+def _is_validated(state: ControllerState, player: PlayerStrength) -> bool:
+    """Return whether weights of the player's generation have played themselves; bots need not.
 
     An evaluation in which a newcomer breaks would be lost for all others.
     """
@@ -174,15 +174,17 @@ def _is_validated(state: ControllerState, player: Known) -> bool:
 
 
 def _num_seatings(state: ControllerState) -> int:
-    """Seatings in which two players of a pair have every seat equally often."""
+    """Return seatings in which two players of a pair have every seat equally often."""
     if len(state.setup.populations) > 1:
         return 1
     home, away = Player(player=PlayerId("bot:home")), Player(player=PlayerId("bot:away"))
     return len(pair_seatings(home, away, seats=state.setup.seats))
 
 
-def seatings_of(state: ControllerState, first: Known, second: Known) -> tuple[Seating, ...]:
-    """Two players in every seat equally often; of other populations, random play fills the rest."""
+def seatings_of(
+    state: ControllerState, first: PlayerStrength, second: PlayerStrength
+) -> tuple[Seating, ...]:
+    """Seat two players in every seat equally often; random play has other populations' seats."""
     seats = state.setup.seats
     if state.is_cooperation:
         return (team_seating(first.team, second.team, seats=seats),)
@@ -194,7 +196,7 @@ def seatings_of(state: ControllerState, first: Known, second: Known) -> tuple[Se
 
 
 def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
-    """Evaluations that were decided and are not finished."""
+    """Return evaluations that were decided and are not finished."""
     for row in state.tables.assignments.values():
         if isinstance(row.message, Evaluate):
             yield row.message
@@ -202,12 +204,12 @@ def open_evaluations(state: ControllerState) -> Iterator[Evaluate]:
 
 def _anchoring(
     state: ControllerState,
-    known: KnownField,
+    known: EvaluationPool,
     chosen: Sequence[tuple[int, int]],
     *,
     may_play: npt.NDArray[np.bool_],
 ) -> Iterator[tuple[int, int]]:
-    """One pair for each bot, so that the scale keeps its zero.
+    """Return one pair for each bot, so that the scale keeps its zero.
 
     By turns the bot meets the player whose strength is nearest to its own, who tells most about the
     distance, and the one whom this evaluation is about most, so that everybody meets it at times.
@@ -233,7 +235,7 @@ def _anchoring(
 
 
 def _anchors(state: ControllerState) -> list[Seating]:
-    """The zeros of all scales among themselves, until it is known what the game gives each side.
+    """Return pairings of the scales' zeros, until the advantage of each side is known.
 
     Without such matches the advantage of a side could not be told from the strength of those who
     play for it.
@@ -256,7 +258,7 @@ def _anchors(state: ControllerState) -> list[Seating]:
 
 
 def newcomers(state: ControllerState) -> list[PolicyRow]:
-    """Active policies of whose generation no checkpoint has played itself yet; who lead teams."""
+    """Return active leaders whose generation has no checkpoint that has played itself."""
     validating = set(validated_by(state, open_evaluations(state)))
     return [
         row
@@ -269,7 +271,7 @@ def newcomers(state: ControllerState) -> list[PolicyRow]:
 
 
 def validation_pairings(state: ControllerState, *, num_matches: int) -> tuple[Pairing, ...]:
-    """Newcomers against themselves: what breaks here is their own fault.
+    """Return newcomers against themselves: what breaks here is their own fault.
 
     After a failed evaluation one at a time, so that it is known whose.
 
@@ -286,13 +288,13 @@ def validation_pairings(state: ControllerState, *, num_matches: int) -> tuple[Pa
 
 
 def _alone(state: ControllerState, row: PolicyRow) -> Seating:
-    """A policy and its mates in all seats of their populations, random play in the others."""
+    """Seat a policy and its mates in their populations' seats, random play in the others."""
     team, rest = frozen_team(state, row), Player(player=RANDOM_BOT)
     return Seating(players=tuple(team.get(seat.population, rest) for seat in state.setup.seats))
 
 
 def validated_by(state: ControllerState, messages: Iterator[Evaluate]) -> Iterator[PolicyId]:
-    """Policies that play against themselves in some evaluations."""
+    """Return policies that play against themselves in some evaluations."""
     for message in messages:
         for pairing in message.pairings:
             policy = validated_policy(state, pairing)
@@ -301,7 +303,7 @@ def validated_by(state: ControllerState, messages: Iterator[Evaluate]) -> Iterat
 
 
 def validated_policy(state: ControllerState, pairing: Pairing) -> PolicyId | None:
-    """The policy that a pairing validates, of a team the leader.
+    """Return the policy that a pairing validates, of a team the leader.
 
     It and its mates are alone, but for random play in other populations.
     """

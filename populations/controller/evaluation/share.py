@@ -23,14 +23,14 @@ KEPT = 0.5
 """Weight of what earlier evaluations took, for each one that ends: speeds change with policies."""
 
 
-def note(state: ControllerState, *, matches: int, duration_s: float) -> None:
+def record(state: ControllerState, *, matches: int, duration_s: float) -> None:
     """Take in how long an evaluation took."""
     state.recent_matches = KEPT * state.recent_matches + matches
     state.recent_evaluation_s = KEPT * state.recent_evaluation_s + duration_s
 
 
 def match_s(state: ControllerState) -> float | None:
-    """Learner seconds that an evaluation match takes; None: not known, or not to be minded.
+    """Return learner seconds that an evaluation match takes; None: not known, or not to be minded.
 
     Of the last evaluations; before the first, what training shows, which is rather too much: a
     trainee's decisions are all of an episode's or fewer, and learning takes time as well.
@@ -46,7 +46,7 @@ def match_s(state: ControllerState) -> float | None:
 
 
 def _episode_s(state: ControllerState) -> Iterator[float]:
-    """Seconds of an episode by each population's trainees."""
+    """Return seconds of an episode by each population's trainees."""
     in_turns = state.setup.spec.api == "aec"
     for name, population in state.setup.populations.items():
         trained = [
@@ -62,7 +62,7 @@ def _episode_s(state: ControllerState) -> Iterator[float]:
 
 
 def reached(state: ControllerState) -> float | None:
-    """Share of learner seconds that evaluation has had in this epoch's training; None: no seconds.
+    """Return evaluation's share of learner seconds in this epoch's training; None: no seconds.
 
     In deterministic mode of the run's assignments.
     """
@@ -77,7 +77,7 @@ def document(state: ControllerState) -> dict[str, Json]:
 
 
 def _spent(state: ControllerState) -> tuple[float, float]:
-    """What training and evaluation have had.
+    """Return what training and evaluation have had.
 
     Seconds count from the start of the epoch: a run that goes on after its finals has no debt.
     """
@@ -89,16 +89,15 @@ def _spent(state: ControllerState) -> tuple[float, float]:
 
 
 def short_of(state: ControllerState) -> float:
-    """Learner seconds that evaluation is short of its share; of assignments in deterministic mode.
+    """Return learner seconds (deterministic: assignments) that evaluation lacks to its share.
 
-    Where nobody knows how long matches take, an open evaluation makes up for everything. Rows that
-    were put must have been taken in by ``state.unfitted``.
+    While the length of matches is unknown, an open evaluation makes up for everything.
     """
     share = state.config.evaluation.share
     training, evaluation = _spent(state)
     if training <= 0.0:
         return 0.0
-    num_open = state.unfitted.num_open
+    num_open = state.pending_matches.num_open
     if num_open:
         one_s = match_s(state)
         if one_s is None:
@@ -125,11 +124,11 @@ def earned_matches(state: ControllerState, short_s: float) -> int:
 
 
 def full_size(state: ControllerState) -> int:
-    """Matches of an evaluation where they take no time."""
+    """Return matches of an evaluation where they take no time."""
     return max(MIN_MATCHES, state.setup.num_envs)
 
 
 def at_most(state: ControllerState, num_matches: int) -> int:
-    """As many matches of some as the longest evaluation has time for; 1 at least."""
+    """Return as many matches as the longest evaluation has time for, 1 at least."""
     one_s = match_s(state)
     return num_matches if one_s is None else max(min(num_matches, int(MAX_EVALUATION_S / one_s)), 1)

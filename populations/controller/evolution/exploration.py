@@ -15,7 +15,6 @@ import numpy as np
 
 from arena.types import PolicyId
 from arena.users_code import named, own_lines
-from populations.config.search_space import Choices, parse_search_space
 from populations.controller.evolution.generations import history
 from populations.controller.state.commands import ExploreHyperparameters
 from populations.controller.state.events import HyperparametersExplored
@@ -24,6 +23,7 @@ from populations.controller.state.transaction import Transaction
 from populations.core import Exploration, SearchSpace
 from populations.pbt.explore import Perturb
 from populations.records.rows import Json
+from populations.search_space import Choices, parse_search_space
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ def pending_policies(state: ControllerState) -> list[PolicyId]:
 
 
 def numbers(value: Json) -> dict[str, float]:
-    """Hyperparameters, from plain data."""
+    """Return hyperparameters, from plain data."""
     assert isinstance(value, Mapping), f"hyperparameters are a mapping, got {value!r}"
     return {name: number for name, number in value.items() if isinstance(number, int | float)}
 
@@ -114,7 +114,7 @@ def _rng(seed: tuple[int, ...]) -> np.random.Generator:
 def problem_of(
     new: Mapping[str, float], *, hyperparameters: Mapping[str, float], space: SearchSpace
 ) -> str | None:
-    """Why explored values must not be used, in words; None if they may.
+    """Say why explored values must not be used, in words; None if they may.
 
     Args:
         new: Every hyperparameter.

@@ -17,7 +17,7 @@ Cause = Literal["start", "exploit", "explore", "quarantine", "reset", "immigrate
 
 
 def first_generations(policies: Iterable[PolicyRow]) -> list[GenerationRow]:
-    """The rows with which a run begins."""
+    """Return the rows with which a run begins."""
     return [_row(policy, cause="start", parent=None) for policy in policies]
 
 
@@ -39,7 +39,7 @@ def begin_generation(
         tx: Takes the rows.
         policy: As it goes on: with the new checkpoint and hyperparameters.
         cause: What began the generation.
-        parent: Whose weights they are.
+        parent: Entrant that the weights came from.
         parent_agent_steps: The parent's count when they were copied, if it is of this run.
 
     Returns:
@@ -105,12 +105,12 @@ def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationR
 
 
 def history(state: ControllerState, policy: PolicyRow) -> tuple[GenerationRow, ...]:
-    """All generations of policies of a policy's population and role, in order of beginning.
+    """Return all generations of policies of a policy's population and role, in order of beginning.
 
     Its own last one is ended in it.
     """
     ended = ended_generation(state, policy.policy)
-    return state.histories.of(policy, state.tables, instead=ended)
+    return state.generation_history.comparable(policy, state.tables, instead=ended)
 
 
 def _weights(state: ControllerState, policy: PolicyRow) -> Digest | None:

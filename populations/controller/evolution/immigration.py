@@ -20,7 +20,7 @@ FRESH = "fresh"
 
 
 def immigrant_key(population: str, index: int) -> str:
-    """Directory of an immigrant's weights, relative to the run's.
+    """Return directory of an immigrant's weights, relative to the run's.
 
     Args:
         population: That it comes into.
@@ -45,7 +45,7 @@ def try_immigrate(
     Args:
         state: The controller.
         tx: Takes the rows.
-        team: Who would copy a donor and its mates; the first one leads.
+        team: Policies that would copy a donor and its mates; the first one leads.
         data: The numbers of that decision.
     """
     policy = team[0]

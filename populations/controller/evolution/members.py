@@ -12,26 +12,26 @@ from populations.ratings.results import Rated
 from populations.records.rows import PolicyRow
 
 Opponent = tuple[Rated, tuple[int, int]]
-"""Who was met in which seats: own seat, the other's seat."""
+"""An opponent and the seats of a meeting: own seat, the other's seat."""
 
 
 def is_reference(state: ControllerState, policy: PolicyRow) -> bool:
-    """Whether a policy's hyperparameters are never explored."""
+    """Return whether a policy's hyperparameters are never explored."""
     return state.pbt(policy.population).reference and policy.index == 0
 
 
 def standing_weights(state: ControllerState, population: str) -> dict[PolicyId, Digest]:
-    """The evaluated weights that each active policy's standing is about."""
+    """Return the evaluated weights that each active policy's standing is about."""
     return {
         row.policy: digest
         for row in state.tables.policies.values()
         if row.population == population
         and row.state == "active"
-        and (digest := judged_weights(state, row)) is not None
+        and (digest := standing_weights_of(state, row)) is not None
     }
 
 
-def judged_weights(state: ControllerState, row: PolicyRow) -> Digest | None:
+def standing_weights_of(state: ControllerState, row: PolicyRow) -> Digest | None:
     """Return the weights that a policy's standing is about; None: nothing of its line has played.
 
     They are the latest evaluated ones. Where the last fit does not cover those yet, the latest that
@@ -51,34 +51,34 @@ def judged_weights(state: ControllerState, row: PolicyRow) -> Digest | None:
 
 
 def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
-    """What `standing_weights` says of one active policy."""
+    """Return the entry of `standing_weights` for one policy; None if it is not active."""
     row = state.tables.policies.get(policy)
     if row is None or row.state != "active":
         return None
-    return judged_weights(state, row)
+    return standing_weights_of(state, row)
 
 
 def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
-    """The active policies of a population that have a role.
+    """Return the active policies of a population that have a role.
 
     PBT ranks and copies among policies of one role: an exploiter is not worse than a main agent
     because it loses to others, and what it has found would be gone if it became a copy.
 
-    Those of the last time, but for whom something has changed: rows that were put since then must
-    have been taken in by ``state.changed``.
+    The members of the last decision are kept, and only those of whom something has changed since
+    are made anew.
     """
     ratings, tables = state.ratings(population), state.tables
-    kept, policies = state.changed.members(
+    kept, policies = state.members.current(
         population, ratings=ratings, tables=tables, league=state.league
     )
     for policy in policies:
         row = tables.policies[policy]
-        kept.put(policy, _member(state, ratings, row) if row.state == "active" else None)
+        kept.set(policy, _member(state, ratings, row) if row.state == "active" else None)
     return kept.listed(role, tables)
 
 
 def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
-    digest = judged_weights(state, row)
+    digest = standing_weights_of(state, row)
     record = state.league.record(row.population, digest or "")
     matches, total = record.matches, record.return_sum
     squares = record.return_sum_of_squares
@@ -98,7 +98,7 @@ def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
 
 
 def rating_difference(state: ControllerState, population: str) -> RatingDifference:
-    """By how much one policy's standing weights are better than another's, from the last fit.
+    """Return a function of two policies: by how much the first's standing weights are better.
 
     For one decision: nobody's standing changes meanwhile.
     """
@@ -117,7 +117,7 @@ def rating_difference(state: ControllerState, population: str) -> RatingDifferen
 
 
 def common_scores(state: ControllerState, population: str) -> CommonScores | None:
-    """Scores of two policies' standing weights against those whom both have met, seat by seat.
+    """Return a function of two policies: their scores against common opponents.
 
     None in cooperation, where nobody has opponents.
     """
@@ -138,7 +138,7 @@ def common_scores(state: ControllerState, population: str) -> CommonScores | Non
 
 
 def _scores(state: ControllerState, rated: Rated, *, without: set[Rated]) -> dict[Opponent, Score]:
-    """What an entrant scored in evaluation against each opponent, in each pair of seats."""
+    """Return an entrant's scores in evaluation, by opponent and pair of seats."""
     scores: dict[Opponent, Score] = {}
     for (first, second, (own, other)), counts in state.league.results.of_entrant(rated):
         matches = counts.matches

@@ -29,10 +29,10 @@ RESETS = "resets"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """What a policy goes on from.
+    """Weights that a policy goes on from.
 
     Attributes:
-        player: Whose weights they are, for the event.
+        player: Player that has these weights, for the event.
         checkpoint: To train on from, optimizer included; None: there are weights alone.
         initial_weights: As in `PolicyRow`, where there is no checkpoint.
         parent: Policy and generation, or a player of another run; None for fresh weights.
@@ -49,7 +49,7 @@ class Origin:
 
 
 def reset_key(population: str) -> str:
-    """Directory of another run's weights that exploiters start again from, below the run's."""
+    """Return the directory, below the run's, of imported weights for resets."""
     return f"{RESETS}/{population}"
 
 
@@ -74,7 +74,7 @@ def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> N
 
 
 def without_weights(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
-    """Some weights are damaged: exploiters that were to start from them start as they first did."""
+    """Let exploiters that were to start from damaged weights start as they first did."""
     for policy in list(state.tables.policies.values()):
         entrant = trainee_entrant(policy.policy, generation=policy.generation)
         row = state.tables.generations.get(entrant)
@@ -150,7 +150,7 @@ def _origin(state: ControllerState, policy: PolicyRow) -> Origin:
 
 
 def _initial(state: ControllerState, policy: PolicyRow, **numbers: Json) -> Origin:
-    """The policy's first checkpoint; without it, what the whole population started from."""
+    """Return the policy's first checkpoint; without it, what the whole population started from."""
     ghost = state.tables.ghosts.get(ghost_id(policy.policy, agent_steps=0))
     if ghost is None or state.tables.checkpoints[ghost.checkpoint].state != "present":
         return Origin(player="the population's start", numbers=numbers)
@@ -164,7 +164,7 @@ def _initial(state: ControllerState, policy: PolicyRow, **numbers: Json) -> Orig
 
 
 def _of_ghost(ghost: GhostRow, **numbers: Json) -> Origin:
-    """A ghost has weights alone, so the optimizer is a fresh one."""
+    """Return a ghost as an origin; it has weights alone, so the optimizer is a fresh one."""
     return Origin(
         player=ghost.player,
         initial_weights=ghost.key,
@@ -192,7 +192,7 @@ def _nearest_even(state: ControllerState, policy: PolicyRow) -> Origin:
 def win_rates_against_mains(
     state: ControllerState, ghosts: list[GhostRow]
 ) -> dict[PlayerId, float]:
-    """How often ghosts of one population beat the main agents of today, draws half.
+    """Return how often ghosts of one population beat the main agents of today, draws half.
 
     The mean over the standing weights of active main agents: evaluation results, filled by what
     ratings predict. Ratings of different populations cannot be compared, so against main agents of
@@ -220,7 +220,7 @@ def win_rates_against_mains(
 def _predicted(
     state: ControllerState, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]
 ) -> FloatArray:
-    """By ratings; NaN where that is not possible. float64 [ghosts, mains]."""
+    """Return scores by ratings; NaN where there are none. float64 [ghosts, mains]."""
     populations = {ghost.population for ghost in ghosts}
 
     def rating(population: str, digest: Digest) -> float:
@@ -237,7 +237,7 @@ def _predicted(
 def _outcomes(
     state: ControllerState, ghosts: list[GhostRow], mains: list[tuple[str, Digest]]
 ) -> Iterator[Outcome]:
-    """Evaluation matches of ghosts (rows) against main agents (columns), in all seats."""
+    """Return evaluation matches of ghosts (rows) against main agents (columns), in all seats."""
     results, seats = state.league.results, state.setup.seats
     for (own, own_seat), (other, other_seat) in permutations(enumerate(seats), 2):
         if own_seat.side == other_seat.side:

@@ -41,7 +41,7 @@ def follow(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
 
 
 def to_next_entry(state: ControllerState, policy: PolicyRow) -> int | None:
-    """Agent steps to a policy's next mark in its schedule; None if there is none ahead."""
+    """Return agent steps to a policy's next mark in its schedule; None if there is none ahead."""
     schedule = state.config.populations[policy.population].schedule
     ahead = [
         entry.agent_steps - policy.agent_steps

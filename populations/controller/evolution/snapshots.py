@@ -10,14 +10,16 @@ import numpy as np
 from arena.checkpoints.manifest import ghost_key
 from arena.types import ghost_id
 from populations.controller.evolution.resets import try_reset
-from populations.controller.opponents.seatings import make_request, start_quality
+from populations.controller.opponents.seatings import make_request, quality_of_new
 from populations.controller.state.commands import LinkGhosts
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import FloatArray
 from populations.league.payoff import JEFFREYS
+from populations.matchmaking.alphastar import AlphastarSettings
 from populations.records.rows import CheckpointRow, GhostRow, Json, PolicyRow
 from populations.roles import MAIN, MAIN_EXPLOITER, SnapshotRule, has_exploiters
+from populations.rule_kinds import read_settings
 
 
 def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
@@ -28,8 +30,8 @@ def snapshot(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow])
     Args:
         state: The controller.
         tx: Takes the rows.
-        team: Who has learned together, at the checkpoints that this has led to. If it is time for
-            one of them, each leaves a ghost: they are opponents, or rated, only together.
+        team: Policies that learned together, at the checkpoints that this has led to. If it is time
+            for one of them, each leaves a ghost: they are opponents, or rated, only together.
     """
     reasons = (_why(state, tx, policy) for policy in team)
     why = next((reason for reason in reasons if reason is not None), None)
@@ -57,10 +59,9 @@ def _freeze(
         key=ghost_key(policy.policy, agent_steps=policy.agent_steps, digest=checkpoint.digest),
         checkpoint=checkpoint.key,
         role=policy.role,
-        quality=start_quality(state, policy.population),
+        quality=quality_of_new(state, policy.population),
     )
     tx.put(ghost)
-    state.league.add_ghost(ghost)
     tx.put(replace(state.tables.policies[policy.policy], ghost_at=policy.agent_steps))
     tx.add_event(
         "ghost_created",
@@ -78,7 +79,7 @@ def _freeze(
 
 
 def steps_to_next(state: ControllerState, policy: PolicyRow) -> int:
-    """Agent steps until a ghost may be due; below 1 if one is."""
+    """Return agent steps until a ghost may be due; below 1 if one is."""
     rule = _rule(state, policy.population)
     if rule is None or policy.ghost_at < 0:
         return policy.ghost_at + state.config.ghosts.every_agent_steps - policy.agent_steps
@@ -86,7 +87,7 @@ def steps_to_next(state: ControllerState, policy: PolicyRow) -> int:
 
 
 def _why(state: ControllerState, tx: Transaction, policy: PolicyRow) -> dict[str, Json] | None:
-    """Why it is time for a ghost, with the numbers; None if it is not."""
+    """Say why it is time for a ghost, with the numbers; None if it is not."""
     if policy.ghost_at < 0:
         return {"reason": "its first checkpoint"}
     agent_steps = policy.agent_steps - policy.ghost_at
@@ -108,7 +109,7 @@ def _why(state: ControllerState, tx: Transaction, policy: PolicyRow) -> dict[str
 
 
 def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
-    """The rule by roles; None in a population of main agents."""
+    """Return the rule by roles; None in a population of main agents."""
     config = state.config
     if not has_exploiters(config.populations[population].roles):
         return None
@@ -116,17 +117,16 @@ def _rule(state: ControllerState, population: str) -> SnapshotRule | None:
         phase_agent_steps=config.ghosts.every_agent_steps,
         timeout_phases=config.roles.timeout_phases,
         win_rate=config.roles.win_rate,
-        constants=config.matchmaking.constants,
+        constants=read_settings(AlphastarSettings, config.matchmaking).constants,
     )
 
 
 def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> FloatArray:
-    """In training, against those it has to beat, of those it has met. float64 [N].
+    """Return win rates in training against the met ones of those it has to beat. float64 [N].
 
     That is the latest main agents for a main exploiter, all ghosts for the others. Results alone
     count, and only against those that were met ``roles.min_matches`` times.
     """
-    state.candidates.take(tx.rows, state.tables)
     found: list[FloatArray] = [np.zeros(0)]
     for population in _opposing(state, policy):
         request = make_request(state, policy, population)
@@ -141,7 +141,7 @@ def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Fl
 
 
 def _opposing(state: ControllerState, policy: PolicyRow) -> Iterator[str]:
-    """Populations in which a policy has opponents."""
+    """Return populations in which a policy has opponents."""
     seats = state.setup.seats
     own_sides = {seat.side for seat in seats if seat.population == policy.population}
     for population in dict.fromkeys(seat.population for seat in seats):

@@ -3,34 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from arena.types import Digest, PolicyId
-from populations.records.rows import GenerationRow, GhostRow, Row
+from populations.records.rows import GenerationRow, GhostRow
+from populations.records.tables import Tables
 
 
 class Curves:
     """Counts that curves show, and which points were written. Owned by the controller's thread."""
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
+    def __init__(self) -> None:
         self.ghosts: Counter[PolicyId] = Counter()
         self.copies: Counter[PolicyId] = Counter()
         self._counted: set[str] = set()
         self.written: dict[PolicyId, tuple[Digest, int, Mapping[str, float]]] = {}
         """Which weights' points were written last, after how many matches, and what they were."""
         self.run_at_s = float("-inf")
-        self.take(rows)
 
-    def take(self, rows: Iterable[Row]) -> None:
-        """Count ghosts and copies; a row may come more than once."""
-        for row in rows:
-            if isinstance(row, GhostRow) and row.player not in self._counted:
+    @classmethod
+    def from_tables(cls, tables: Tables) -> Curves:
+        """Count the ghosts and copies of a journal."""
+        curves = cls()
+        for ghost in tables.ghosts.values():
+            curves.apply(ghost)
+        for generation in tables.generations.values():
+            curves.apply(generation)
+        return curves
+
+    def apply(self, row: GhostRow | GenerationRow) -> None:
+        """Count a ghost or a copy; a row may come more than once."""
+        if isinstance(row, GhostRow):
+            if row.player not in self._counted:
                 self._counted.add(row.player)
                 self.ghosts[row.policy] += 1
-            elif (
-                isinstance(row, GenerationRow)
-                and row.cause == "exploit"
-                and row.entrant not in self._counted
-            ):
-                self._counted.add(row.entrant)
-                self.copies[row.policy] += 1
+        elif row.cause == "exploit" and row.entrant not in self._counted:
+            self._counted.add(row.entrant)
+            self.copies[row.policy] += 1

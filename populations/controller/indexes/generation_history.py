@@ -6,14 +6,12 @@ rows, and a resumed controller makes it anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from arena.types import Entrant
-from populations.records.rows import GenerationRow, PolicyRow, Row
+from populations.records.rows import GenerationRow, PolicyRow
 from populations.records.tables import Tables
 
 
-class Histories:
+class GenerationHistory:
     """Generations by population and role. Owned by the controller's thread."""
 
     def __init__(self) -> None:
@@ -22,34 +20,32 @@ class Histories:
         """Of each generation in its list."""
         self._is_made = False
 
-    def take(self, rows: Iterable[Row], tables: Tables) -> None:
-        """Take in rows that were put into the tables, once or more often; generations matter."""
+    def apply(self, row: GenerationRow, tables: Tables) -> None:
+        """Take in a row that was put into the tables, once or more often."""
         if self._is_made:
-            for row in rows:
-                if isinstance(row, GenerationRow):
-                    self._put(tables.generations[row.entrant], tables)
+            self._place(row, tables)
 
-    def of(
+    def comparable(
         self, policy: PolicyRow, tables: Tables, *, instead: GenerationRow | None = None
     ) -> tuple[GenerationRow, ...]:
-        """Generations of all policies of a policy's population and role, in order of beginning.
+        """Return the generations of a policy's population and role, in order of beginning.
 
         Args:
-            policy: Whose.
-            tables: All of whose rows were taken in.
-            instead: Takes the place of the row with its entrant.
+            policy: Policy whose population and role are asked for.
+            tables: All rows.
+            instead: Row to list in place of the one with its entrant.
         """
         if not self._is_made:
             self._is_made = True
             for row in tables.generations.values():
-                self._put(row, tables)
+                self._place(row, tables)
         # A copy of references: a decision is answered by another thread.
         rows = self._rows.get((policy.population, policy.role), []).copy()
         if instead is not None:
             rows[self._places[instead.entrant]] = instead
         return tuple(rows)
 
-    def _put(self, row: GenerationRow, tables: Tables) -> None:
+    def _place(self, row: GenerationRow, tables: Tables) -> None:
         key = (row.population, tables.policies[row.policy].role)
         rows = self._rows.setdefault(key, [])
         place = self._places.setdefault(row.entrant, len(rows))

@@ -1,4 +1,4 @@
-"""What is wrong with how a policy trains, by its assignments' metrics: rules for alerts, pure.
+"""Rules for alerts about a policy's training, by its assignments' metrics; pure.
 
 A rule says what is wrong, an empty text if all is well, or None if the metrics say nothing about it
 (another algorithm, a simulated learner).
@@ -45,7 +45,7 @@ HIGH_KL, GOOD_KL = 0.2, 0.1
 
 @dataclass(slots=True)
 class Window:
-    """What was measured of one policy since it last was otherwise.
+    """Measurements of one policy since they last were otherwise.
 
     Attributes:
         unended_steps: Calls of ``step`` of each environment since an episode ended.
@@ -61,7 +61,7 @@ class Window:
     reward: tuple[float, float] = (math.inf, -math.inf)
     returns: tuple[float, float] = (math.inf, -math.inf)
 
-    def take(self, metrics: Mapping[str, float]) -> None:
+    def record(self, metrics: Mapping[str, float]) -> None:
         """Take in an assignment."""
         ended = metrics.get("episode/count", 0.0)
         self.unended_steps = (
@@ -89,7 +89,7 @@ class Windows:
     unended_s: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _windows: defaultdict[PolicyId, Window] = field(default_factory=lambda: defaultdict(Window))
 
-    def take(
+    def record(
         self,
         policy: PolicyId,
         population: str,
@@ -98,26 +98,26 @@ class Windows:
         duration_s: float,
     ) -> None:
         """Take in an assignment."""
-        self.of(policy).take(metrics)
+        self.window_of(policy).record(metrics)
         ended = metrics.get("episode/count", 0.0) > 0.0
         self.unended_s[population] = 0.0 if ended else self.unended_s[population] + duration_s
 
-    def of(self, policy: PolicyId) -> Window:
-        """A policy's own."""
+    def window_of(self, policy: PolicyId) -> Window:
+        """Return what was measured of a policy."""
         return self._windows[policy]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """What a rule looks at.
+    """Input of a rule.
 
     Attributes:
         policy: After the assignment.
-        metrics: Of the assignment, the policy's own.
+        metrics: Metrics of the assignment, those of the policy alone.
         window: With the assignment.
-        unended_s: Of the population, for each learner.
-        episode_length: Of ended episodes, or as it was measured before; 0: not known.
-        num_envs: Of a learner.
+        unended_s: Seconds of the population without an ended episode, for each learner.
+        episode_length: Length of ended episodes, or as it was measured before; 0: not known.
+        num_envs: Environments of a learner.
         action: Space of the policy's actions, as JSON.
         weighs_rewards: Whether policies learn from other rewards than the environment's.
     """
@@ -133,7 +133,7 @@ class Trained:
 
 
 def no_episode_ended(trained: Trained) -> str | None:
-    """Whether episodes end at all."""
+    """Return whether episodes end at all."""
     if "episode/count" not in trained.metrics or "rollout/steps_count" not in trained.metrics:
         return None
     steps = trained.window.unended_steps
@@ -147,7 +147,7 @@ def no_episode_ended(trained: Trained) -> str | None:
 
 
 def reward_constant(trained: Trained) -> str | None:
-    """Whether every reward was the same, and every return: a reward for each step may be right."""
+    """Return whether every reward and every return was the same."""
     window = trained.window
     low, high = window.reward
     if trained.weighs_rewards or low > high:
@@ -162,7 +162,7 @@ def reward_constant(trained: Trained) -> str | None:
 
 
 def observations_constant(trained: Trained) -> str | None:
-    """Whether a policy saw the same all the time."""
+    """Return whether a policy saw the same all the time."""
     spread = trained.metrics.get("observation/spread")
     if spread is None:
         return None
@@ -170,7 +170,7 @@ def observations_constant(trained: Trained) -> str | None:
 
 
 def entropy_collapsed(trained: Trained) -> str | None:
-    """Whether a policy hardly chooses any more."""
+    """Return whether a policy hardly chooses any more."""
     entropy = trained.metrics.get("policy/entropy")
     bounds = entropy_bounds(trained.action)
     if entropy is None or bounds is None or trained.metrics.get("optimizer/updates") == 0.0:
@@ -182,7 +182,7 @@ def entropy_collapsed(trained: Trained) -> str | None:
 
 
 def entropy_bounds(action: Mapping[str, object]) -> tuple[float, float] | None:
-    """Below the first an entropy is collapsed, above the second it is not; None: not known.
+    """Return the entropies below which it is collapsed and above which it is not.
 
     Args:
         action: A space of actions, as `arena.envs.spaces.observations.describe` gives it.
@@ -213,14 +213,14 @@ def _flat(values: object) -> list[int]:
 
 
 def loss_high(trained: Trained) -> str | None:
-    """Whether the value is far worse than the mean of returns."""
+    """Return whether the value is far worse than the mean of returns."""
     loss = trained.metrics.get("loss/value")
     text = "its value loss is {:.3g}, in units of its target's variance"
     return _too_high(loss, high=HIGH_LOSS, good=GOOD_LOSS, text=text)
 
 
 def kl_high(trained: Trained) -> str | None:
-    """Whether updates go too far."""
+    """Return whether updates go too far."""
     divergence = trained.metrics.get("policy/kl")
     text = "its updates move it by a KL divergence of {:.3g}"
     return _too_high(divergence, high=HIGH_KL, good=GOOD_KL, text=text)

@@ -1,4 +1,4 @@
-"""Who may be an opponent, kept as columns so that a decision copies and compares nothing.
+"""Possible opponents, kept as columns so that a decision copies and compares nothing.
 
 Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
 """
@@ -21,7 +21,7 @@ from populations.candidates import (
     IntArray,
 )
 from populations.controller.indexes.opponents_met import Met
-from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, RatingsRow, Row
+from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, RatingsRow
 from populations.records.tables import Tables, put_after
 
 ScoresKey = tuple[int, int, bytes]
@@ -56,7 +56,7 @@ class Pool:
     _parents: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def latest(self, *, without: PolicyId) -> Candidates:
-        """Latest checkpoints of the active policies but one."""
+        """Return latest checkpoints of the active policies but one."""
         others = self.is_active
         position = self.policy_positions.get(without)
         if position is not None:
@@ -123,7 +123,7 @@ class Pool:
         self._parents = np.append(self._parents, found).astype(np.int64)
         return self._parents
 
-    def put_policy(self, row: PolicyRow, checkpoint: CheckpointRow | None) -> None:
+    def set_policy(self, row: PolicyRow, checkpoint: CheckpointRow | None) -> None:
         """Take in what a policy is now; without a checkpoint it has its place but is not there."""
         candidate = Candidate(
             player=PlayerId(row.policy),
@@ -137,10 +137,10 @@ class Pool:
             self.policies.append(candidate)
             self.is_active = np.append(self.is_active, False)
         else:
-            self.policies.put(position, candidate)
+            self.policies.set(position, candidate)
         self.is_active[position] = row.state == "active" and checkpoint is not None
 
-    def put_ghost(self, row: GhostRow) -> None:
+    def set_ghost(self, row: GhostRow) -> None:
         """Take in what a ghost is now."""
         candidate = Candidate(
             player=row.player,
@@ -155,7 +155,7 @@ class Pool:
             self.ghost_positions[row.player] = len(self.ghost_positions)
             self.ghosts.append(candidate)
         else:
-            self.ghosts.put(position, candidate)
+            self.ghosts.set(position, candidate)
 
 
 def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
@@ -178,7 +178,7 @@ def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
     return found
 
 
-class CandidateCache:
+class OpponentPools:
     """The candidates of all populations. Owned by the controller's thread."""
 
     def __init__(self) -> None:
@@ -186,36 +186,34 @@ class CandidateCache:
         self._num_ghosts = 0
 
     def pool(self, population: str, tables: Tables) -> Pool:
-        """The candidates of a population, as the tables have them."""
+        """Return the candidates of a population, as the tables have them."""
         if not self._pools:
             for policy in tables.policies.values():
-                self._take_policy(policy, tables)
+                self._place_policy(policy, tables)
         if self._num_ghosts < len(tables.ghosts):
             # Tables keep the order in which ghosts came, so new ones are at the end.
             for ghost in put_after(tables.ghosts, self._num_ghosts):
                 if not ghost.corrupt:
-                    self._pools[ghost.population].put_ghost(ghost)
+                    self._pools[ghost.population].set_ghost(ghost)
             self._num_ghosts = len(tables.ghosts)
         return self._pools[population]
 
-    def take(self, rows: Iterable[Row], tables: Tables) -> None:
-        """Take in rows that were put into the tables; of them, policies and ghosts matter."""
+    def apply(self, row: PolicyRow | GhostRow, tables: Tables) -> None:
+        """Take in a row that was put into the tables; new ghosts are found there when needed."""
         if not self._pools:
             return
-        for row in rows:
-            if isinstance(row, PolicyRow):
-                self._take_policy(tables.policies[row.policy], tables)
-            elif isinstance(row, GhostRow):
-                ghost = tables.ghosts[row.player]
-                pool = self._pools[ghost.population]
-                if ghost.player not in pool.ghost_positions:
-                    continue
-                if ghost.corrupt:
-                    # Rare: everything is made anew without it.
-                    self._pools, self._num_ghosts = {}, 0
-                    return
-                pool.put_ghost(ghost)
+        if isinstance(row, PolicyRow):
+            self._place_policy(row, tables)
+            return
+        pool = self._pools[row.population]
+        if row.player not in pool.ghost_positions:
+            return
+        if row.corrupt:
+            # Rare: everything is made anew without it.
+            self._pools, self._num_ghosts = {}, 0
+        else:
+            pool.set_ghost(row)
 
-    def _take_policy(self, row: PolicyRow, tables: Tables) -> None:
+    def _place_policy(self, row: PolicyRow, tables: Tables) -> None:
         checkpoint = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
-        self._pools.setdefault(row.population, Pool()).put_policy(row, checkpoint)
+        self._pools.setdefault(row.population, Pool()).set_policy(row, checkpoint)

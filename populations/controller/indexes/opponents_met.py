@@ -41,29 +41,29 @@ class Met:
 
     @property
     def ghost_codes(self) -> IntArray:
-        """Codes of entrants among the ghosts, -1 for others. int64 [M]."""
+        """Return codes of entrants among the ghosts, -1 for others. int64 [M]."""
         return self._columns[0, : len(self._places)]
 
     @property
     def policy_codes(self) -> IntArray:
-        """Codes of the policies whose checkpoints they are, -1 where unknown. int64 [M]."""
+        """Return codes of the policies whose checkpoints they are, -1 where unknown. int64 [M]."""
         return self._columns[1, : len(self._places)]
 
     @property
     def generations(self) -> IntArray:
-        """Generations of these checkpoints. int64 [M]."""
+        """Return generations of these checkpoints. int64 [M]."""
         return self._columns[2, : len(self._places)]
 
     @property
     def agent_steps(self) -> IntArray:
-        """Agent steps of these checkpoints. int64 [M]."""
+        """Return agent steps of these checkpoints. int64 [M]."""
         return self._columns[3, : len(self._places)]
 
     def follows(self, line: Sequence[Entrant]) -> bool:
         """Return whether these are the first generations of a line."""
         return self.line == line[: len(self.line)]
 
-    def take(
+    def update(
         self,
         line: Sequence[Entrant],
         payoff: Payoff,

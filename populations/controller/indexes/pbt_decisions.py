@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from arena.types import PolicyId
-from populations.config.sections import PbtConfig
 from populations.pbt.scheduler import num_marks
-from populations.records.rows import EventRow, Json, PolicyRow, Row
+from populations.pbt.settings import PbtConfig
+from populations.records.rows import EventRow, Json, PolicyRow
 from populations.records.tables import Tables
 
 POSTPONED = "decision_postponed"
@@ -46,21 +46,26 @@ class PbtDecisions:
     waiting: dict[PolicyId, str] = field(default_factory=dict)
     _answered: int = 0
 
-    def take(self, rows: Iterable[Row]) -> None:
-        """Take in rows that were committed, each once; events matter."""
-        for row in rows:
-            if not isinstance(row, EventRow):
-                continue
-            policy, marks = PolicyId(row.subject), row.data.get(MARKS)
-            if row.kind == POSTPONED:
-                self.waiting[policy] = str(row.data["reason"])
-            elif row.kind in KINDS and isinstance(marks, int):
-                self.waiting.pop(policy, None)
-                self._answered += marks
-                self.made += row.kind in MADE
+    @classmethod
+    def from_events(cls, events: Iterable[EventRow]) -> PbtDecisions:
+        """Count the decisions that a journal's events tell of."""
+        decisions = cls()
+        for event in events:
+            decisions.apply(event)
+        return decisions
+
+    def apply(self, row: EventRow) -> None:
+        """Take in an event, once."""
+        policy, marks = PolicyId(row.subject), row.data.get(MARKS)
+        if row.kind == POSTPONED:
+            self.waiting[policy] = str(row.data["reason"])
+        elif row.kind in KINDS and isinstance(marks, int):
+            self.waiting.pop(policy, None)
+            self._answered += marks
+            self.made += row.kind in MADE
 
     def due(self, tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> int:
-        """Marks of clocks so far, those for which decisions wait included.
+        """Return marks of clocks so far, those for which decisions wait included.
 
         Args:
             tables: All rows.
@@ -72,7 +77,7 @@ class PbtDecisions:
         )
 
     def document(self, tables: Tables, *, pbt: Mapping[str, PbtConfig]) -> dict[str, Json]:
-        """What ``status --json`` has about them."""
+        """Return the counts as ``status --json`` has them."""
         return {
             "due": self.due(tables, pbt=pbt),
             "made": self.made,

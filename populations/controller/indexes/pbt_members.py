@@ -1,11 +1,10 @@
-"""What PBT knows of each policy, kept between decisions until something about it changes.
+"""Policies as PBT sees them, kept between decisions until something about them changes.
 
 Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from arena.types import Digest, PolicyId
@@ -13,10 +12,7 @@ from populations.core import Member
 from populations.league.league import League
 from populations.league.standings import Ratings
 from populations.records.aggregates import RecordRow
-from populations.records.rows import (
-    PolicyRow,
-    Row,
-)
+from populations.records.rows import PolicyRow
 from populations.records.tables import Tables
 
 
@@ -34,7 +30,7 @@ class KeptMembers:
     _members: dict[PolicyId, Member] = field(default_factory=dict)
     _listed: dict[str, list[Member]] = field(default_factory=dict)
 
-    def put(self, policy: PolicyId, member: Member | None) -> None:
+    def set(self, policy: PolicyId, member: Member | None) -> None:
         """Take in what is known of a policy now; None: it is no member any more."""
         if self._members.get(policy) == member:
             return
@@ -45,7 +41,7 @@ class KeptMembers:
             del self._members[policy]
 
     def listed(self, role: str, tables: Tables) -> list[Member]:
-        """Those with a role, in the order of the tables. Not to be changed."""
+        """Return those with a role, in the order of the tables. Not to be changed."""
         found = self._listed.get(role)
         if found is None:
             found = self._listed[role] = [
@@ -56,7 +52,7 @@ class KeptMembers:
         return found
 
 
-class ChangedMembers:
+class MemberIndex:
     """The members of each population, and of whom something has changed since they were made.
 
     Owned by the controller's thread.
@@ -67,19 +63,18 @@ class ChangedMembers:
         self._changed: dict[PolicyId, None] = {}
         self._evaluated: dict[str, set[str]] = {}
 
-    def take(self, rows: Iterable[Row]) -> None:
-        """Take in rows that were put, once or more often; policies and records matter."""
-        for row in rows:
-            if isinstance(row, PolicyRow):
-                self._changed[row.policy] = None
-            elif isinstance(row, RecordRow):
-                # Whose standing it is, and whose generation's, is asked when somebody decides.
-                self._evaluated.setdefault(row.population, set()).add(row.entrant)
+    def apply(self, row: PolicyRow | RecordRow) -> None:
+        """Take in a row that was put, once or more often."""
+        if isinstance(row, PolicyRow):
+            self._changed[row.policy] = None
+        else:
+            # A decision finds out whose standing, and whose generation's matches, it is about.
+            self._evaluated.setdefault(row.population, set()).add(row.entrant)
 
-    def members(
+    def current(
         self, population: str, *, ratings: Ratings, tables: Tables, league: League
     ) -> tuple[KeptMembers, list[PolicyId]]:
-        """The members as they were, and the policies that are to be looked at again.
+        """Return the members as they were, and the policies that are to be looked at again.
 
         After new ratings that is everyone, after evaluation matches those whose standing, or whose
         generation's matches, they are about.

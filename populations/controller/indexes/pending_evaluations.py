@@ -21,12 +21,12 @@ import numpy as np
 
 from arena.types import AssignmentId, Digest, Entrant, Seat
 from arena.wire.messages import Evaluate
-from populations.controller.indexes.player_strengths import Known, entrant_of
+from populations.controller.indexes.player_strengths import PlayerStrength, entrant_of
 from populations.league.scheduling import FloatArray, noise_of
 from populations.ratings.results import Rated
-from populations.records.rows import AssignmentRow, Row
+from populations.records.rows import AssignmentRow
 
-Belief = Callable[[Rated], tuple[float, float]]
+Estimate = Callable[[Rated], tuple[float, float]]
 """Rating and variance of an entrant after the last fit, in Elo and its square."""
 
 Ancestors = Callable[[Digest], Iterable[Digest]]
@@ -37,12 +37,12 @@ MAX_ANCESTORS = 32
 
 @dataclass(slots=True)
 class _Evaluation:
-    """Who meets whom in one evaluation.
+    """Pairs that meet in one evaluation.
 
     Attributes:
         pairs: Matches of each two players.
         num_matches: All matches, those of players against themselves included.
-        sequence: Of its last tally; infinity while it is open.
+        sequence: Sequence of its last tally; infinity while it is open.
     """
 
     pairs: Mapping[tuple[Rated, Rated], int]
@@ -50,8 +50,8 @@ class _Evaluation:
     sequence: float = math.inf
 
 
-class UnfittedMatches:
-    """What is left of variances after matches that ratings do not cover. Owned by one thread."""
+class PendingMatches:
+    """Variances that are left after matches which ratings do not cover. Owned by one thread."""
 
     def __init__(
         self, *, seats: tuple[Seat, ...], ranked: Collection[str], ancestors: Ancestors
@@ -59,9 +59,9 @@ class UnfittedMatches:
         """Begin with none.
 
         Args:
-            seats: Of the environment.
+            seats: Seats of the environment.
             ranked: Populations whose policies are compared.
-            ancestors: Of weights, nearest first.
+            ancestors: Lookup of the ancestors of weights, nearest first.
         """
         self._seats = seats
         self._ancestors = ancestors
@@ -69,21 +69,17 @@ class UnfittedMatches:
         self._evaluations: dict[AssignmentId, _Evaluation] = {}
         self._remaining: dict[Rated, float] = {}
 
-    def take(self, rows: Iterable[Row], *, num_tallies: int, belief: Belief) -> None:
-        """Take in rows that were put, once or more often; evaluations matter.
+    def apply(self, row: AssignmentRow, *, num_tallies: int, estimate: Estimate) -> None:
+        """Take in an assignment that was put, once or more often; evaluations matter.
 
         Args:
-            rows: In any order.
-            num_tallies: Sequence of the last tally that is committed with them.
-            belief: Of the last fit.
+            row: Assignment as it is now.
+            num_tallies: Sequence of the last tally, the assignment's own included.
+            estimate: Rating and variance of an entrant after the last fit.
         """
-        for row in rows:
-            if isinstance(row, AssignmentRow) and isinstance(row.message, Evaluate):
-                self._take(row, row.message, num_tallies=num_tallies, belief=belief)
-
-    def _take(
-        self, row: AssignmentRow, message: Evaluate, *, num_tallies: int, belief: Belief
-    ) -> None:
+        message = row.message
+        if not isinstance(message, Evaluate):
+            return
         known = self._evaluations.get(row.assignment_id)
         if row.status == "queued" and known is None:
             evaluation = _Evaluation(
@@ -91,30 +87,30 @@ class UnfittedMatches:
                 num_matches=sum(pairing.num_matches for pairing in message.pairings),
             )
             self._evaluations[row.assignment_id] = evaluation
-            self._foresee(evaluation, belief)
+            self._foresee(evaluation, estimate)
         elif row.status == "finished" and known is not None:
             known.sequence = min(known.sequence, num_tallies)
         elif row.status == "failed" and known is not None:
             del self._evaluations[row.assignment_id]
-            self._foresee_all(belief)
+            self._foresee_all(estimate)
 
-    def cover(self, num_tallies: int, *, belief: Belief) -> None:
+    def cover(self, num_tallies: int, *, estimate: Estimate) -> None:
         """Take in that ratings were fitted.
 
         Args:
             num_tallies: Sequence of the last tally that they cover.
-            belief: Of this fit.
+            estimate: Rating and variance of an entrant after this fit.
         """
         self._evaluations = {
             key: evaluation
             for key, evaluation in self._evaluations.items()
             if evaluation.sequence > num_tallies
         }
-        self._foresee_all(belief)
+        self._foresee_all(estimate)
 
     @property
     def num_open(self) -> int:
-        """Matches of all evaluations that are open."""
+        """Return matches of all evaluations that are open."""
         return sum(
             evaluation.num_matches
             for evaluation in self._evaluations.values()
@@ -122,7 +118,7 @@ class UnfittedMatches:
         )
 
     def open_matches(self) -> Counter[Rated]:
-        """Matches with another player that each player has in evaluations that are open."""
+        """Return matches with another player that each player has in evaluations that are open."""
         asked: Counter[Rated] = Counter()
         for evaluation in self._evaluations.values():
             if evaluation.sequence == math.inf:
@@ -132,7 +128,7 @@ class UnfittedMatches:
         return asked
 
     def share_of(self, rated: Rated) -> float:
-        """Share of an entrant's variance that is left, in (0, 1].
+        """Return share of an entrant's variance that is left, in (0, 1].
 
         Of the newest weights in its line that meet somebody: it may have trained on meanwhile.
         """
@@ -144,12 +140,12 @@ class UnfittedMatches:
             share = next((share for share in shares if share is not None), None)
         return 1.0 if share is None else share
 
-    def remaining(self, players: Iterable[Known]) -> FloatArray:
-        """That of each player. float64 [N]."""
+    def remaining(self, players: Iterable[PlayerStrength]) -> FloatArray:
+        """Return the share that is left for each player. float64 [N]."""
         return np.array([self.share_of((known.population, known.entrant)) for known in players])
 
     def _pairs(self, message: Evaluate) -> Mapping[tuple[Rated, Rated], int]:
-        """Pairs of rated players that an evaluation seats, each with all its matches."""
+        """Return pairs of rated players that an evaluation seats, each with all its matches."""
         matches: Counter[tuple[Rated, Rated]] = Counter()
         for pairing in message.pairings:
             seated = sorted(
@@ -163,14 +159,14 @@ class UnfittedMatches:
                 matches[seated[0], seated[1]] += pairing.num_matches
         return matches
 
-    def _foresee_all(self, belief: Belief) -> None:
+    def _foresee_all(self, estimate: Estimate) -> None:
         self._remaining = {}
         for evaluation in self._evaluations.values():
-            self._foresee(evaluation, belief)
+            self._foresee(evaluation, estimate)
 
-    def _foresee(self, evaluation: _Evaluation, belief: Belief) -> None:
+    def _foresee(self, evaluation: _Evaluation, estimate: Estimate) -> None:
         for pair, num_matches in evaluation.pairs.items():
-            (rating, variance), (other_rating, other_variance) = map(belief, pair)
+            (rating, variance), (other_rating, other_variance) = map(estimate, pair)
             shares = [self.share_of(rated) for rated in pair]
             variances = (variance * shares[0], other_variance * shares[1])
             total = noise_of(rating - other_rating, num_matches=num_matches) + sum(variances)

@@ -6,7 +6,7 @@ anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -17,7 +17,7 @@ from arena.types import Digest, Entrant, Player, PlayerId, PolicyId
 from populations.league.league import League
 from populations.league.standings import Z95, Ratings
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.records.rows import GhostRow, PolicyRow, Row
+from populations.records.rows import GhostRow, PolicyRow
 from populations.records.tables import Tables, put_after
 
 FloatArray = npt.NDArray[np.float64]
@@ -27,14 +27,14 @@ MAX_DRAWN_GHOSTS = 32
 """Ghosts that are looked at for one evaluation: the best rated ones, and some drawn evenly."""
 
 Team = Mapping[str, Player]
-"""Who plays together, by population."""
+"""Players of a team, by population."""
 
 _MODEL = BradleyTerry()
 _WEIGHTS = attrgetter("weights_digest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class PlayerStrength:
     """A player and what is known of its strength.
 
     Attributes:
@@ -44,7 +44,7 @@ class Known:
         population: Its population.
         kind: Policies are ranked by PBT; they and ghosts may become champion.
         rating: Elo; its own, or that of the nearest rated weights in its line.
-        position: Of those weights in the population's ratings; None: nothing of its line is rated.
+        position: Place of those weights in the population's ratings; None: its line is unrated.
         own_variance: Elo squared, apart from what it shares with those weights.
     """
 
@@ -60,7 +60,7 @@ class Known:
 
 @dataclass(slots=True)
 class _Kept:
-    """What was found about one population under its last ratings.
+    """Players of one population under its last ratings.
 
     Attributes:
         ratings: The last fit.
@@ -75,8 +75,8 @@ class _Kept:
     ratings: Ratings
     names: dict[PolicyId, None]
     changed: dict[PolicyId, None]
-    policies: dict[PolicyId, Known] = field(default_factory=dict)
-    ghosts: dict[PlayerId, Known] = field(default_factory=dict)
+    policies: dict[PolicyId, PlayerStrength] = field(default_factory=dict)
+    ghosts: dict[PlayerId, PlayerStrength] = field(default_factory=dict)
     lows: FloatArray = field(default_factory=lambda: np.zeros(0))
     rated_lows: FloatArray = field(init=False)
 
@@ -84,7 +84,7 @@ class _Kept:
         self.rated_lows = _rated_lows(self.ratings)
 
 
-class KnownPlayers:
+class StrengthIndex:
     """Policies and ghosts of all populations. Owned by the controller's thread."""
 
     def __init__(self) -> None:
@@ -93,21 +93,22 @@ class KnownPlayers:
         """Those that can be played, in order of coming."""
         self._num_ghosts = 0
 
-    def take(self, rows: Iterable[Row], *, teams: Mapping[PolicyId, tuple[PolicyId, ...]]) -> None:
-        """Take in rows that were put, once or more often; policies and ghosts matter.
+    def apply(
+        self, row: PolicyRow | GhostRow, *, teams: Mapping[PolicyId, tuple[PolicyId, ...]]
+    ) -> None:
+        """Take in a row that was put, once or more often.
 
         Args:
-            rows: In any order.
-            teams: Who is not what it was if one of its mates changes.
+            row: Policy or ghost as it is now.
+            teams: Policies that play together, by policy: a change of one is a change of all.
         """
-        for row in rows:
-            if isinstance(row, PolicyRow):
-                for kept in self._kept.values():
-                    mates = teams.get(row.policy, (row.policy,))
-                    kept.changed.update((mate, None) for mate in mates if mate in kept.names)
-            elif isinstance(row, GhostRow) and row.corrupt:
-                # Rare: everything is made anew without it.
-                self._kept, self._ghosts, self._num_ghosts = {}, {}, 0
+        if isinstance(row, PolicyRow):
+            for kept in self._kept.values():
+                mates = teams.get(row.policy, (row.policy,))
+                kept.changed.update((mate, None) for mate in mates if mate in kept.names)
+        elif row.corrupt:
+            # Rare: everything is made anew without it.
+            self._kept, self._ghosts, self._num_ghosts = {}, {}, 0
 
     def policies(
         self,
@@ -117,15 +118,15 @@ class KnownPlayers:
         tables: Tables,
         league: League,
         team_of: Callable[[PolicyRow], Team | None],
-    ) -> list[Known]:
-        """Policies at their current checkpoints, in order of the tables.
+    ) -> list[PlayerStrength]:
+        """Return policies at their current checkpoints, in order of the tables.
 
         Args:
-            population: Whose.
-            ratings: Of the population.
+            population: Population whose players are asked for.
+            ratings: Ratings of the population.
             tables: All rows; those put since the last call were taken in.
-            league: Whose weights come from whose.
-            team_of: Who plays with a policy; None: it cannot be played now.
+            league: Lineage of weights.
+            team_of: Lookup of a policy's team; None: it cannot be played now.
         """
         kept = self._current(population, ratings, tables)
         for policy in kept.changed:
@@ -148,15 +149,15 @@ class KnownPlayers:
         league: League,
         team_of: Callable[[GhostRow], Team | None],
         rng: np.random.Generator | None,
-    ) -> Iterator[Known]:
-        """Ghosts worth a look: those with the best lower bounds, and some drawn evenly from all.
+    ) -> Iterator[PlayerStrength]:
+        """Yield ghosts worth a look: the best lower bounds, and some drawn evenly from all.
 
         Args:
-            population: Whose.
-            ratings: Of the population.
+            population: Population whose players are asked for.
+            ratings: Ratings of the population.
             tables: All rows; those put since the last call were taken in.
-            league: Whose weights come from whose.
-            team_of: Who plays with a ghost; None: it cannot be played.
+            league: Lineage of weights.
+            team_of: Lookup of a ghost's team; None: it cannot be played.
             rng: Draws; None: none are drawn.
         """
         kept = self._current(population, ratings, tables)
@@ -177,7 +178,7 @@ class KnownPlayers:
             yield known
 
     def _current(self, population: str, ratings: Ratings, tables: Tables) -> _Kept:
-        """What is kept of a population; with new ratings it is made anew."""
+        """Return what is kept of a population; with new ratings it is made anew."""
         kept = self._kept.get(population)
         if kept is None or kept.ratings is not ratings:
             rows = tables.policies.values()
@@ -187,7 +188,7 @@ class KnownPlayers:
         return kept
 
     def _present_ghosts(self, population: str, tables: Tables) -> list[GhostRow]:
-        """Tables keep the order in which ghosts came, so new ones are at the end."""
+        """Return the ghosts that can be played; new ones are at the end of their table."""
         for ghost in put_after(tables.ghosts, self._num_ghosts):
             if not ghost.corrupt:
                 self._ghosts.setdefault(ghost.population, []).append(ghost)
@@ -197,10 +198,10 @@ class KnownPlayers:
 
 def _policy(
     row: PolicyRow, ratings: Ratings, tables: Tables, league: League, *, team: Team
-) -> Known:
+) -> PlayerStrength:
     assert row.checkpoint is not None, "only policies with a checkpoint can be played"
     checkpoint = tables.checkpoints[row.checkpoint]
-    return known_player(
+    return player_strength(
         ratings,
         Player(player=PlayerId(row.policy), weights=checkpoint.weights),
         team=team,
@@ -211,13 +212,15 @@ def _policy(
     )
 
 
-def _ghost(row: GhostRow, ratings: Ratings, tables: Tables, league: League, *, team: Team) -> Known:
+def _ghost(
+    row: GhostRow, ratings: Ratings, tables: Tables, league: League, *, team: Team
+) -> PlayerStrength:
     position = nearest_rated(ratings, league, row.weights_digest)
     policy = tables.policies.get(row.policy)
     if position is None and policy is not None and policy.checkpoint is not None:
         current = tables.checkpoints[policy.checkpoint].weights_digest
         position = nearest_rated(ratings, league, current)
-    return known_player(
+    return player_strength(
         ratings,
         Player(player=row.player, weights=row.weights),
         team=team,
@@ -228,7 +231,7 @@ def _ghost(row: GhostRow, ratings: Ratings, tables: Tables, league: League, *, t
     )
 
 
-def known_player(
+def player_strength(
     ratings: Ratings,
     player: Player,
     *,
@@ -237,17 +240,17 @@ def known_player(
     population: str,
     kind: str,
     position: int | None,
-) -> Known:
-    """What is known of a player: its own rating, else its line's with a wider interval.
+) -> PlayerStrength:
+    """Return a player's strength: its own rating, else its line's with a wider interval.
 
     Args:
-        ratings: Of the population.
-        player: Who.
+        ratings: Ratings of the population.
+        player: Player whose strength is asked for.
         team: It and those who play beside it.
         entrant: As results name it.
         population: Its population.
         kind: ``policy``, ``ghost`` or ``bot``.
-        position: Of the nearest rated weights in its line.
+        position: Place of the nearest rated weights in its line.
     """
     own_variance, rating = 0.0, 0.0
     if ratings.index(entrant) is None:
@@ -259,7 +262,7 @@ def known_player(
         rating = ratings.row.ratings[position]
         if ratings.spread is None:
             own_variance += ratings.row.deviations[position] ** 2
-    return Known(
+    return PlayerStrength(
         player=player,
         team=team,
         entrant=entrant,
@@ -272,12 +275,12 @@ def known_player(
 
 
 def entrant_of(player: Player) -> Entrant:
-    """As results name a frozen player."""
+    """Return the name of a frozen player in results."""
     return Entrant(player.weights.digest if player.weights is not None else player.player)
 
 
 def nearest_rated(ratings: Ratings, league: League, digest: Digest) -> int | None:
-    """Position of some weights in the ratings, else of their nearest rated ancestor.
+    """Return position of some weights in the ratings, else of their nearest rated ancestor.
 
     Weights that were evaluated after the last fit are passed over like those that never were.
     """
@@ -304,8 +307,8 @@ def line_rating(
     return None if position is None else ratings.row.ratings[position]
 
 
-def belief_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[float, float]:
-    """Rating and variance of an entrant, in Elo and its square: its own, else its line's."""
+def estimate_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[float, float]:
+    """Return rating and variance of an entrant, in Elo and its square: its own, else its line's."""
     position = nearest_rated(ratings, league, Digest(entrant))
     if position is None or ratings.row is None:
         return 0.0, _MODEL.root_deviation**2
@@ -329,7 +332,7 @@ def _lows(ghosts: list[GhostRow], ratings: Ratings, rated_lows: FloatArray) -> F
 
 
 def _worth_a_look(lows: FloatArray, rng: np.random.Generator | None) -> list[int]:
-    """Positions of the ghosts with the best lower bounds, and of some drawn evenly from all."""
+    """Return positions of the ghosts with the best lower bounds, and of some drawn ones."""
     if len(lows) <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
         return list(range(len(lows)))
     best = np.argpartition(-lows, MAX_BEST_GHOSTS)[:MAX_BEST_GHOSTS]

@@ -22,9 +22,9 @@ class Finding(NamedTuple):
     """One measurement.
 
     Attributes:
-        kind: Of the alert.
+        kind: Kind of the alert.
         subject: A population, a sink, or empty: the run.
-        source: Who was measured; the subject is wrong as long as one of them is.
+        source: Policy or other source that was measured; one wrong source keeps the subject wrong.
         what: What is wrong, with numbers; empty: all is well.
     """
 
@@ -41,7 +41,7 @@ class _Streak:
     wrong: int = 0
     well: int = 0
 
-    def take(self, *, is_wrong: bool) -> None:
+    def record(self, *, is_wrong: bool) -> None:
         self.wrong, self.well = (self.wrong + 1, 0) if is_wrong else (0, self.well + 1)
 
 
@@ -61,13 +61,13 @@ class Alerts:
     _streaks: dict[tuple[str, str, str], _Streak] = field(default_factory=dict)
 
     def documents(self) -> list[Json]:
-        """Alerts that hold, for programs and displays."""
+        """Return alerts that hold, for programs and displays."""
         return [
             document(kind, subject, "; ".join(list(texts.values())[:3]), sources=list(texts))
             for (kind, subject), texts in self.raised.items()
         ]
 
-    def take(self, finding: Finding) -> bool | None:
+    def record(self, finding: Finding) -> bool | None:
         """Take in a measurement.
 
         Returns:
@@ -75,7 +75,7 @@ class Alerts:
         """
         kind, subject, source, what = finding
         streak = self._streaks.setdefault((kind, subject, source), _Streak())
-        streak.take(is_wrong=bool(what))
+        streak.record(is_wrong=bool(what))
         texts = self.raised.get((kind, subject), {})
         if what and (streak.wrong >= KINDS[kind].raise_after or source in texts):
             self.raised.setdefault((kind, subject), {})[source] = what
@@ -97,7 +97,7 @@ class Alerts:
 def document(
     kind: str, subject: str, what: str, *, sources: Iterable[str] = (), advice: str = ""
 ) -> dict[str, Json]:
-    """An alert as plain data: of events, of ``status.json``, of ``arena league RUN status``."""
+    """Return an alert as events, ``status.json`` and ``arena league RUN status`` have it."""
     return {
         "name": kind,
         "subject": subject,
@@ -108,7 +108,7 @@ def document(
 
 
 def raised_by(events: Iterable[EventRow]) -> dict[tuple[str, str], EventRow]:
-    """The events ``alert`` that were not cleared since, by kind and subject."""
+    """Return the events ``alert`` that were not cleared since, by kind and subject."""
     raised: dict[tuple[str, str], EventRow] = {}
     for event in events:
         key = (str(event.data.get("name")), event.subject)
@@ -120,7 +120,7 @@ def raised_by(events: Iterable[EventRow]) -> dict[tuple[str, str], EventRow]:
 
 
 def resumed(events: Iterable[EventRow]) -> Alerts:
-    """The alerts that hold when a controller goes on with a run."""
+    """Return the alerts that hold when a controller goes on with a run."""
     alerts = Alerts()
     for (name, subject), event in raised_by(events).items():
         sources, what = event.data["sources"], str(event.data["what"])

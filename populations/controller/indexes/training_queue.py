@@ -1,4 +1,4 @@
-"""Whose turn it is to train, kept up to date row by row so that nobody looks at all policies.
+"""Policies by how little they have trained, kept up to date row by row.
 
 Not durable: it follows from the journal's rows, and a resumed controller makes it anew.
 """
@@ -6,18 +6,18 @@ Not durable: it follows from the journal's rows, and a resumed controller makes 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 
 from arena.types import AssignmentId, PolicyId
 from arena.wire.messages import Train
-from populations.records.rows import AssignmentRow, PolicyRow, Row
+from populations.records.rows import AssignmentRow, PolicyRow
 from populations.records.tables import Tables
 
-Turn = tuple[int, str, int, PolicyId]
+QueueKey = tuple[int, str, int, PolicyId]
 """agent_steps, population, index, policy: the smallest is the next."""
 
 
-class DuePolicies:
+class TrainingQueue:
     """Policies that may be trained, by how little they have. Owned by the controller's thread.
 
     Entries of the heaps are never removed when a policy changes; those that no longer say what the
@@ -25,7 +25,7 @@ class DuePolicies:
     """
 
     def __init__(self) -> None:
-        self._heaps: dict[tuple[str, bool], list[Turn]] = {}
+        self._heaps: dict[tuple[str, bool], list[QueueKey]] = {}
         """By population, and whether they have a checkpoint."""
         self._starting: set[PolicyId] = set()
         self._leases: dict[PolicyId, AssignmentId] = {}
@@ -34,18 +34,14 @@ class DuePolicies:
         """Held up ones that have come up: they have no entry until they are free again."""
         self._is_made = False
 
-    def take(self, rows: Iterable[Row], tables: Tables) -> None:
-        """Take in rows that were put into the tables, once or more often.
-
-        Policies and assignments matter.
-        """
+    def apply(self, row: PolicyRow | AssignmentRow, tables: Tables) -> None:
+        """Take in a row that was put into the tables, once or more often."""
         if not self._is_made:
             return
-        for row in rows:
-            if isinstance(row, PolicyRow):
-                self._take_policy(tables.policies[row.policy])
-            elif isinstance(row, AssignmentRow):
-                self._take_assignment(row, tables)
+        if isinstance(row, PolicyRow):
+            self._enqueue(row)
+        else:
+            self._lease(row, tables)
 
     def next(
         self,
@@ -55,26 +51,26 @@ class DuePolicies:
         limit: int | None,
         may_train: Callable[[str], bool],
     ) -> PolicyRow | None:
-        """The policy that has trained least; of equal ones, the first by population and index.
+        """Return the policy that has trained least; of equals, the first by population and index.
 
         Every policy gets its initial checkpoint before any is trained, and any learner may make it.
 
         Args:
             tables: All of whose rows were taken in.
-            held_up: Who is not to be chosen, besides those of open assignments.
+            held_up: Policies not to be chosen, besides those of open assignments.
             limit: Agent steps from which on nobody trains; None: there is no end.
             may_train: Whether a population may be trained.
         """
         if not self._is_made:
             self._is_made = True
             for policy in tables.policies.values():
-                self._take_policy(policy)
+                self._enqueue(policy)
             for row in tables.assignments.values():
-                self._take_assignment(row, tables)
+                self._lease(row, tables)
         for name in self._aside - held_up:
             self._aside.discard(name)
-            self._take_policy(tables.policies[name])
-        best: Turn | None = None
+            self._enqueue(tables.policies[name])
+        best: QueueKey | None = None
         for (population, has_checkpoint), heap in self._heaps.items():
             if has_checkpoint and (self._starting or not may_train(population)):
                 continue
@@ -86,7 +82,7 @@ class DuePolicies:
         return tables.policies[best[-1]]
 
     def is_free(self, row: PolicyRow, *, held_up: Set[PolicyId], limit: int | None) -> bool:
-        """Whether a policy that has a checkpoint may be trained now; arguments as in `next`."""
+        """Return whether a policy with a checkpoint may be trained; arguments as in `next`."""
         return (
             row.state == "active"
             and not row.pending
@@ -96,7 +92,7 @@ class DuePolicies:
             and (limit is None or row.agent_steps < limit)
         )
 
-    def _take_policy(self, row: PolicyRow) -> None:
+    def _enqueue(self, row: PolicyRow) -> None:
         self._starting.discard(row.policy)
         if row.state != "active":
             return
@@ -105,7 +101,7 @@ class DuePolicies:
         heap = self._heaps.setdefault((row.population, row.checkpoint is not None), [])
         heapq.heappush(heap, (row.agent_steps, row.population, row.index, row.policy))
 
-    def _take_assignment(self, row: AssignmentRow, tables: Tables) -> None:
+    def _lease(self, row: AssignmentRow, tables: Tables) -> None:
         if not isinstance(row.message, Train):
             return
         is_open = row.assignment_id in tables.assignments
@@ -114,12 +110,12 @@ class DuePolicies:
                 self._leases[trainee.policy] = row.assignment_id
             elif self._leases.get(trainee.policy) == row.assignment_id:
                 del self._leases[trainee.policy]
-                self._take_policy(tables.policies[trainee.policy])
+                self._enqueue(tables.policies[trainee.policy])
 
     def _first(
-        self, heap: list[Turn], tables: Tables, *, held_up: Set[PolicyId], has_checkpoint: bool
-    ) -> Turn | None:
-        """The first turn that can be taken; what is out of date or not free above it goes."""
+        self, heap: list[QueueKey], tables: Tables, *, held_up: Set[PolicyId], has_checkpoint: bool
+    ) -> QueueKey | None:
+        """Return the first entry that is free and up to date; drop those above it."""
         while heap:
             turn = heap[0]
             row = tables.policies[turn[-1]]

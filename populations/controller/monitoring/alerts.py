@@ -1,4 +1,4 @@
-"""What somebody should look at: how alerts are raised, once, and cleared.
+"""Alerts: how they are raised, once, and cleared.
 
 An alert is raised when something has been wrong as often as its kind says, and cleared when it has
 been well as often. In between nothing more is said of it. It is about a population, a sink or the
@@ -14,7 +14,7 @@ from arena.wire.messages import Train
 from populations.controller.indexes.alert_kinds import KINDS
 from populations.controller.indexes.measurements import RULES, Trained
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Finding, document
-from populations.controller.monitoring.trainee_metrics import own_metrics
+from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow
@@ -29,35 +29,35 @@ OVERDUE = 2.0
 def watch(state: ControllerState, tx: Transaction) -> None:
     """Look at what an event has brought, and at who has nothing to do."""
     for finding in list(_findings(state, tx)):
-        note(state, tx, finding)
+        record(state, tx, finding)
     for row in tx.rows:
         if isinstance(row, PolicyRow) and row.state == "quarantined":
             for kind, subject in list(state.alerts.raised):
                 _tell(tx, kind, subject, state.alerts.forget(kind, subject, row.policy))
 
 
-def note(state: ControllerState, tx: Transaction, finding: Finding) -> None:
+def record(state: ControllerState, tx: Transaction, finding: Finding) -> None:
     """Take in a measurement: tell it if an alert begins or ends, and fail the run if it shall."""
     kind, subject, _, what = finding
     was_raised = (kind, subject) in state.alerts.raised
-    change = state.alerts.take(finding)
+    change = state.alerts.record(finding)
     if not (change and was_raised):
         _tell(tx, kind, subject, change, finding)
     if change and kind in state.config.alerts.fail:
         state.fail(tx, reason=f"alerts.fail: {kind}: {what}. {KINDS[kind].advice}")
 
 
-def note_end(state: ControllerState, tx: Transaction) -> None:
-    """The run is about to end: nobody has to do anything, but it should have done something."""
+def record_end(state: ControllerState, tx: Transaction) -> None:
+    """Clear all alerts at the end of a run, and raise one if the run has trained nothing."""
     change = state.alerts.forget("learners_idle", "", "learners")
     _tell(tx, "learners_idle", "", change)
     if state.tables.run.agent_steps == 0 and not (state.interrupted or state.failed):
         what = f"the run ended without a single agent step ({state.reason})"
-        note(state, tx, Finding("no_steps", "", "run", what))
+        record(state, tx, Finding("no_steps", "", "run", what))
         if "no_steps" in state.config.alerts.fail:
             state.reason = f"alerts.fail: no_steps: {what}"
     elif state.tables.run.agent_steps:
-        note(state, tx, Finding("no_steps", "", "run", ""))
+        record(state, tx, Finding("no_steps", "", "run", ""))
 
 
 def _tell(
@@ -91,12 +91,12 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
     windows = state.alerts.windows
     for trainee in message.trainees:
         policy = state.tables.policies[trainee.policy]
-        metrics = own_metrics(row.metrics, message.trainees, of=trainee.policy)
-        windows.take(policy.policy, policy.population, metrics, duration_s=row.duration_s)
+        metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
+        windows.record(policy.policy, policy.population, metrics, duration_s=row.duration_s)
         trained = Trained(
             policy=policy,
             metrics=metrics,
-            window=windows.of(policy.policy),
+            window=windows.window_of(policy.policy),
             unended_s=windows.unended_s[policy.population] / max(len(state.learners), 1),
             episode_length=policy.episode_length or state.measured_length,
             num_envs=state.setup.num_envs,
@@ -114,7 +114,7 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
 
 
 def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
-    """Whether PBT should have decided about a policy long ago."""
+    """Return whether PBT should have decided about a policy long ago."""
     pbt = state.pbt(policy.population)
     rivals = [
         row
@@ -138,7 +138,7 @@ def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
 
 
 def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
-    """Whether the rules of PBT worked, population by population."""
+    """Return whether the rules of PBT worked, population by population."""
     failed: dict[tuple[str, str], str] = {}
     worked: set[tuple[str, str]] = set()
     for row in tx.rows:
@@ -163,7 +163,7 @@ def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
 
 
 def _idle(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
-    """Whether learners have nothing to do, looked at once a second."""
+    """Return whether learners have nothing to do, looked at once a second."""
     now_s = tx.now.monotonic_s
     if now_s - state.alerts.idle_at_s < IDLE_S:
         return

@@ -1,4 +1,4 @@
-"""What goes to the sinks: of each policy its learner's metrics and where it stands; of the run too.
+"""Points for the sinks: metrics and standings of each policy, and figures of the run.
 
 Follows the rows of each transaction, decides nothing, and is not durable: after a resume the points
 of the last evaluated weights are written once more.
@@ -15,7 +15,7 @@ from arena.metrics.sink import RUN
 from arena.types import BOT_PREFIX, Digest, Entrant, is_bot
 from arena.wire.messages import Train, Trainee
 from populations.controller.indexes.curve_counts import Curves
-from populations.controller.monitoring.trainee_metrics import own_metrics
+from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
 from populations.controller.state.commands import WriteMetrics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
@@ -31,7 +31,6 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]+")
 def follow(state: ControllerState, tx: Transaction) -> None:
     """Have the points written that follow from a transaction's rows."""
     curves = state.curves
-    curves.take(tx.rows)
     fitted = []
     for row in list(tx.rows):
         if isinstance(row, AssignmentRow) and row.status == "finished" and row.agent_steps:
@@ -55,7 +54,7 @@ def _write_training(
     for trainee in message.trainees:
         steps = state.tables.policies[trainee.policy].agent_steps
         if steps > trainee.agent_steps:
-            metrics = own_metrics(row.metrics, message.trainees, of=trainee.policy)
+            metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
             metrics |= _lineage_metrics(state.curves, trainee)
             tx.commands.append(
                 WriteMetrics(policy=trainee.policy, agent_steps=steps, metrics=metrics)
@@ -63,7 +62,7 @@ def _write_training(
 
 
 def _lineage_metrics(curves: Curves, trainee: Trainee) -> dict[str, float]:
-    """With what a policy was trained: of the assignment, not of what was decided after it."""
+    """Return what a policy was trained with, before the decisions that followed."""
     return {
         **{f"hyperparameter/{name}": value for name, value in trainee.hyperparameters.items()},
         "pbt/generation_count": float(trainee.generation),
@@ -98,7 +97,7 @@ def _write_standings(
 
 
 def evaluated_steps(state: ControllerState, row: PolicyRow, digest: Digest) -> int:
-    """The policy's count when it had these weights; those of a donor it has since it copied."""
+    """Return the policy's agent steps when it had these weights, or when it copied them."""
     origin = state.league.checkpoints[digest]
     return origin.agent_steps if origin.policy == row.policy else row.generation_at
 
@@ -125,7 +124,7 @@ def _record_metrics(state: ControllerState, population: str, digest: Digest) -> 
 
 
 def _bot_metrics(state: ControllerState, digest: str, *, prefix: str) -> dict[str, float]:
-    """Score and return against each bot that these weights have met in evaluation."""
+    """Return score and return against each bot that these weights have met in evaluation."""
     metrics: dict[str, float] = {}
     for bot, name in curve_names(state.config.evaluation.bots).items():
         met = state.league.evaluated_against(Entrant(digest), Entrant(bot))
@@ -136,7 +135,7 @@ def _bot_metrics(state: ControllerState, digest: str, *, prefix: str) -> dict[st
 
 
 def curve_names(bots: Sequence[str]) -> dict[str, str]:
-    """How bots are called in the names of curves: distinct, of letters that every reader takes."""
+    """Return distinct names of bots for curves, of letters that every reader takes."""
     names: dict[str, str] = {}
     for bot in bots:
         name = base = _UNUSUAL.sub("_", bot.removeprefix(BOT_PREFIX)).strip("_")
@@ -149,7 +148,7 @@ def curve_names(bots: Sequence[str]) -> dict[str, str]:
 
 
 def _run_metrics(state: ControllerState) -> dict[str, float]:
-    """Of the whole run, in order of its own agent steps."""
+    """Return the metrics of the whole run."""
     run, policies = state.tables.run, state.tables.policies.values()
     metrics = {
         "run/elapsed_s": run.elapsed_s,
@@ -175,7 +174,7 @@ def _run_metrics(state: ControllerState) -> dict[str, float]:
 
 
 def _mean_hyperparameters(state: ControllerState) -> Mapping[str, float]:
-    """Of what may change: the mean over a population's active policies."""
+    """Return the means of explored hyperparameters over each population's active policies."""
     means: dict[str, float] = {}
     for population, section in state.config.populations.items():
         for name in section.search_space:
@@ -192,7 +191,7 @@ def _mean_hyperparameters(state: ControllerState) -> Mapping[str, float]:
 
 
 def _champion(state: ControllerState, row: RatingsRow) -> Entrant | None:
-    """Whose lower bound is best, of ghosts and of what active policies stand with."""
+    """Return the entrant with the best lower bound, of ghosts and standing weights."""
     eligible = set(_eligible(state, row.population))
     low = np.array(row.ratings) - Z95 * np.array(row.deviations)
     best_first: list[int] = np.argsort(-low).tolist()

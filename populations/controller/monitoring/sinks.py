@@ -86,7 +86,7 @@ class Sinks:
                 self._try(guarded, lambda sink: sink.close())
 
     def told(self) -> list[SinkTold]:
-        """What has failed or works again since this was last asked."""
+        """Return the sinks that failed or work again since the last call."""
         told, self._told = self._told, []
         return told
 

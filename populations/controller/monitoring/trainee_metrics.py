@@ -1,4 +1,4 @@
-"""What an assignment measured of one of those who learned in it."""
+"""Metrics of an assignment that are about one of its trainees."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from arena.types import PolicyId
 from arena.wire.messages import Trainee
 
 
-def own_metrics(
+def metrics_of_trainee(
     metrics: Mapping[str, float], trainees: Sequence[Trainee], *, of: PolicyId
 ) -> dict[str, float]:
-    """One trainee's metrics, without those of the others: of several each has its own below its id.
+    """Return one trainee's metrics; several trainees have theirs below their ids.
 
     Args:
-        metrics: Of the assignment.
-        trainees: Who learned in it.
-        of: Whose are wanted.
+        metrics: Metrics of the assignment.
+        trainees: Trainees of the assignment.
+        of: Policy whose metrics are wanted.
     """
     others = tuple(f"{t.policy}/" for t in trainees if t.policy != of)
     return {

@@ -22,13 +22,13 @@ from arena.types import (
 )
 from arena.wire.messages import Train
 from populations.candidates import Candidate
-from populations.controller.opponents.statistics import Facts
+from populations.controller.opponents.statistics import OpponentStatistics
 from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import team_of
 from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
-from populations.matchmaking.outsiders import OutsidersMatchmaker
-from populations.matchmaking.quality import lowered_quality
+from populations.matchmaking.external_players import ExternalPlayersMatchmaker
+from populations.matchmaking.make import ghost_memory
 from populations.records.rows import Json, PolicyRow
 
 
@@ -49,7 +49,6 @@ def draw_seatings(
         return seatings_for(
             trainee, seats=seats, population=policy.population, opponents={}, mates=mates
         )
-    state.candidates.take(tx.rows, state.tables)
     opponents: dict[str, tuple[Player, ...]] = {}
     num_mirrors = 0
     for population in dict.fromkeys(seat.population for seat in seats):
@@ -59,11 +58,11 @@ def draw_seatings(
             continue
         request = make_request(state, policy, population)
         drawn = _draw(state, request, population, rng=state.draw(tx))
-        outsiders = {
-            outsider.player: outsider.weights for outsider in state.outsiders.get(population, ())
+        external = {
+            player.player: player.weights for player in state.external_players.get(population, ())
         }
         opponents[population] = tuple(
-            Player(player=candidate.player, weights=_weights(state, candidate, outsiders))
+            Player(player=candidate.player, weights=_weights(state, candidate, external))
             for candidate in drawn.players
         )
         if is_own:
@@ -79,9 +78,9 @@ def draw_seatings(
 
 
 def make_request(state: ControllerState, policy: PolicyRow, population: str) -> OpponentRequest:
-    """What is asked of the matchmaker: opponents of one population for a policy."""
-    pool = state.candidates.pool(population, state.tables)
-    facts = Facts(state, pool, policy, population)
+    """Make the request to the matchmaker: opponents of one population for a policy."""
+    pool = state.opponent_pools.pool(population, state.tables)
+    facts = OpponentStatistics(state, pool, policy, population)
     return OpponentRequest(
         trainee=policy.policy,
         role=policy.role,
@@ -119,7 +118,7 @@ def knowledge(state: ControllerState, message: Train) -> dict[str, Json]:
             continue
         trainee = state.tables.policies[message.trainees[0].policy]
         request = make_request(state, trainee, population)
-        for candidates in state.candidates.pool(population, state.tables).named(frozen):
+        for candidates in state.opponent_pools.pool(population, state.tables).named(frozen):
             points, lost = request.posterior(candidates)
             for player, won, matches in zip(candidates.players, points, points + lost, strict=True):
                 win_rates[player] = round(float(won / matches), 3)
@@ -136,9 +135,9 @@ def _draw(
         ConfigError: If what it answers are not the opponents that it was asked for.
     """
     matchmaker = state.matchmaker
-    outsiders = state.outsiders.get(population, ())
-    if outsiders:
-        matchmaker = OutsidersMatchmaker(inner=matchmaker, outsiders=outsiders)
+    external = state.external_players.get(population, ())
+    if external:
+        matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=external)
     drawn = matchmaker.draw(request, rng=rng)
     number = drawn.num_mirrors + len(drawn.players)
     if number != request.num_opponents or drawn.num_mirrors < 0:
@@ -157,11 +156,11 @@ def _draw(
 def _weights(
     state: ControllerState,
     candidate: Candidate,
-    outsiders: Mapping[PlayerId, WeightsRef | None],
+    external: Mapping[PlayerId, WeightsRef | None],
 ) -> WeightsRef | None:
-    """What a candidate plays with; None for bots."""
-    if candidate.player in outsiders:
-        return outsiders[candidate.player]
+    """Return the weights of a candidate; None for bots."""
+    if candidate.player in external:
+        return external[candidate.player]
     ghost = state.tables.ghosts.get(candidate.player)
     if ghost is not None:
         return ghost.weights
@@ -174,51 +173,46 @@ def _weights(
     return state.tables.checkpoints[row.checkpoint].weights
 
 
-def drop_outsider(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
-    """An imported player is corrupt: the matchmaker draws others in its place."""
-    for population, outsiders in state.outsiders.items():
-        kept = tuple(o for o in outsiders if o.weights is None or o.weights.key != key)
-        if len(kept) < len(outsiders):
-            state.outsiders = {**state.outsiders, population: kept}
+def drop_external_player(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
+    """Take a corrupt imported player out: the matchmaker draws others in its place."""
+    for population, external in state.external_players.items():
+        kept = tuple(o for o in external if o.weights is None or o.weights.key != key)
+        if len(kept) < len(external):
+            state.external_players = {**state.external_players, population: kept}
             tx.add_event("outsider_corrupt", key, population=population, reason=reason)
 
 
-def start_quality(state: ControllerState, population: str) -> float:
-    """The quality with which a new ghost enters: the highest there is."""
-    if state.config.matchmaking.kind != "quality":
+def quality_of_new(state: ControllerState, population: str) -> float:
+    """Return the number with which a new ghost enters, where the rule keeps one for each."""
+    memory = ghost_memory(state.matchmaker)
+    if memory is None:
         return 0.0
-    qualities = state.candidates.pool(population, state.tables).ghosts.candidates.qualities
-    return float(qualities.max()) if len(qualities) else 0.0
+    pool = state.opponent_pools.pool(population, state.tables)
+    return memory.number_of_new(pool.ghosts.candidates.qualities)
 
 
-def lower_qualities(
+def update_qualities(
     state: ControllerState, tx: Transaction, message: Train, tallies: Sequence[Tally]
 ) -> None:
-    """Lower the quality of each ghost that a trainee has beaten."""
-    if state.config.matchmaking.kind != "quality":
+    """Tell a rule that keeps a number for each ghost which of them a trainee has beaten."""
+    memory = ghost_memory(state.matchmaker)
+    if memory is None:
         return
-    state.candidates.take(tx.rows, state.tables)
     for player, num_wins in _beaten_ghosts(state, message, tallies).items():
         row = state.tables.ghosts[player]
-        pool = state.candidates.pool(row.population, state.tables)
+        pool = state.opponent_pools.pool(row.population, state.tables)
         position = pool.ghost_positions.get(player)
         if row.corrupt or position is None:
             continue
-        quality = lowered_quality(
-            pool.ghosts.candidates.qualities,
-            position,
-            num_wins=num_wins,
-            quality_step=state.config.matchmaking.quality_step,
-        )
-        row = replace(row, quality=quality)
-        tx.put(row)
-        pool.put_ghost(row)
+        qualities = pool.ghosts.candidates.qualities
+        quality = memory.number_after(qualities, position, num_wins=num_wins)
+        tx.put(replace(row, quality=quality))
 
 
 def _beaten_ghosts(
     state: ControllerState, message: Train, tallies: Sequence[Tally]
 ) -> dict[PlayerId, int]:
-    """How often a trainee has won against each ghost of the assignment."""
+    """Return how often a trainee has won against each ghost of the assignment."""
     ghosts: dict[Entrant, PlayerId] = {
         Entrant(player.weights.digest): player.player
         for seating in (*message.opponents, *message.carried)

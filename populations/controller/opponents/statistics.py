@@ -1,4 +1,4 @@
-"""What matchmaking may ask about candidates: results, ratings, expected scores.
+"""Figures that matchmaking may ask for about candidates: results, ratings, expected scores.
 
 Vectorized: what Python looks at one by one is whom the trainee has met, and the few players of a
 meta-game, never all candidates. Shapes: N candidates.
@@ -22,8 +22,8 @@ from populations.matchmaking.rating_proximate import expected_scores
 from populations.records.rows import PolicyRow
 
 
-class Facts:
-    """Of one decision: about one trainee and the candidates of one population."""
+class OpponentStatistics:
+    """Figures for one decision, about one trainee and the candidates of one population."""
 
     def __init__(
         self, state: ControllerState, pool: Pool, policy: PolicyRow, population: str
@@ -35,7 +35,7 @@ class Facts:
         self._ghost_results: FloatArray | None = None
 
     def record(self, candidates: Candidates) -> tuple[FloatArray, FloatArray]:
-        """Wins and losses of the trainee against candidates, draws half. float64 [N] each."""
+        """Return the trainee's wins and losses against candidates, draws half. float64 [N]."""
         if candidates.codes is self._pool.policies.codes:
             by_code, codes = self._results_against_latest(candidates), candidates.policy_codes
         else:
@@ -43,7 +43,7 @@ class Facts:
         return taken(by_code[0], codes), taken(by_code[1], codes)
 
     def _results_against_ghosts(self) -> FloatArray:
-        """Wins and losses by entrant code. float64 [2, codes]."""
+        """Return wins and losses by entrant code. float64 [2, codes]."""
         if self._ghost_results is None:
             codes, results = self._met.among_ghosts()
             self._ghost_results = np.zeros((2, len(self._pool.ghosts.codes.entrants)))
@@ -51,7 +51,7 @@ class Facts:
         return self._ghost_results
 
     def _results_against_latest(self, candidates: Candidates) -> FloatArray:
-        """Wins and losses by policy code. float64 [2, codes].
+        """Return wins and losses by policy code. float64 [2, codes].
 
         Against any checkpoint that a policy made since about its last ghost, and since its weights
         were last replaced: the latest checkpoint alone is too new to have been met.
@@ -82,12 +82,12 @@ class Facts:
 
     @cached_property
     def _met(self) -> Met:
-        """All whom the trainee has met since its weights were last replaced."""
+        """Return all whom the trainee has met since its weights were last replaced."""
         line = self._line(self._policy)
         met = self._pool.met.get(self._policy.policy)
         if met is None or not met.follows(line):
             met = self._pool.met[self._policy.policy] = Met()
-        met.take(
+        met.update(
             line,
             self._state.league.payoff,
             ghosts=self._pool.ghosts.codes.entrants,
@@ -101,7 +101,7 @@ class Facts:
         return line_of(self._state.tables.generations, entrant)
 
     def predicted(self, candidates: Candidates) -> FloatArray:
-        """Score that ratings promise the trainee, 1/2 where nothing is known. float64 [N]."""
+        """Return the trainee's score by ratings, 1/2 where nothing is known. float64 [N]."""
         if candidates.codes is self._pool.policies.codes:
             opponents = self.ratings(candidates)
         else:
@@ -110,7 +110,7 @@ class Facts:
 
     @cached_property
     def _rating_here(self) -> float:
-        """Elo of the trainee on the candidates' scale, NaN if unrated.
+        """Return Elo of the trainee on the candidates' scale, NaN if unrated.
 
         Another population has another scale: what the game gives to a side is in none of them, but
         in the trainee's results.
@@ -125,7 +125,7 @@ class Facts:
         return rating_by_results(rating, opponents[is_rated], wins=wins, losses=losses)
 
     def ratings(self, candidates: Candidates) -> FloatArray:
-        """Elo, NaN if unrated; of a policy, its newest weights that are rated. float64 [N]."""
+        """Return Elo, of a policy that of its newest rated weights, NaN if unrated. float64 [N]."""
         if candidates.codes is self._pool.policies.codes:
             policies = self._state.tables.policies
             rows = [policies[policy] for policy in candidates.policies]
@@ -134,12 +134,12 @@ class Facts:
 
     @cached_property
     def _ghost_ratings(self) -> tuple[FloatArray, FloatArray]:
-        """Elo of ghosts by entrant code, as rated and as expected; NaN if nothing is known."""
+        """Return Elo of ghosts by entrant code, as rated and as expected; NaN if unknown."""
         row = self._state.tables.ratings.get(self._population)
         return self._pool.ghost_ratings(row, origins=self._state.league.checkpoints)
 
     def trainee_rating(self) -> float:
-        """Elo of the trainee's newest weights that are rated; NaN if none are."""
+        """Return Elo of the trainee's newest weights that are rated; NaN if none are."""
         return self._newest_rating(self._policy)
 
     def _newest_rating(self, policy: PolicyRow) -> float:
@@ -148,7 +148,7 @@ class Facts:
         return float("nan") if rating is None else rating
 
     def scores(self, candidates: Candidates) -> FloatArray:
-        """Expected score of each against each: results, filled by what ratings predict.
+        """Return expected score of each against each: results, filled by what ratings predict.
 
         Over all evaluation matches of a pair in any seats; `populations.league.scores` has the
         formula. float64 [N, N].
@@ -170,7 +170,7 @@ class Facts:
         return filled_scores_among(self.ratings(candidates), self._outcomes(candidates))
 
     def _outcomes(self, candidates: Candidates) -> Iterator[Outcome]:
-        """Evaluation matches among candidates, in any seats."""
+        """Return evaluation matches among candidates, in any seats."""
         results = self._state.league.results
         rated = [(self._population, Entrant(entrant)) for entrant in candidates.entrants]
         for seats in self._own_seats():
@@ -181,7 +181,7 @@ class Facts:
                         yield i, j, counts.points, counts.matches
 
     def _own_seats(self) -> list[tuple[int, int]]:
-        """Pairs of seats in which two of the population can be opponents, the lower seat first."""
+        """Return pairs of seats of the population on different sides, the lower seat first."""
         seats = self._state.setup.seats
         return [
             (first, second)
@@ -193,12 +193,12 @@ class Facts:
 
 
 def taken(by_code: FloatArray, codes: IntArray) -> FloatArray:
-    """What is known by code, in the order of some codes; nothing is looked up if it is the same."""
+    """Return entries of a table by code; the table itself if the codes are all of it."""
     if len(codes) == len(by_code) and is_counting(codes):
         return by_code
     return by_code.take(codes)
 
 
 def is_counting(codes: IntArray) -> bool:
-    """Whether the codes are 0, 1, 2, ..., so that nothing has to be looked up by them."""
+    """Return whether the codes are 0, 1, 2, ..., so that nothing has to be looked up by them."""
     return len(codes) == 0 or bool(codes[0] == 0 and (np.diff(codes) == 1).all())

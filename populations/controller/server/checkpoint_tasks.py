@@ -1,4 +1,4 @@
-"""What the controller does with checkpoints' directories; each answers with an event."""
+"""Work on checkpoints' directories; each piece answers with an event."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def commit_patiently(
 
     Args:
         journal: Where they go.
-        rows: Of one event.
+        rows: Rows of one event.
         should_end: Whether nobody wants to wait any longer.
         tell: Told why at each failure.
         clock: Monotonic, in seconds.

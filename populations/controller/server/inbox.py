@@ -1,4 +1,4 @@
-"""What waits for the state machine: what learners said and what the worker threads have ready."""
+"""Events that wait for the state machine, of learners and of the worker threads."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ class Inbox:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is ready."""
+        """Return whether nothing is ready."""
         return not self._heard and not self._answers
 
     @property
     def num_awaited(self) -> int:
-        """How much of what was asked for has not been taken out yet."""
+        """Return how much of what was asked for has not been taken out yet."""
         return self._num_awaited
 
-    def note(self, event: LearnerEvent, lease: Lease | None = None) -> None:
+    def record(self, event: LearnerEvent, lease: Lease | None = None) -> None:
         """Put an event in line, unless its learner has one of that kind there for that lease."""
         self._heard.setdefault((event.learner, type(event), lease), event)
 
     def holds(self, learner: LearnerId, kind: type[LearnerEvent]) -> bool:
-        """Whether an event of a learner, and for no lease, is in line."""
+        """Return whether an event of a learner, and for no lease, is in line."""
         return (learner, kind, None) in self._heard
 
     def begins_reading(self, learner: LearnerId, lease: Lease) -> bool:
-        """Whether a result is new; it counts as read until its event is taken out."""
+        """Return whether a result is new; it counts as read until its event is taken out."""
         if (learner, lease) in self._reading:
             return False
         self._reading.add((learner, lease))
@@ -62,7 +62,7 @@ class Inbox:
         self._num_awaited += 1
         answer.add_done_callback(self._answers.append)
 
-    def take(self) -> Iterator[Event]:
+    def drain(self) -> Iterator[Event]:
         """Take events out until there are none: the oldest heard and the oldest ready in turn."""
         while not self.is_empty:
             if self._heard:

@@ -26,7 +26,7 @@ STORAGE_ADVICE = "Make room, or the disk writable: the run goes on by itself."
 
 
 def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:
-    """Who trains at less than a quarter of the speed that is usual in this run.
+    """Return the policies that train at less than a quarter of the run's usual speed.
 
     Only for people: nobody is treated otherwise, since PBT compares policies by their steps.
     """
@@ -44,7 +44,7 @@ class LiveFigures:
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
 
-    def note(self, state: ControllerState, *, now_s: float) -> None:
+    def record(self, state: ControllerState, *, now_s: float) -> None:
         """Take a sample of the run's agent steps, those of running assignments included."""
         if self._samples and now_s - self._samples[-1][0] < SAMPLE_S:
             return
@@ -55,14 +55,14 @@ class LiveFigures:
 
     @property
     def agent_steps_per_s(self) -> float:
-        """Over the last 30 s, or as long as there is."""
+        """Return it over the last 30 s, or as long as there is."""
         if len(self._samples) < 2:
             return 0.0
         (first_s, first), (last_s, last) = self._samples[0], self._samples[-1]
         return max(last - first, 0) / (last_s - first_s)
 
     def document(self, state: ControllerState, *, now_s: float, endpoint: str) -> dict[str, Json]:
-        """What `status.json` holds."""
+        """Return the content of `status.json`."""
         slow = stragglers(state.learners)
         learners: list[Json] = [
             {
@@ -96,7 +96,7 @@ class LiveFigures:
 
 
 def alerts(state: ControllerState, *, now_s: float) -> list[Json]:
-    """What somebody should look at; the disk first."""
+    """Return the alerts to show, the disk first."""
     raised = state.alerts.documents()
     pause = state.pause
     if pause is None:

@@ -26,10 +26,15 @@ from populations.controller.evolution.resets import reset_key
 from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
 from populations.controller.indexes.raised_alerts import CLEARED, RAISED, Alerts, resumed
 from populations.controller.monitoring.sinks import Sinks
+from populations.controller.state.events import Now
 from populations.controller.state.leases import Patience
 from populations.controller.state.state import make_state
 from populations.errors import StorageError
-from populations.matchmaking.outsiders import Outsider, outsider_id, outsider_key
+from populations.matchmaking.external_players import (
+    ExternalPlayer,
+    external_player_id,
+    external_player_key,
+)
 from populations.pbt.explore import initial_hyperparameters
 from populations.records.rows import EventRow, Json, PolicyRow, Row, RunRow
 from populations.records.tables import Tables
@@ -57,7 +62,7 @@ def make_run_directory(run_dir: Path) -> None:
 
 
 def has_run(run_dir: Path) -> bool:
-    """Whether a directory holds a run."""
+    """Return whether a directory holds a run."""
     return (run_dir / RUN_FILE).exists() or (run_dir / JOURNAL).exists()
 
 
@@ -80,7 +85,7 @@ def create_run(
         initial_weights: Weights and manifest to start from, file by file, by population.
         origins: Where those come from, by population, for the events.
         immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
-            are opponents, by `outsider_key`.
+            are opponents, by `external_player_key`.
         utc: For the first events.
 
     Raises:
@@ -153,7 +158,7 @@ def clear_run(run_dir: Path) -> None:
 
 
 def initial_policies(config: RunConfig) -> list[PolicyRow]:
-    """The members of all populations, diverse from the start.
+    """Return the members of all populations, diverse from the start.
 
     Each but the reference member gets one exploration of the start values, seeded by the run's
     seed, the population's position and the member's index.
@@ -220,7 +225,7 @@ class OpenRun:
             patience=patience,
             initial_weights=imported_weights(run_dir),
             immigrants=imported_immigrants(run_dir, self.run_file.config),
-            outsiders=imported_outsiders(run_dir, self.run_file.config),
+            external_players=imported_external_players(run_dir, self.run_file.config),
             store=store_digest(run_dir),
             measured_length=0.0 if measured is None else measured.episode_length,
             alerts=self._alerts(),
@@ -250,19 +255,16 @@ class OpenRun:
             return resumed(reader.events(kinds=[RAISED, CLEARED]))
 
     def _pbt_decisions(self) -> PbtDecisions:
-        decisions = PbtDecisions()
         with JournalReader(self.run_dir / JOURNAL) as reader:
-            decisions.take(reader.events(kinds=KINDS))
-        return decisions
+            return PbtDecisions.from_events(reader.events(kinds=KINDS))
 
     def note_event(self, kind: str, data: Mapping[str, Json], *, utc: str) -> None:
         """Record what a resume finds or changes; nothing if there is nothing to say."""
         if not data:
             return
-        tables = self.state.tables
-        tables.num_events += 1
-        row = EventRow(sequence=tables.num_events, time=utc, kind=kind, subject="", data=dict(data))
-        self.journal.commit([row])
+        tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
+        tx.add_event(kind, "", **data)
+        self.journal.commit(tx.rows)
 
     def __enter__(self) -> Self:
         return self
@@ -277,13 +279,13 @@ class OpenRun:
 
 
 def imported_weights(run_dir: Path) -> dict[str, WeightsRef]:
-    """The weights that policies start from, by population; empty without ``--init-from``."""
+    """Return the weights that policies start from, by population; empty without ``--init-from``."""
     paths = sorted((run_dir / IMPORTS).glob("*"))
     return {path.name: _reference(run_dir, f"{IMPORTS}/{path.name}") for path in paths}
 
 
 def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRef]:
-    """The weights that may come in later, by `immigrant_key` and `reset_key`.
+    """Return the weights that may come in later, by `immigrant_key` and `reset_key`.
 
     Raises:
         StorageError: If some of them are gone.
@@ -302,20 +304,22 @@ def imported_immigrants(run_dir: Path, config: RunConfig) -> dict[str, WeightsRe
     return {key: _reference(run_dir, key) for key in keys}
 
 
-def imported_outsiders(run_dir: Path, config: RunConfig) -> dict[str, tuple[Outsider, ...]]:
-    """Who has a fixed share of the opponents: bots, and imported players, by population."""
-    found: dict[str, tuple[Outsider, ...]] = {}
+def imported_external_players(
+    run_dir: Path, config: RunConfig
+) -> dict[str, tuple[ExternalPlayer, ...]]:
+    """Return bots and imported players with a fixed share of the opponents, by population."""
+    found: dict[str, tuple[ExternalPlayer, ...]] = {}
     for population in config.populations:
-        outsiders = []
+        external = []
         for index, (name, share) in enumerate(config.matchmaking.bots.items()):
-            key = outsider_key(index, population)
+            key = external_player_key(index, population)
             if is_bot(name):
-                outsiders.append(Outsider(player=PlayerId(name), share=share))
+                external.append(ExternalPlayer(player=PlayerId(name), share=share))
             elif (run_dir / key).is_dir():
                 weights = _reference(run_dir, key)
-                player = outsider_id(index, name)
-                outsiders.append(Outsider(player=player, share=share, weights=weights))
-        found[population] = tuple(outsiders)
+                player = external_player_id(index, name)
+                external.append(ExternalPlayer(player=player, share=share, weights=weights))
+        found[population] = tuple(external)
     return found
 
 

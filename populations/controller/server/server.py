@@ -87,7 +87,7 @@ BACKUP_S = 600.0
 
 
 def utc_now() -> str:
-    """The time for records, ISO 8601."""
+    """Return the time for records, ISO 8601."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -129,7 +129,7 @@ class Server:
         # Results do not wait for a fit of ratings, which may take seconds.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-reader")
         self._inbox = Inbox()
-        """What may take long to answer, and what the worker threads were asked for."""
+        """Questions to the worker threads, whose answers may take long."""
         self._stop_reasons: list[str] = []
         self._live = LiveFigures()
         self._status: Mapping[str, Json] = {}
@@ -218,9 +218,9 @@ class Server:
             self._handle(self._next_events())
 
     def _next_events(self) -> Iterator[Event]:
-        """What shares a commit. The time ends before another event is taken, so none is lost."""
+        """Yield the events that share a commit; none is taken after time is up, so none is lost."""
         end_s = self._clock() + MAX_COMMIT_S
-        events = self._inbox.take()
+        events = self._inbox.drain()
         while self._clock() < end_s and (event := next(events, None)) is not None:
             yield event
 
@@ -237,7 +237,7 @@ class Server:
         self._hear_sinks()
 
     def _show_status(self, document: Mapping[str, Json]) -> None:
-        """Nothing depends on it: a disk that refuses it ends no run."""
+        """Write the live figures; a disk that refuses them ends no run."""
         try:
             write_status(self._run_dir, document)
         except StorageError as error:
@@ -270,19 +270,19 @@ class Server:
             case Hello():
                 joined = LearnerJoined(learner=learner, hello=message, slot=self._slot_of(message))
                 if known is None:
-                    self._inbox.note(joined)
+                    self._inbox.record(joined)
                 else:
                     self._handle([joined])  # it is not sure whether anybody is there
             case _ if known is None:
                 if not self._inbox.holds(learner, LearnerJoined):
-                    self._inbox.note(StrangerSpoke(learner=learner))
+                    self._inbox.record(StrangerSpoke(learner=learner))
             case Heartbeat():
                 self._handle([HeartbeatReceived(learner=learner, heartbeat=message)])
             case Finished() | Failed():
                 lease = message.assignment_id, message.attempt
                 self._note_result(learner, message, lease if known.has(*lease) else None)
             case Goodbye():
-                self._inbox.note(LearnerLeft(learner=learner, reason=message.reason))
+                self._inbox.record(LearnerLeft(learner=learner, reason=message.reason))
             case _:
                 logger.warning("learner %s sent a controller's message", learner)
 
@@ -292,10 +292,10 @@ class Server:
         """Let a result wait; what was published is verified first, if its learner was given that.
 
         Args:
-            learner: Whose.
+            learner: Learner that sent it.
             message: The result.
-            lease: Of the learner; None: it does not have that. Of those waits one at most, so that
-                nobody can queue more work than it was given.
+            lease: Lease of the learner; None: it does not have that. At most one message without a
+                lease waits, so that no learner queues more work than it was given.
         """
         row = self._state.tables.assignments.get(message.assignment_id)
         if isinstance(message, Failed) and lease and row and message.kind == "checkpoint":
@@ -305,9 +305,9 @@ class Server:
                 )
                 self._inbox.expect(reading)
         elif isinstance(message, Failed):
-            self._inbox.note(AssignmentFailed(learner=learner, failed=message), lease)
+            self._inbox.record(AssignmentFailed(learner=learner, failed=message), lease)
         elif lease is None:
-            self._inbox.note(AssignmentFinished(learner=learner, finished=message, manifests={}))
+            self._inbox.record(AssignmentFinished(learner=learner, finished=message, manifests={}))
         elif self._inbox.begins_reading(learner, lease):
             self._inbox.expect(self._reader.submit(verify, self._run_dir, learner, message))
 
@@ -335,7 +335,7 @@ class Server:
             self._commit(rows)
             failpoint("controller.committed")
             self._on_commit(rows)
-        self._live.note(self._state, now_s=self._clock())
+        self._live.record(self._state, now_s=self._clock())
         for command in commands:
             self._carry_out(command)
             failpoint("controller.carried_out")

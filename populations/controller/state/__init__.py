@@ -1,1 +1,1 @@
-"""What the controller knows, what it is told, and what it wants done."""
+"""State of the controller, the events that change it and the commands that follow."""

@@ -1,4 +1,4 @@
-"""What the controller wants done. The server carries commands out in order, after the commit."""
+"""Commands of the controller. The server carries them out in order, after the commit."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class ExploreHyperparameters:
     """Explore on the worker thread; the answer is `HyperparametersExplored`.
 
     Attributes:
-        policy: Who waits for it.
-        rule: Of its population.
+        policy: Policy that waits for it.
+        rule: Rule of its population.
         hyperparameters: From which to go on: the policy's own, or its donor's.
         search_space: What may change.
         history: All generations of the population, in order of beginning, the policy's last ended.
         agent_steps: The policy's count.
-        seed: Of the draw; the same words at every attempt.
+        seed: Seed of the draw; the same words at every attempt.
     """
 
     policy: PolicyId

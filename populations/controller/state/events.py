@@ -1,4 +1,4 @@
-"""What the controller is told: past tense, plain data. Every event comes with its time."""
+"""Events of the controller: past tense, plain data. Every event comes with its time."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LearnerJoined:
     Attributes:
         learner: Its id.
         hello: What it said.
-        slot: Of the launcher, if the launcher started this process.
+        slot: Slot of the launcher, if the launcher started this process.
     """
 
     learner: LearnerId
@@ -59,7 +59,7 @@ class AssignmentFinished:
     """A learner finished, and its checkpoints were read back and verified.
 
     Attributes:
-        learner: Who.
+        learner: Learner that the event is about.
         finished: The message.
         manifests: By checkpoint key, verified against every byte on disk.
     """
@@ -137,7 +137,7 @@ class HyperparametersExplored:
     """The worker thread has explored for a policy that waits.
 
     Attributes:
-        policy: Who waits.
+        policy: Policy that waits.
         exploration: Old and new values.
         problem: Why the rule could not be used, so that values were perturbed; None: it could.
     """
@@ -202,7 +202,7 @@ class Ticked:
 
 
 LearnerEvent = LearnerJoined | AssignmentFinished | AssignmentFailed | LearnerLeft | StrangerSpoke
-"""What follows from a message, but for a heartbeat."""
+"""An event that follows from a message, but for a heartbeat."""
 
 Event = (
     ControllerStarted

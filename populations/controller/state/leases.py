@@ -1,4 +1,20 @@
-"""Who is there: learners, what they hold, when they were last heard. Not durable.
+"""Learners that are there, their leases, and when they were last heard. Not durable.
+
+The life of an assignment. Of its states the journal has ``queued`` (open), ``finished`` and
+``failed``; which learner has it, and since when, is known here alone:
+
+                 give: attempt + 1        first heartbeat
+    decided -> open ------------> sent -------------> running --- Finished ---> finished
+                ^                 | |                   |  |
+                |      send again +-+                   |  +----- closed -----> failed
+                |                 |                     |
+                +-- learner lost -+---------------------+
+                +-- Failed: given out again ------------+
+
+A lease that ends for good is *closed*: the policy was quarantined, the environment broke on two
+learners, a checkpoint that it names is corrupt, or a newcomer cannot play. All else is given out
+again, with the same seed and inputs. A result of an attempt that the learner does not hold, or that
+it has told already, is acknowledged and changes nothing.
 
 Liveness is judged by the controller's own monotonic clock at receipt; no time of another process is
 compared. Heartbeats say that the process is alive; their progress counter, which only the training
@@ -57,7 +73,7 @@ class Patience:
     refused_s: float = 60.0
 
     def heartbeat_among_s(self, num_learners: int) -> float:
-        """Between a learner's heartbeats: longer among many, so that hearing them leaves time."""
+        """Return seconds between heartbeats: more among many learners, which take time to hear."""
         longer_s = min(num_learners / MAX_HEARTBEATS_PER_S, self.liveness_s / 3.0)
         return max(self.heartbeat_s, longer_s)
 
@@ -84,11 +100,11 @@ class Held:
 
     @property
     def lease(self) -> tuple[AssignmentId, int]:
-        """Assignment and attempt."""
+        """Return assignment and attempt."""
         return self.assignment_id, self.attempt
 
     def waits_since_s(self, learner: Learner) -> float:
-        """Since when its learner should be at it: it does one after the other."""
+        """Return since when its learner should be at it: it does one after the other."""
         return max(self.given_s, learner.progress_at_s)
 
 
@@ -132,7 +148,7 @@ class CarriedEpisodes:
 
     Attributes:
         checkpoints: Keys of the team's checkpoints after which they go on.
-        seatings: Who plays in them.
+        seatings: Players in them, seat by seat.
     """
 
     checkpoints: tuple[str, ...]
@@ -145,14 +161,14 @@ class Learner:
 
     Attributes:
         hello: What it said.
-        slot: Of the launcher, or None if somebody else started it.
+        slot: Slot of the launcher; None: a learner from elsewhere.
         place: Where it runs (`populations.controller.assignments.learner_faults`).
         last_heard_s: Controller's clock.
         held: What it was given and has not ended, oldest first.
         progress: The last progress counter.
         progress_at_s: When it last changed.
         agent_steps: In the running assignment.
-        rss_bytes: Of its process.
+        rss_bytes: Resident memory of its process.
         first_rss_bytes: The same by its first heartbeat; 0 before.
         rate: Agent steps per second over the last heartbeats.
         longest_gap_s: Between two changes of the progress counter while it worked.
@@ -179,11 +195,11 @@ class Learner:
 
     @property
     def credit(self) -> int:
-        """How many assignments it may have: its slots running and one queued."""
+        """Return how many assignments it may have: its slots running and one queued."""
         return self.hello.slots + QUEUED_PER_LEARNER
 
     def may_train(self, population: str) -> bool:
-        """Whether it serves a population."""
+        """Return whether it serves a population."""
         return not self.hello.populations or population in self.hello.populations
 
     def hear(self, heartbeat: Heartbeat, *, now_s: float) -> None:
@@ -208,14 +224,14 @@ class Learner:
         self.agent_steps = heartbeat.agent_steps
 
     def memory_growth(self) -> str | None:
-        """By how much its memory grew, if that is enough to explain a kill by the system."""
+        """Say by how much its memory grew, if that explains a kill by the system."""
         first, last = self.first_rss_bytes, self.rss_bytes
         if last < OUT_OF_MEMORY_GROWTH * first or last - first < OUT_OF_MEMORY_BYTES:
             return None
         return f"its memory grew from {first / 2**20:,.0f} to {last / 2**20:,.0f} MiB"
 
     def has(self, assignment_id: AssignmentId, attempt: int) -> bool:
-        """Whether it was given that attempt and has not ended it."""
+        """Return whether it was given that attempt and has not ended it."""
         return any(held.lease == (assignment_id, attempt) for held in self.held)
 
     def release(self, assignment_id: AssignmentId, *, attempt: int, now_s: float) -> Held | None:
@@ -230,7 +246,7 @@ class Learner:
         return released
 
     def is_to_be_told_again(self, *, now_s: float, patience: Patience) -> bool:
-        """Whether its next assignment seems to have been lost on the way; it counts as sent then.
+        """Return whether its next assignment seems lost on the way, and count it as sent then.
 
         A learner that has it after all ignores the repetition.
         """
@@ -249,7 +265,7 @@ class Slot:
 
     Attributes:
         populations: The only ones it trains; empty: any.
-        learner: Who said Hello from it.
+        learner: Learner that said Hello from it.
         started_s: When its process was started; None while there is none.
         start_at_s: When it is to be started.
         crashes: In a row.
@@ -295,12 +311,12 @@ class Pause:
 
     @property
     def is_trying(self) -> bool:
-        """Whether what is given out or linked now shows if there is room."""
+        """Return whether what is given out or linked now shows if there is room."""
         return self.tried_at_s is not None
 
 
 def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None:
-    """Why a learner has to be given up, or None."""
+    """Say why a learner has to be given up, or None."""
     silent_s = now_s - learner.last_heard_s
     if silent_s > patience.liveness_s:
         return f"silent for {silent_s:.1f} s"

@@ -7,7 +7,7 @@ from populations.controller.state.leases import Slot
 
 
 def make_slots(config: RunConfig) -> list[Slot]:
-    """One slot per learner; bound to a population where the configuration counts them apart.
+    """Return one slot per learner; bound to a population where the configuration counts them apart.
 
     In deterministic mode one learner does everything in one order, unless populations are bound to
     learners of their own; then each has one.

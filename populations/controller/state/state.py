@@ -1,4 +1,4 @@
-"""What the controller knows: the journal's rows, what follows from them, and who is there.
+"""State of the controller: the journal's rows, what follows from them, and the learners.
 
 Data, and what is said of it in one line. `populations.controller.machine` changes it.
 """
@@ -16,32 +16,31 @@ from arena.config import LearnerSetup
 from arena.types import AssignmentId, Digest, LearnerId, PolicyId, WeightsRef
 from arena.wire.messages import Stop
 from populations.config.run_config import RunConfig
-from populations.config.sections import PbtConfig
 from populations.controller.indexes.curve_counts import Curves
-from populations.controller.indexes.generation_history import Histories
-from populations.controller.indexes.opponent_pool import CandidateCache
+from populations.controller.indexes.generation_history import GenerationHistory
+from populations.controller.indexes.opponent_pool import OpponentPools
 from populations.controller.indexes.pbt_decisions import PbtDecisions
-from populations.controller.indexes.pbt_members import ChangedMembers
-from populations.controller.indexes.pending_evaluations import UnfittedMatches
-from populations.controller.indexes.player_strengths import KnownPlayers, belief_of, line_rating
+from populations.controller.indexes.pbt_members import MemberIndex
+from populations.controller.indexes.pending_evaluations import PendingMatches
+from populations.controller.indexes.player_strengths import StrengthIndex, estimate_of, line_rating
 from populations.controller.indexes.raised_alerts import Alerts
-from populations.controller.indexes.training_queue import DuePolicies
+from populations.controller.indexes.training_queue import TrainingQueue
 from populations.controller.rating_fit import snapshot
 from populations.controller.state.commands import FitRatings, SendMessage
-from populations.controller.state.events import (
-    Now,
-)
+from populations.controller.state.events import Now
 from populations.controller.state.leases import Fault, Learner, Patience, Pause, Slot
 from populations.controller.state.slots import make_slots
 from populations.controller.state.transaction import Transaction
 from populations.core import Exploit, Explore, Matchmaker
 from populations.league.league import League
 from populations.league.standings import FloatArray, Ratings
+from populations.matchmaking.external_players import ExternalPlayer, external_bots
 from populations.matchmaking.make import make_matchmaker
-from populations.matchmaking.outsiders import Outsider, bot_outsiders
 from populations.pbt.make import make_exploit, make_explore
+from populations.pbt.settings import PbtConfig
 from populations.ratings.results import Rated
-from populations.records.rows import PolicyRow
+from populations.records import aggregates, rows
+from populations.records.rows import PolicyRow, Row
 from populations.records.tables import Tables
 from populations.storage.retention import Retention
 
@@ -57,7 +56,7 @@ class ControllerState:
 
     Attributes:
         config: The resolved configuration.
-        setup: What learners were set up with; its digests must match theirs.
+        setup: Setup of learners; its digests must match theirs.
         tables: The journal's rows.
         league: What follows from them.
         retention: Which checkpoints are needed by what; a fold of the rows too.
@@ -66,21 +65,21 @@ class ControllerState:
         teams: By policy, who learns beside it, itself included
             (`populations.controller.state.teams`); empty where everybody is a team of its own.
         matchmaker: Draws opponents.
-        outsiders: Who has a fixed share of them, by population.
-        candidates: Who may be one, in columns; follows from the tables.
-        due: Whose turn it is to train; follows from the tables.
-        changed: What PBT knows of whom, until it changes; follows from the tables.
-        known: How well each player is known, until that changes; follows from the tables.
-        unfitted: Evaluation matches that ratings do not cover.
+        external_players: Bots and imported players with a fixed share of opponents, by population.
+        opponent_pools: Possible opponents, in columns; an index over the rows.
+        training_queue: Policies by how little they have trained; an index over the rows.
+        members: Policies as PBT sees them; an index over the rows.
+        strengths: Ratings of players and how sure they are; an index over the rows.
+        pending_matches: Evaluation matches that ratings do not cover; an index over the rows.
         alerts: What somebody should look at; those that hold follow from the events.
         pbt_decisions: How many were due and made; follows from the events.
-        curves: What was written of each policy; counts of it follow from the tables.
-        histories: Generations of policies that are ranked together; follows from the tables.
+        curves: Points written of each policy, and counts that they show; an index over the rows.
+        generation_history: Generations of policies that are ranked together; an index over the
+            rows.
         exploit: By population, decides who copies whom.
         explore: By population, decides what changes about hyperparameters.
         initial_weights: Another run's weights that policies start from, by population.
-        immigrants: Other runs' weights that come in later, by their key: instead of copies, or
-            where exploiters start again.
+        immigrants: Other runs' weights, by key, for immigration and for resets of exploiters.
         waiting: Policies with a pending decision for which nobody explores yet, first come first.
         exploring: Policies for which the worker thread explores.
         learners: By id.
@@ -91,17 +90,16 @@ class ControllerState:
         failed: Whether the run cannot go on.
         fitting: Whether the worker thread fits ratings now.
         fitted: Sequence of the last evaluation tally that ratings cover.
-        spreads: Of the last fit, by population, rows in the order of its RatingsRow's entrants.
-            Empty until the first fit of this epoch.
-        centres: Of the last fit, by population; see `populations.controller.rating_fit.Fitted`.
+        spreads: Spreads of the last fit, by population, rows in the order of its RatingsRow's
+            entrants. Empty until the first fit of this epoch.
+        centres: Centres of the last fit, by population (`populations.controller.rating_fit`).
         stopping_s: When learners were told to stop.
         started_s: When this epoch began, on the controller's clock.
-        elapsed_before_s: Of the run before this epoch.
+        elapsed_before_s: Seconds of the run before this epoch.
         last_event_s: When the controller last took an event in.
         holders: Which learner has which assignment.
         episode_holders: Which learner holds episodes in flight, by the policy that leads the team.
-        recent_matches: Of the last evaluations, earlier ones counting less and less; after a resume
-            all but those that somebody played alone.
+        recent_matches: Matches of the last evaluations, earlier ones counting less and less.
         recent_evaluation_s: Learner seconds that these took.
         spent_before_s: Learner seconds of training and of evaluation before this epoch.
         share_reached: Evaluation's share when training ended; None before.
@@ -113,8 +111,7 @@ class ControllerState:
         failed_validations: The same of policies that played alone, by policy.
         failed_at: Where each open assignment failed: learners by place.
         faults: Places whose learner was at fault and has done nothing right since.
-        doublings: Of a policy's budget: assignments in which no episode ended, until its episodes
-            go on from one to the next and end.
+        doublings: Doublings of a policy's budget, one for each assignment without an ended episode.
         broken_environments: Assignments in a row that their environment broke.
         store: Digest of the store's id, which learners must see; None: they are not asked.
         measured_length: Calls of ``step`` in an episode of random play at launch; 0: not known.
@@ -128,7 +125,7 @@ class ControllerState:
     patience: Patience
     slots: list[Slot]
     matchmaker: Matchmaker
-    outsiders: Mapping[str, tuple[Outsider, ...]]
+    external_players: Mapping[str, tuple[ExternalPlayer, ...]]
     exploit: Mapping[str, Exploit]
     explore: Mapping[str, Explore]
     teams: Mapping[PolicyId, tuple[PolicyId, ...]] = field(default_factory=dict)
@@ -167,58 +164,102 @@ class ControllerState:
     broken_environments: int = 0
     store: Digest | None = None
     measured_length: float = 0.0
-    candidates: CandidateCache = field(default_factory=CandidateCache)
-    due: DuePolicies = field(default_factory=DuePolicies)
-    changed: ChangedMembers = field(default_factory=ChangedMembers)
-    known: KnownPlayers = field(default_factory=KnownPlayers)
-    unfitted: UnfittedMatches = field(init=False)
-    histories: Histories = field(default_factory=Histories)
+    opponent_pools: OpponentPools = field(default_factory=OpponentPools)
+    training_queue: TrainingQueue = field(default_factory=TrainingQueue)
+    members: MemberIndex = field(default_factory=MemberIndex)
+    strengths: StrengthIndex = field(default_factory=StrengthIndex)
+    pending_matches: PendingMatches = field(init=False)
+    generation_history: GenerationHistory = field(default_factory=GenerationHistory)
     alerts: Alerts = field(default_factory=Alerts)
     pbt_decisions: PbtDecisions = field(default_factory=PbtDecisions)
     curves: Curves = field(default_factory=Curves)
     _ratings: dict[str, Ratings] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.unfitted = UnfittedMatches(
+        self.pending_matches = PendingMatches(
             seats=self.setup.seats,
             ranked=self.ranked_populations,
             ancestors=self.league.ancestors,
         )
+        for row in self.tables.assignments.values():
+            self._apply_evaluation(row)
+
+    def begin(self, now: Now) -> Transaction:
+        """Return a new transaction, each of whose rows feeds the indexes when it is put."""
+        return Transaction(tables=self.tables, index=self.apply, now=now)
+
+    def apply(self, row: Row) -> None:
+        """Feed every index over the journal's rows with a row that was put into the tables.
+
+        Nothing else feeds them, so this is the list of what depends on which rows. Tallies are
+        folded into the league before they are put: the rows that they change follow from that.
+        """
+        match row:
+            case rows.PolicyRow():
+                self.opponent_pools.apply(row, self.tables)
+                self.training_queue.apply(row, self.tables)
+                self.members.apply(row)
+                self.strengths.apply(row, teams=self.teams)
+                self.retention.apply(row)
+            case rows.CheckpointRow():
+                self.league.add_checkpoint(row)
+                self.retention.apply(row)
+            case rows.GhostRow():
+                self.league.add_ghost(row)
+                self.opponent_pools.apply(row, self.tables)
+                self.strengths.apply(row, teams=self.teams)
+                self.retention.apply(row)
+                self.curves.apply(row)
+            case rows.GenerationRow():
+                self.generation_history.apply(row, self.tables)
+                self.curves.apply(row)
+            case rows.AssignmentRow():
+                self.training_queue.apply(row, self.tables)
+                self._apply_evaluation(row)
+                self.retention.apply(row)
+            case aggregates.RecordRow():
+                self.members.apply(row)
+                self.retention.apply(row)
+            case rows.EventRow():
+                self.pbt_decisions.apply(row)
+            case _:
+                pass  # the league makes pairs; ratings come with spreads that no row has
+
+    def _apply_evaluation(self, row: rows.AssignmentRow) -> None:
+        num_tallies = self.tables.num_tallies
+        self.pending_matches.apply(row, num_tallies=num_tallies, estimate=self.estimate)
 
     @property
     def is_cooperation(self) -> bool:
-        """Whether the environment has one side, so that nobody has an opponent."""
+        """Return whether the environment has one side, so that nobody has an opponent."""
         return len(self.setup.sides) == 1
 
     @property
     def ranked_populations(self) -> tuple[str, ...]:
-        """Whose policies are compared: all; in cooperation the first one's, who lead the teams."""
+        """Return the ranked populations: all; in cooperation the first, which leads the teams."""
         return tuple(self.setup.populations)[: 1 if self.is_cooperation else None]
 
     def elapsed_s(self, now: Now) -> float:
-        """Of the run, over all epochs."""
+        """Return the seconds of the run, over all epochs."""
         return self.elapsed_before_s + now.monotonic_s - self.started_s
 
     def draw(self, tx: Transaction) -> np.random.Generator:
-        """Randomness of the next decision: a function of the run's seed and the decision's number.
-
-        So no random state is stored anywhere, and a resumed run draws what it would have drawn.
-        """
+        """Return the next decision's randomness, a function of the run's seed and its number."""
         return np.random.default_rng(np.random.SeedSequence(self.draw_words(tx)))
 
     def draw_words(self, tx: Transaction) -> list[int]:
-        """The words that seed the next decision, for one that is drawn later."""
+        """Return the words that seed the next decision, for one that is drawn later."""
         number = self.tables.run.decisions
         tx.count(decisions=1)
         return [self.config.seed, 0, number]
 
     def pbt(self, population: str) -> PbtConfig:
-        """A population's settings of PBT."""
+        """Return a population's settings of PBT."""
         return self.config.populations[population].pbt or self.config.pbt
 
     @property
     def is_evolving(self) -> bool:
-        """Whether a decision of PBT waits for new hyperparameters."""
+        """Return whether a decision of PBT waits for new hyperparameters."""
         return bool(self.waiting or self.exploring)
 
     def refit(self, tx: Transaction, *, again: bool = False) -> None:
@@ -236,7 +277,7 @@ class ControllerState:
         tx.commands.append(FitRatings(known=snapshot(self.league, self.tables, rated=rated)))
 
     def ratings(self, population: str) -> Ratings:
-        """A population's last ratings, with what is known of differences."""
+        """Return a population's last ratings, with what is known of differences."""
         row, spread = self.tables.ratings.get(population), self.spreads.get(population)
         known = self._ratings.get(population)
         if known is None or known.row is not row or known.spread is not spread:
@@ -247,22 +288,22 @@ class ControllerState:
             )
         return known
 
-    def belief(self, rated: Rated) -> tuple[float, float]:
-        """Rating and variance of an entrant by the last fit, in Elo and its square."""
+    def estimate(self, rated: Rated) -> tuple[float, float]:
+        """Return rating and variance of an entrant by the last fit, in Elo and its square."""
         population, entrant = rated
-        return belief_of(entrant, ratings=self.ratings(population), league=self.league)
+        return estimate_of(entrant, ratings=self.ratings(population), league=self.league)
 
     def line_rating(self, policy: PolicyRow) -> float | None:
-        """Elo of the newest rated weights in a policy's line; None if none are rated."""
+        """Return Elo of the newest rated weights in a policy's line; None if none are rated."""
         ratings = self.ratings(policy.population)
         return line_rating(policy, ratings=ratings, tables=self.tables, league=self.league)
 
     def ratings_are_stale(self) -> bool:
-        """Whether evaluation matches came in since the last fit."""
+        """Return whether evaluation matches came in since the last fit."""
         return self.league.last_evaluation_sequence > self.fitted
 
-    def settle(self, learner_id: LearnerId, *, now_s: float) -> None:
-        """Note that a learner did its work: its failures and crashes are no longer in a row."""
+    def reset_failures(self, learner_id: LearnerId, *, now_s: float) -> None:
+        """Record that a learner did its work: its failures and crashes are no longer in a row."""
         learner = self.learners[learner_id]
         learner.charges.clear()
         learner.settled_s = now_s
@@ -297,14 +338,14 @@ def make_state(
     *,
     patience: Patience | None = None,
     initial_weights: dict[str, WeightsRef] | None = None,
-    outsiders: Mapping[str, tuple[Outsider, ...]] | None = None,
+    external_players: Mapping[str, tuple[ExternalPlayer, ...]] | None = None,
     immigrants: Mapping[str, WeightsRef] | None = None,
     store: Digest | None = None,
     measured_length: float = 0.0,
     alerts: Alerts | None = None,
     pbt_decisions: PbtDecisions | None = None,
 ) -> ControllerState:
-    """The controller of a run, from its configuration and its journal's rows."""
+    """Return the controller of a run, from its configuration and its journal's rows."""
     half_life = config.payoffs.half_life_matches
     pbt = {name: population.pbt or config.pbt for name, population in config.populations.items()}
     return ControllerState(
@@ -324,7 +365,8 @@ def make_state(
             window=config.ghosts.window,
             launch_directory=setup.launch_directory,
         ),
-        outsiders=outsiders or bot_outsiders(config.matchmaking.bots, config.populations),
+        external_players=external_players
+        or external_bots(config.matchmaking.bots, config.populations),
         teams=make_teams(tables.policies.values(), is_cooperation=len(setup.sides) == 1),
         exploit={
             name: make_exploit(section, launch_directory=setup.launch_directory)
@@ -340,7 +382,7 @@ def make_state(
         measured_length=measured_length,
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
-        curves=Curves([*tables.ghosts.values(), *tables.generations.values()]),
+        curves=Curves.from_tables(tables),
         recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
         recent_evaluation_s=tables.run.evaluation_s,
         spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
@@ -350,7 +392,7 @@ def make_state(
 def make_teams(
     policies: Iterable[PolicyRow], *, is_cooperation: bool
 ) -> dict[PolicyId, tuple[PolicyId, ...]]:
-    """Who is in a team with whom, itself included; empty where everybody is a team of its own."""
+    """Return each policy's team, itself included; empty where every policy is a team of its own."""
     by_index: dict[int, list[PolicyId]] = {}
     for row in policies if is_cooperation else ():
         by_index.setdefault(row.index, []).append(row.policy)

@@ -1,4 +1,4 @@
-"""What follows when the disk refuses a checkpoint or a ghost: a pause, and another try later.
+"""A pause while the disk refuses checkpoints or ghosts, and the tries that end it.
 
 It is nobody's fault, so nobody is blamed for it: assignments stay open and are done again as they
 were. While the pause lasts nothing is given out. When its wait is over, ghosts are linked again and
@@ -18,10 +18,10 @@ from populations.controller.state.transaction import Transaction
 def refuse(
     state: ControllerState, tx: Transaction, *, reason: str, ghosts: tuple[PlayerId, ...] = ()
 ) -> None:
-    """The disk refused something that was to last: give nothing out for a while.
+    """Give nothing out for a while after the disk refused something that was to last.
 
     Args:
-        state: Of the controller.
+        state: State of the controller.
         tx: Takes the event.
         reason: What the disk said.
         ghosts: Those that could not be linked.
@@ -49,7 +49,7 @@ def refuse(
 
 
 def accept(state: ControllerState, tx: Transaction) -> None:
-    """A checkpoint or a ghost could be written: if that was a try, the pause is over."""
+    """End the pause if it was a try and a checkpoint or ghost could be written."""
     pause = state.pause
     if pause is None or not pause.is_trying or pause.unlinked:
         return
@@ -88,7 +88,7 @@ def retry(state: ControllerState, tx: Transaction) -> None:
 
 
 def may_give(state: ControllerState) -> bool:
-    """Whether an assignment may be given out now: always, or one at a time for a try."""
+    """Return whether an assignment may be given out now: always, or one at a time for a try."""
     pause = state.pause
     if pause is None:
         return True
@@ -100,7 +100,7 @@ def may_give(state: ControllerState) -> bool:
 
 
 def is_unlinked(state: ControllerState, key: str) -> bool:
-    """Whether a directory is that of a ghost that the disk refused: missing, and no fault."""
+    """Return whether a missing directory is that of a ghost that the disk refused."""
     pause = state.pause
     return pause is not None and any(
         state.tables.ghosts[player].key == key for player in pause.unlinked

@@ -17,31 +17,31 @@ from populations.records.rows import GhostRow, PolicyRow
 
 
 def team_of(state: ControllerState, policy: PolicyRow) -> tuple[PolicyRow, ...]:
-    """A policy and its mates as they are now, in the order of their populations."""
+    """Return a policy and its mates as they are now, in the order of their populations."""
     mates = state.teams.get(policy.policy, (policy.policy,))
     return tuple(state.tables.policies[mate] for mate in mates)
 
 
 def leader_of(state: ControllerState, policy_id: PolicyId) -> PolicyRow:
-    """The first of a policy's team."""
+    """Return the first of a policy's team."""
     return team_of(state, state.tables.policies[policy_id])[0]
 
 
 def leaders_of(state: ControllerState, trainees: Iterable[Trainee]) -> tuple[PolicyRow, ...]:
-    """The leader of each team that learns in an assignment, once."""
+    """Return the leader of each team that learns in an assignment, once."""
     leaders = dict.fromkeys(leader_of(state, trainee.policy).policy for trainee in trainees)
     return tuple(state.tables.policies[policy] for policy in leaders)
 
 
 def is_whole(state: ControllerState, policy: PolicyRow) -> bool:
-    """Whether everybody in a policy's team is active and has a checkpoint."""
+    """Return whether everybody in a policy's team is active and has a checkpoint."""
     return all(
         row.state == "active" and row.checkpoint is not None for row in team_of(state, policy)
     )
 
 
 def held_up(state: ControllerState) -> set[PolicyId]:
-    """Policies that cannot be trained because of a mate: one waits, or is quarantined."""
+    """Return policies that cannot be trained because of a mate: one waits, or is quarantined."""
     return {
         mate
         for policy, team in state.teams.items()
@@ -51,7 +51,7 @@ def held_up(state: ControllerState) -> set[PolicyId]:
 
 
 def frozen_team(state: ControllerState, policy: PolicyRow) -> Mapping[str, Player]:
-    """A policy and its mates at their checkpoints, by population. They must have some."""
+    """Return a policy and its mates at their checkpoints, by population. They must have some."""
     players = {}
     for row in team_of(state, policy):
         assert row.checkpoint is not None, "only policies with a checkpoint are seated frozen"
@@ -65,7 +65,7 @@ GhostsByOrigin = Mapping[tuple[PolicyId, AssignmentId], GhostRow]
 
 
 def ghosts_by_origin(state: ControllerState) -> GhostsByOrigin:
-    """Where the mates of a ghost are found; empty where everybody is a team of its own."""
+    """Return the ghosts by origin, to find mates; empty where every policy is a team of its own."""
     if not state.teams:
         return {}
     checkpoints = state.tables.checkpoints
@@ -80,7 +80,7 @@ def ghosts_by_origin(state: ControllerState) -> GhostsByOrigin:
 def ghost_team(
     state: ControllerState, ghost: GhostRow, known: GhostsByOrigin
 ) -> Mapping[str, Player] | None:
-    """A ghost and those that its mates left with it, by population; None if one is gone."""
+    """Return a ghost and those that its mates left with it, by population; None if one is gone."""
     mates = state.teams.get(ghost.policy)
     if mates is None:
         return {ghost.population: Player(player=ghost.player, weights=ghost.weights)}

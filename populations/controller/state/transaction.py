@@ -1,7 +1,8 @@
-"""What one event changes: rows for the journal, visible in memory at once, and commands."""
+"""Changes by one event: rows for the journal, visible in memory at once, and commands."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from arena.types import AssignmentId
@@ -28,23 +29,26 @@ from populations.records.tables import Tables
 class Transaction:
     """Collects the changes of one event.
 
-    A row that is put is at once part of ``tables``, so later decisions of the same event see it. If
-    the commit fails the process ends without having acknowledged or sent anything.
+    A row that is put is at once part of ``tables`` and of every index over them, so later decisions
+    of the same event see it. If the commit fails the process ends without having acknowledged or
+    sent anything. Made by `ControllerState.begin`.
 
     Attributes:
-        tables: The state in memory.
-        now: When the event happened.
+        tables: Rows in memory.
+        index: Feeds every index with a row that was put (`ControllerState.apply`).
+        now: Time of the event.
         rows: To commit, in order; of the run and of each assignment only the last row that was
             put, since they are put most often, and an assignment is long.
         commands: To carry out after the commit, in order.
     """
 
     tables: Tables
+    index: Callable[[Row], None]
     now: Now
     rows: list[Row] = field(default_factory=list)
     commands: list[Command] = field(default_factory=list)
     _places: dict[AssignmentId | None, int] = field(default_factory=dict)
-    """Where in ``rows`` each assignment's row is, and the run's."""
+    """Place in ``rows`` of each assignment's row, and of the run's."""
 
     def put(
         self,
@@ -77,7 +81,7 @@ class Transaction:
                 self.tables.pairs[row.key] = row
             case RatingsRow():
                 self.tables.ratings[row.population] = row
-        self.rows.append(row)
+        self._append(row)
 
     def put_assignment(self, row: AssignmentRow) -> None:
         """Add or replace an assignment; only open ones stay in memory."""
@@ -90,21 +94,26 @@ class Transaction:
     def _put_last(self, key: AssignmentId | None, row: Row) -> None:
         place = self._places.setdefault(key, len(self.rows))
         if place == len(self.rows):
-            self.rows.append(row)
+            self._append(row)
         else:
             self.rows[place] = row
+            self.index(row)
+
+    def _append(self, row: Row) -> None:
+        self.rows.append(row)
+        self.index(row)
 
     def add_tally(self, row: TallyRow) -> None:
         """Append a tally. What `League.add_tally` says that it changes belongs beside it."""
         self.tables.num_tallies = row.sequence
         if row.kind == "evaluate":
             self.tables.last_evaluation_sequence = row.sequence
-        self.rows.append(row)
+        self._append(row)
 
     def add_event(self, kind: str, subject: str = "", **data: Json) -> None:
         """Say why something was decided, with the numbers."""
         self.tables.num_events += 1
-        self.rows.append(
+        self._append(
             EventRow(
                 sequence=self.tables.num_events,
                 time=self.now.utc,

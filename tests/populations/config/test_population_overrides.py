@@ -7,7 +7,7 @@ import pytest
 from arena.errors import ConfigError
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
-from populations.config.sections import PbtConfig
+from populations.pbt.settings import PbtConfig
 from tests.populations.controller.simulated import TAG, duel_spec, tag_spec
 
 

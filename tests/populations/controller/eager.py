@@ -9,7 +9,7 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import make_state
 from populations.controller.state.transaction import Transaction
-from populations.records.rows import PolicyRow
+from populations.records.rows import EventRow, PolicyRow
 from tests.populations.controller.simulated import DUEL, World, make_world
 from tests.populations.controller.state.test_state import fold
 
@@ -48,13 +48,13 @@ def step_without_answers(world: World) -> None:
 
 
 def transaction(world: World) -> Transaction:
-    return Transaction(tables=world.state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    return world.state.begin(Now(monotonic_s=world.now_s, utc=""))
 
 
 def kill_with_everything_pending(world: World) -> None:
     """Controller and learners die; another controller loads what was committed."""
-    pbt_decisions = PbtDecisions()
-    pbt_decisions.take(world.committed)
+    events = [row for row in world.committed if isinstance(row, EventRow)]
+    pbt_decisions = PbtDecisions.from_events(events)
     tables = fold(world.committed)
     world.state = make_state(world.state.config, world.setup, tables, pbt_decisions=pbt_decisions)
     world.given.clear()

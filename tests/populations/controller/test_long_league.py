@@ -27,7 +27,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.transaction import Transaction
 from populations.core import Score
 from populations.pbt.statistics import on_common_opponents
-from populations.ratings.results import ResultTable
+from populations.ratings.result_table import ResultTable
 from populations.simulation.world import World, start
 from tests.populations.controller.simulated import DUEL, TAG, make_world, tag_spec
 

@@ -12,7 +12,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from arena.types import LearnerId
 from arena.wire.messages import Failed, Train
 from populations.audit.evolution_checks import check_evolution
-from populations.config.search_space import Choices, parse_search_space
 from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,
@@ -23,6 +22,7 @@ from populations.controller.state.events import (
 )
 from populations.controller.state.state import make_state
 from populations.records.rows import AssignmentRow, PolicyRow
+from populations.search_space import Choices, parse_search_space
 from tests.populations.controller.simulated import DUEL, DUET, World, duet_spec, make_world
 from tests.populations.controller.state.test_state import fold
 

@@ -16,8 +16,9 @@ from arena.wire.messages import Train
 from populations.config.resolve import resolve_config
 from populations.config.run_config import RunConfig, validate_config
 from populations.core import Matchmaker
+from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
 from populations.matchmaking.make import make_matchmaker
-from populations.matchmaking.settings import MATCHMAKING_KINDS, MatchmakingConfig
+from populations.matchmaking.settings import MatchmakingConfig
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, TAG, duel_spec, make_world, tag_spec
 from tests.populations.matchmaking.toy_league import latest, request, shares

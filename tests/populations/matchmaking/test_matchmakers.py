@@ -13,10 +13,11 @@ from populations.candidates import Candidate
 from populations.core import Matchmaker
 from populations.matchmaking.alphastar import AlphastarMatchmaker
 from populations.matchmaking.drawing import RuleMatchmaker
+from populations.matchmaking.external_players import ExternalPlayer, ExternalPlayersMatchmaker
+from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
 from populations.matchmaking.latest import LatestMatchmaker
 from populations.matchmaking.make import make_matchmaker
-from populations.matchmaking.outsiders import Outsider, OutsidersMatchmaker
-from populations.matchmaking.settings import MATCHMAKING_KINDS, MatchmakingConfig
+from populations.matchmaking.settings import MatchmakingConfig
 from tests.populations.matchmaking.toy_league import ghost, latest, request, shares
 
 VARIANTS: dict[str, dict[str, object]] = {kind: {"kind": kind} for kind in MATCHMAKING_KINDS}
@@ -116,13 +117,13 @@ def test_the_order_of_candidates_does_not_matter(variant: str) -> None:
 
 
 BOTS = [
-    Outsider(player=ghost(0).player, share=0.1),
-    Outsider(player=ghost(1).player, share=0.15),
+    ExternalPlayer(player=ghost(0).player, share=0.1),
+    ExternalPlayer(player=ghost(1).player, share=0.15),
 ]
 
 
 def test_outsiders_have_their_share_and_the_rest_is_the_rules() -> None:
-    matchmaker = OutsidersMatchmaker(inner=make("latest"), outsiders=BOTS)
+    matchmaker = ExternalPlayersMatchmaker(inner=make("latest"), external=BOTS)
     # 0.25 x 8 = 2 blocks for certain; the rest is mirror self-play.
     rng = np.random.default_rng(0)
     drawn = [matchmaker.draw(request(), rng=rng) for _ in range(200)]
@@ -134,7 +135,7 @@ def test_outsiders_have_their_share_and_the_rest_is_the_rules() -> None:
 
 @pytest.mark.parametrize("num_opponents", [1, 3, 7])
 def test_outsiders_have_their_share_of_few_opponents_on_average(num_opponents: int) -> None:
-    matchmaker = OutsidersMatchmaker(inner=make("latest"), outsiders=BOTS)
+    matchmaker = ExternalPlayersMatchmaker(inner=make("latest"), external=BOTS)
     found = shares(matchmaker, request(num_opponents=num_opponents), num_draws=6000)
     expected = {ghost(0).player: 0.1, ghost(1).player: 0.15, "mirror": 0.75}
     # standard deviation of a share at most sqrt(1/4 / 6000) = 0.0065
@@ -142,8 +143,8 @@ def test_outsiders_have_their_share_of_few_opponents_on_average(num_opponents: i
 
 
 def test_outsiders_alone_need_nobody_else() -> None:
-    alone = [Outsider(player=ghost(0).player, share=1.0)]
-    matchmaker = OutsidersMatchmaker(inner=make("uniform"), outsiders=alone)
+    alone = [ExternalPlayer(player=ghost(0).player, share=1.0)]
+    matchmaker = ExternalPlayersMatchmaker(inner=make("uniform"), external=alone)
     drawn = matchmaker.draw(request(ghosts=0, is_own=False), rng=np.random.default_rng(0))
     assert [type(player) for player in drawn.players] == [Candidate] * 8
     assert {player.player for player in drawn.players} == {ghost(0).player}

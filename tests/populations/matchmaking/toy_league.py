@@ -15,7 +15,7 @@ from populations.candidates import (
     make_candidates,
 )
 from populations.core import Matchmaker, OpponentRequest
-from populations.matchmaking.drawing import Distribution
+from populations.matchmaking.drawing import Distribution, Rule, normalized
 from populations.matchmaking.rating_proximate import expected_scores
 
 TRAINEE = PolicyId("player/p000")
@@ -132,3 +132,9 @@ def shares(matchmaker: Matchmaker, asked: OpponentRequest, *, num_draws: int) ->
         drawn["mirror"] += opponents.num_mirrors
     total = drawn.total()
     return {player: count / total for player, count in drawn.items() if count}
+
+
+def probabilities(rule: Rule, asked: OpponentRequest) -> list[float]:
+    """The probability of each ghost by a rule."""
+    found: list[float] = normalized(rule.weights(asked, rng=np.random.default_rng(0))).tolist()
+    return found

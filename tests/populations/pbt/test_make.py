@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from arena.errors import ConfigError
-from populations.config.sections import EXPLOIT_KINDS, EXPLORE_KINDS, PbtConfig
 from populations.pbt.exploit import (
     BinaryTournament,
     Gate,
@@ -19,6 +18,7 @@ from populations.pbt.make import make_exploit, make_explore
 from populations.pbt.model_based import ModelBased
 from populations.pbt.pb2 import Pb2
 from populations.pbt.selection import Rule, Selection
+from populations.pbt.settings import EXPLOIT_KINDS, EXPLORE_KINDS, PbtConfig
 
 
 def test_every_kind_of_exploit_with_its_settings() -> None:
@@ -31,15 +31,17 @@ def test_every_kind_of_exploit_with_its_settings() -> None:
     }
     assert {*rules, "none"} == set(EXPLOIT_KINDS)
     for kind in EXPLOIT_KINDS:
-        section = PbtConfig(
-            exploit=kind,
-            fraction=0.3,
-            min_matches=9,
-            min_rating_gap=7.0,
-            confidence=0.8,
-            significance=0.01,
-            win_rate_threshold=0.2,
-            mutate_others=False,
+        section = PbtConfig.model_validate(
+            {
+                "exploit": kind,
+                "fraction": 0.3,
+                "min_matches": 9,
+                "min_rating_gap": 7.0,
+                "confidence": 0.8,
+                "significance": 0.01,
+                "win_rate_threshold": 0.2,
+                "mutate_others": False,
+            }
         )
         made = make_exploit(section)
         if kind == "none":
@@ -64,12 +66,14 @@ def test_every_kind_of_explore_with_its_settings() -> None:
     }
     assert rules.keys() == set(EXPLORE_KINDS)
     for kind, rule in rules.items():
-        section = PbtConfig(
-            explore=kind,
-            perturb_factors=(0.5,),
-            resample_probability=0.1,
-            mutation_probability=0.2,
-            reset_probability=0.3,
+        section = PbtConfig.model_validate(
+            {
+                "explore": kind,
+                "perturb_factors": (0.5,),
+                "resample_probability": 0.1,
+                "mutation_probability": 0.2,
+                "reset_probability": 0.3,
+            }
         )
         assert make_explore(section) == rule
 

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from populations.config.search_space import Range, parse_search_space
 from populations.core import Explore, SearchSpace
 from populations.pbt.explore import Perturb
 from populations.pbt.model_based import ModelBased, SamplerKind
 from populations.records.rows import GenerationRow
+from populations.search_space import Range, parse_search_space
 from tests.populations.pbt.histories import generation
 
 KINDS: tuple[SamplerKind, ...] = ("tpe", "gp", "cma_es", "random")

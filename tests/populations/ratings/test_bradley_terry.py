@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
+from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result, probability_positive
-from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity
 
 RANDOM = "bot:random"

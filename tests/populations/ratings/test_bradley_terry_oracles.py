@@ -12,8 +12,8 @@ import pytest
 from scipy import optimize
 
 from populations.ratings.bradley_terry import ELO_PER_UNIT, BradleyTerry
+from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Result
-from populations.ratings.posterior import FloatArray
 
 BOT = "bot:random"
 

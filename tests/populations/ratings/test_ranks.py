@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from populations.ratings.bradley_terry import BradleyTerry
+from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Result
-from populations.ratings.posterior import FloatArray
 from populations.ratings.ranks import measured_cyclicity, rank_intervals
 
 ROCK_PAPER_SCISSORS = np.array([[0.0, -1.0, 1.0], [1.0, 0.0, -1.0], [-1.0, 1.0, 0.0]])

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from populations.ratings.model import Result
+from populations.ratings.result_table import CHUNK, ResultTable
 from populations.ratings.results import (
-    CHUNK,
     Counts,
     ResultColumns,
-    ResultTable,
     merge_columns,
     merge_results,
     result_columns,

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from populations.config.search_space import parse_search_space
+from populations.search_space import parse_search_space
 from populations.simulation.planted import (
     BEST_LEARNING_RATE,
     NUM_KINDS,

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from populations.config.run_config import RunConfig, validate_config
-from populations.config.search_space import Choices, parse_search_space
-from populations.config.sections import EXPLOIT_KINDS, EXPLORE_KINDS
-from populations.matchmaking.make import KINDS as MATCHMAKING_KINDS
+from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
+from populations.pbt.settings import EXPLOIT_KINDS, EXPLORE_KINDS
 from populations.records.rows import EventRow, PolicyRow, Row
+from populations.search_space import Choices, parse_search_space
 from populations.simulation.environment import simulated_config, simulated_run
 from populations.simulation.planted import PlantedModel
 from populations.simulation.world import World, make_world, start

@@ -16,7 +16,6 @@ from populations.controller.assignments.validation import entrants_of
 from populations.controller.state.episode_lengths import expected_length
 from populations.controller.state.events import AssignmentFinished, LearnerLeft, Now, Ticked
 from populations.controller.state.leases import Held, Learner, Patience, overdue
-from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, CheckpointRow
 from tests.populations.controller.simulated import (
     DUEL,
@@ -325,7 +324,7 @@ def test_budgets_double_while_no_episode_ends(doublings: int) -> None:
     policy = next(iter(world.state.tables.policies.values()))
     policy = replace(policy, ghost_at=0, ready_at=10**6)
     world.state.doublings[policy.policy] = doublings
-    tx = Transaction(tables=world.state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     assert budget(world.state, tx, policy) == 300 * 2**doublings
     # Never past the end of the policy's training.
     near = replace(policy, agent_steps=6000 - 100)
@@ -338,7 +337,7 @@ def test_budgets_double_up_to_the_end_of_the_run() -> None:
     policy = next(iter(world.state.tables.policies.values()))
     policy = replace(policy, ghost_at=0, ready_at=10**6)
     world.state.doublings[policy.policy] = 5
-    tx = Transaction(tables=world.state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
     tx.count(agent_steps=600)
     assert budget(world.state, tx, policy) == 400
 

@@ -7,7 +7,7 @@ import pytest
 
 from arena.types import RANDOM_BOT, Entrant
 from arena.wire.messages import Evaluate
-from populations.controller.evaluation.contenders import known_field
+from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.finals import (
     ANCHOR_MATCHES,
     CONTENDER_PROBABILITY,
@@ -46,7 +46,7 @@ def finished(document: dict[str, object] | None = None) -> World:
 
 def test_at_the_end_every_last_checkpoint_is_known() -> None:
     world = finished()
-    known = known_field(world.state, None)
+    known = evaluation_pool(world.state, None)
     deviations = known.deviations()
     policies = [i for i, player in enumerate(known.players) if player.kind == "policy"]
     assert len(policies) >= 3
@@ -166,7 +166,7 @@ def test_who_stands_alone_plays_no_tournament() -> None:
     world.join()
     world.run()
     assert world.state.tables.run.state == "finished"
-    known = known_field(world.state, None)
+    known = evaluation_pool(world.state, None)
     assert np.isfinite(known.deviations()).all()
     assert not world.events("tournament_assigned")
 

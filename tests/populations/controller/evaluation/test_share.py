@@ -9,7 +9,7 @@ import pytest
 
 from arena.types import RANDOM_BOT, AssignmentId, PlayerId
 from arena.wire.messages import Evaluate, Train
-from populations.controller.evaluation.contenders import known_field
+from populations.controller.evaluation.contenders import evaluation_pool
 from populations.controller.evaluation.pairings import (
     VALIDATION_MATCHES,
     draw_pairings,
@@ -25,7 +25,6 @@ from populations.controller.evaluation.share import (
 )
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
-from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import DUEL, SimpleLearner, World, make_world
 
@@ -65,10 +64,10 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
     while any(row.validated_generation < 0 for row in state.tables.policies.values()):
         world.step()
     assert not any(row.entrants for row in state.tables.ratings.values())
-    tx = Transaction(tables=state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    tx = state.begin(Now(monotonic_s=world.now_s, utc=""))
     served: set[PlayerId] = set()
     for number in (9001, 9002):
-        known = known_field(state, None)
+        known = evaluation_pool(state, None)
         lacking = {known.players[index].player.player for index in missing_matches(state, known)}
         message = Evaluate(
             assignment_id=AssignmentId(number),
@@ -83,7 +82,9 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
         row = AssignmentRow(
             assignment_id=message.assignment_id, kind="evaluate", message=message, metrics={}
         )
-        state.unfitted.take([row], num_tallies=state.tables.num_tallies, belief=state.belief)
+        state.pending_matches.apply(
+            row, num_tallies=state.tables.num_tallies, estimate=state.estimate
+        )
     assert len(served) >= 8
 
 
@@ -154,7 +155,7 @@ def test_policies_that_pbt_waits_for_have_their_matches_first() -> None:
     for _ in range(80):
         world.step()
     state = world.state
-    known = known_field(state, None)
+    known = evaluation_pool(state, None)
     rows = {
         index: state.tables.policies[player.player.player]  # type: ignore[index]
         for index, player in enumerate(known.players)
@@ -172,7 +173,7 @@ def test_policies_that_pbt_waits_for_have_their_matches_first() -> None:
         for index, row in rows.items()
         if index not in missing
     )
-    tx = Transaction(tables=state.tables, now=Now(monotonic_s=world.now_s, utc=""))
+    tx = state.begin(Now(monotonic_s=world.now_s, utc=""))
     pairings = draw_pairings(state, tx, num_matches=128)
     if not any(len(set(pairing.seating.players)) == 1 for pairing in pairings):
         assert known.players[next(iter(missing))].player in pairings[0].seating.players
@@ -185,11 +186,11 @@ def test_evaluations_that_fail_are_no_longer_counted() -> None:
         world.step()
     (message,) = open_evaluations(world)
     num_open = sum(pairing.num_matches for pairing in message.pairings)
-    assert world.state.unfitted.num_open == num_open
+    assert world.state.pending_matches.num_open == num_open
     row = world.state.tables.assignments[message.assignment_id]
     failed = replace(row, status="failed")
-    world.state.unfitted.take([failed], num_tallies=0, belief=world.state.belief)
-    assert world.state.unfitted.num_open == 0
+    world.state.pending_matches.apply(failed, num_tallies=0, estimate=world.state.estimate)
+    assert world.state.pending_matches.num_open == 0
     assert world.given[learner]
     assert any(isinstance(one, Train | Evaluate) for one in world.given[learner])
 

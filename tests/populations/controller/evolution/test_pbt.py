@@ -10,7 +10,7 @@ from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.failures import set_aside
-from populations.controller.assignments.results import doom
+from populations.controller.assignments.results import mark_unneeded
 from populations.controller.evolution.exploration import answer
 from populations.controller.rating_fit import fit_input, fit_ratings
 from populations.controller.state.events import (
@@ -254,7 +254,7 @@ def test_the_final_matches_wait_for_decisions_that_are_under_way() -> None:
 
 
 def test_a_quarantined_policy_is_active_again_once_its_donors_weights_are_there() -> None:
-    from populations.controller.evolution.pbt import quarantine
+    from populations.controller.evolution.quarantine import quarantine
 
     world = eager_world()
     run_until_pending(world, "exploit")
@@ -274,7 +274,7 @@ def test_a_quarantined_policy_is_active_again_once_its_donors_weights_are_there(
 
 
 def test_without_pbt_a_quarantined_policy_begins_a_generation_with_half_the_rate() -> None:
-    from populations.controller.evolution.pbt import quarantine
+    from populations.controller.evolution.quarantine import quarantine
 
     world = eager_world(pbt={**PBT, "exploit": "none"})
     for _ in range(12):
@@ -380,5 +380,5 @@ def test_retention_keeps_what_a_pending_decision_names() -> None:
     key = str(policy.pending["checkpoint"])
     for _ in range(10):
         step_without_answers(world)
-        doom(world.state, transaction(world))
+        mark_unneeded(world.state, transaction(world))
         assert world.state.tables.checkpoints[key].state == "present"

@@ -7,7 +7,7 @@ import pytest
 from arena.types import trainee_entrant
 from populations.controller.evolution.generations import ended_generation, history
 from populations.controller.evolution.members import members_of
-from populations.controller.indexes.pbt_members import ChangedMembers
+from populations.controller.indexes.pbt_members import MemberIndex
 from tests.populations.controller.simulated import DUEL, make_world
 
 WITH_ROLES = {**DUEL, "populations": {"player": {"size": 6, "roles": {"main_exploiter": 2}}}}
@@ -31,7 +31,7 @@ def test_histories_and_members_are_those_that_all_rows_give(document: dict[str, 
             )
         for role in ("main", "main_exploiter"):
             kept = members_of(world.state, "player", role=role)
-            changed, world.state.changed = world.state.changed, ChangedMembers()
+            changed, world.state.members = world.state.members, MemberIndex()
             assert kept == members_of(world.state, "player", role=role)
-            world.state.changed = changed
+            world.state.members = changed
     assert world.events("explored", "exploited")

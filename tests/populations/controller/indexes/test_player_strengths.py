@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from arena.environment_spec import EnvironmentSpec
-from arena.types import AssignmentId, Digest, Entrant, Player, PlayerId, Seat, Seating, WeightsRef
-from arena.wire.messages import Evaluate, Pairing
-from populations.controller.evaluation.contenders import known_field
-from populations.controller.indexes.pending_evaluations import UnfittedMatches
-from populations.controller.indexes.player_strengths import KnownPlayers, nearest_rated
-from populations.league.scheduling import noise_of
-from populations.ratings.bradley_terry import ELO_PER_UNIT
-from populations.ratings.results import Rated
-from populations.records.rows import AssignmentRow
+from populations.controller.evaluation.contenders import evaluation_pool
+from populations.controller.indexes.player_strengths import StrengthIndex, nearest_rated
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
-
-SEATS = (
-    Seat(name="player_0", side="player_0", population="player", agents=("player_0",)),
-    Seat(name="player_1", side="player_1", population="player", agents=("player_1",)),
-)
 
 
 def assert_as_made_anew(world: World) -> None:
     state = world.state
-    kept = known_field(state, np.random.default_rng(5))
-    known, state.known = state.known, KnownPlayers()
-    anew = known_field(state, np.random.default_rng(5))
-    state.known = known
+    kept = evaluation_pool(state, np.random.default_rng(5))
+    known, state.strengths = state.strengths, StrengthIndex()
+    anew = evaluation_pool(state, np.random.default_rng(5))
+    state.strengths = known
     assert kept.players == anew.players
     assert np.array_equal(kept.field.ratings, anew.field.ratings)
     assert np.array_equal(kept.field.spread, anew.field.spread)
@@ -59,11 +46,13 @@ def test_ghosts_that_are_found_corrupt_are_not_looked_at() -> None:
         world.step()
     state = world.state
     ghost = next(iter(state.tables.ghosts.values()))
-    assert ghost.player in {known.player.player for known in known_field(state, None).players}
+    assert ghost.player in {known.player.player for known in evaluation_pool(state, None).players}
     broken = replace(ghost, corrupt=True)
     state.tables.ghosts[ghost.player] = broken
-    state.known.take([broken], teams={})
-    assert ghost.player not in {known.player.player for known in known_field(state, None).players}
+    state.strengths.apply(broken, teams={})
+    assert ghost.player not in {
+        known.player.player for known in evaluation_pool(state, None).players
+    }
     assert_as_made_anew(world)
 
 
@@ -88,7 +77,7 @@ def test_who_was_evaluated_after_the_last_fit_is_known_by_its_line() -> None:
     ratings = state.ratings("player")
     unfitted = [
         known
-        for known in known_field(state, None).players
+        for known in evaluation_pool(state, None).players
         if known.kind == "policy"
         and state.league.is_evaluated("player", known.entrant)
         and ratings.index(known.entrant) is None
@@ -101,89 +90,3 @@ def test_who_was_evaluated_after_the_last_fit_is_known_by_its_line() -> None:
         assert known.own_variance == ratings.row.child_deviation**2
         assert known.player.weights is not None
         assert nearest_rated(ratings, state.league, known.player.weights.digest) == known.position
-
-
-def test_evaluations_between_two_fits_do_not_ask_the_same_again() -> None:
-    world = held_back(0)
-    before = world.state.tables.num_tallies
-    world.committed.clear()
-    for _ in range(50):  # by then the last of them has weights to play with
-        world.step()
-    played: Counter[PlayerId] = Counter()
-    num_evaluations = 0
-    for row in world.committed:
-        message = getattr(row, "message", None)
-        if isinstance(message, Evaluate) and getattr(row, "status", "") == "finished":
-            num_evaluations += 1
-            for pairing in message.pairings:
-                played.update({p.player for p in pairing.seating.players if p.weights})
-    assert world.state.tables.num_tallies > before
-    assert num_evaluations > 10
-    policies = {player: n for player, n in played.items() if "@" not in player}
-    assert len(policies) == 24, "everybody's turn comes"
-
-
-def seated(name: str) -> Player:
-    weights = None if name.startswith("bot:") else WeightsRef(digest=Digest(name), key=name)
-    return Player(player=PlayerId(name), weights=weights)
-
-
-def evaluation(number: int, first: str, second: str, *, matches: int) -> AssignmentRow:
-    seatings = (
-        Seating(players=(seated(first), seated(second))),
-        Seating(players=(seated(second), seated(first))),
-    )
-    message = Evaluate(
-        assignment_id=AssignmentId(number),
-        attempt=1,
-        pairings=tuple(Pairing(seating=one, num_matches=matches // 2) for one in seatings),
-        seed=0,
-    )
-    return AssignmentRow(
-        assignment_id=AssignmentId(number), kind="evaluate", message=message, metrics={}
-    )
-
-
-def test_what_matches_will_have_told_by_hand() -> None:
-    # 16 matches of equals: 4 / 16 of the square of 400 / ln 10.
-    noise = ELO_PER_UNIT**2 / 4.0
-    assert noise_of(0.0, num_matches=16) == pytest.approx(noise)
-    variances = {"a": 40_000.0, "b": 10_000.0, "bot:x": 0.0}
-
-    def belief(rated: Rated) -> tuple[float, float]:
-        return 0.0, variances[rated[1]]
-
-    def line(weights: Digest) -> list[Digest]:
-        return [Digest("a")] if weights == "c" else []
-
-    def left(matches: UnfittedMatches, entrant: str) -> float:
-        return matches.share_of(("player", Entrant(entrant)))
-
-    unfitted = UnfittedMatches(seats=SEATS, ranked=("player",), ancestors=line)
-    asked = [
-        evaluation(number, first, second, matches=16)
-        for number, (first, second) in enumerate([("a", "b"), ("bot:x", "a"), ("b", "b")], start=1)
-    ]
-    unfitted.take([*asked, *asked], num_tallies=0, belief=belief)
-    assert unfitted.num_open == 48
-    assert unfitted.open_matches() == {
-        ("player", "a"): 32, ("player", "b"): 16, ("player", "bot:x"): 16
-    }  # fmt: skip
-    for sequence, row in enumerate(asked, start=1):
-        done = replace(row, status="finished")
-        unfitted.take([done], num_tallies=sequence, belief=belief)
-    unfitted.take([done], num_tallies=99, belief=belief)
-    assert unfitted.num_open == 0
-    of_a = 1.0 - 40_000.0 / (noise + 50_000.0)
-    of_b = 1.0 - 10_000.0 / (noise + 50_000.0)
-    assert left(unfitted, "b") == pytest.approx(of_b)
-    assert left(unfitted, "bot:x") == 1.0
-    assert left(unfitted, "a") == pytest.approx(
-        of_a * (1.0 - 40_000.0 * of_a / (noise + 40_000.0 * of_a))
-    )
-    assert left(unfitted, "c") == left(unfitted, "a"), "it was trained from there"
-    unfitted.cover(1, belief=belief)
-    assert left(unfitted, "b") == 1.0
-    assert left(unfitted, "a") == pytest.approx(1.0 - 40_000.0 / (noise + 40_000.0))
-    unfitted.cover(3, belief=belief)
-    assert left(unfitted, "a") == 1.0

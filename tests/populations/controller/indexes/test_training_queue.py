@@ -6,10 +6,8 @@ import pytest
 
 from arena.types import PolicyId
 from arena.wire.messages import Train
-from populations.controller.evolution.members import members_of
-from populations.controller.indexes.training_queue import DuePolicies
-from populations.controller.state.state import make_state
-from populations.records.rows import PolicyRow
+from populations.controller.indexes.training_queue import TrainingQueue
+from populations.records.rows import AssignmentRow, PolicyRow
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
 
 
@@ -50,12 +48,14 @@ def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> 
     names = ["predator", "prey"] if is_tag else ["player"]
     for name in names:
         world.join(populations=(name,))
-    kept = DuePolicies()
+    kept = TrainingQueue()
     seen = set()
     for _ in range(60):
         before = len(world.committed)
         world.step()
-        kept.take(world.committed[before:], world.state.tables)
+        for row in world.committed[before:]:
+            if isinstance(row, PolicyRow | AssignmentRow):
+                kept.apply(row, world.state.tables)
         for population in (*names, None):
             found = kept.next(
                 world.state.tables,
@@ -68,18 +68,3 @@ def test_the_next_policy_is_that_of_the_rule_after_every_event(is_tag: bool) -> 
         for learner in world.state.learners.values():
             learner.last_heard_s = world.now_s
     assert len(seen) > 3
-
-
-def test_members_that_are_kept_are_those_made_anew() -> None:
-    world = make_world()
-    world.learning = lambda trainee: 5e4 * trainee.hyperparameters["learning_rate"]
-    world.join()
-    for _ in range(80):
-        world.step()
-        state = world.state
-        anew = make_state(state.config, state.setup, state.tables)
-        anew.spreads, anew.centres = state.spreads, state.centres
-        assert members_of(state, "player", role="main") == members_of(anew, "player", role="main")
-        for learner in state.learners.values():
-            learner.last_heard_s = world.now_s
-    assert world.events("exploited")

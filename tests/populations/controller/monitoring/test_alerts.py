@@ -202,7 +202,7 @@ def trained(metrics: Mapping[str, float], window: Window, **changes: object) -> 
 def window(*many: Mapping[str, float]) -> Window:
     made = Window()
     for metrics in many:
-        made.take(metrics)
+        made.record(metrics)
     return made
 
 

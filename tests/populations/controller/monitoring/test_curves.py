@@ -194,7 +194,7 @@ def test_the_runs_own_curves_end_with_what_it_counted(played: NotingWorld) -> No
 
 def test_a_resumed_controller_counts_on(played: NotingWorld) -> None:
     tables = played.state.tables
-    again = Curves([*tables.ghosts.values(), *tables.generations.values()])
+    again = Curves.from_tables(tables)
     assert again.ghosts == played.state.curves.ghosts
     assert again.copies == played.state.curves.copies
 

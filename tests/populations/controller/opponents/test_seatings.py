@@ -6,8 +6,6 @@ from typing import cast
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from arena.errors import ConfigError
 from arena.types import (
@@ -27,12 +25,11 @@ from arena.wire.messages import Train
 from populations.candidates import Candidates, FloatArray
 from populations.controller.assignments.failures import set_aside
 from populations.controller.evolution.generations import Cause, begin_generation, explored_on
-from populations.controller.indexes.opponent_pool import CandidateCache, inherited
 from populations.controller.opponents.seatings import (
     draw_seatings,
     knowledge,
-    lower_qualities,
     make_request,
+    update_qualities,
 )
 from populations.controller.state.events import Now
 from populations.controller.state.state import make_state
@@ -40,9 +37,9 @@ from populations.controller.state.transaction import Transaction
 from populations.core import PRIOR_MATCHES, OpponentRequest, Opponents
 from populations.league.lineage import line_of
 from populations.league.scores import rating_by_results
-from populations.matchmaking.outsiders import Outsider, outsider_id
+from populations.matchmaking.external_players import ExternalPlayer, external_player_id
+from populations.matchmaking.kinds import KINDS as MATCHMAKING_KINDS
 from populations.matchmaking.quality import lowered_quality
-from populations.matchmaking.settings import MATCHMAKING_KINDS
 from populations.records.rows import AssignmentRow, EventRow, GhostRow, PolicyRow, TallyRow
 from populations.records.tables import Tables
 from tests.populations.controller.simulated import DUEL, TAG, World, make_world, tag_spec
@@ -72,7 +69,7 @@ def rows(candidates: Candidates) -> list[object]:
 
 
 def transaction(world: World) -> Transaction:
-    return Transaction(tables=world.state.tables, now=Now(monotonic_s=0.0, utc=""))
+    return world.state.begin(Now(monotonic_s=0.0, utc=""))
 
 
 def any_policy(tables: Tables) -> PolicyRow:
@@ -96,35 +93,16 @@ def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) 
         assert len(first) == 8
 
 
-@pytest.mark.parametrize("document", [SHORT, {**TAG, "stop": {"agent_steps_per_policy": 3000}}])
-def test_candidates_follow_the_tables(document: dict[str, object]) -> None:
-    world = played(document)
-    tables = world.state.tables
-    for population in world.state.config.populations:
-        kept = world.state.candidates.pool(population, tables)
-        fresh = CandidateCache().pool(population, tables)
-        assert rows(kept.ghosts.candidates) == rows(fresh.ghosts.candidates)
-        nobody = PolicyId("nobody")
-        assert rows(kept.latest(without=nobody)) == rows(fresh.latest(without=nobody))
-        ghosts = [g for g in tables.ghosts.values() if g.population == population]
-        assert [g.player for g in ghosts] == list(kept.ghosts.candidates.players)
-        assert [g.role for g in ghosts] == [tables.policies[g.policy].role for g in ghosts]
-        assert {c.player for c in map(kept.latest(without=nobody).__getitem__, range(3))} <= {
-            PlayerId(policy) for policy in tables.policies
-        }
-
-
 def test_a_corrupt_ghost_and_a_quarantined_policy_are_no_candidates() -> None:
     world = played(SHORT)
     tables = world.state.tables
-    pool = world.state.candidates.pool("player", tables)
+    pool = world.state.opponent_pools.pool("player", tables)
     ghost = next(iter(tables.ghosts.values()))
     policy = any_policy(tables)
     tx = transaction(world)
     set_aside(world.state, tx, ghost.key, reason="bytes do not match")
     tx.put(replace(tables.policies[policy.policy], state="quarantined"))
-    world.state.candidates.take(tx.rows, tables)
-    pool = world.state.candidates.pool("player", tables)
+    pool = world.state.opponent_pools.pool("player", tables)
     assert ghost.player not in pool.ghosts.candidates.players
     assert len(pool.ghosts.candidates) == len(tables.ghosts) - 1
     assert policy.policy not in pool.latest(without=PolicyId("nobody")).policies
@@ -435,7 +413,7 @@ def test_qualities_fall_by_the_formula_once_for_each_win() -> None:
     ]
     expected = lowered_quality(np.array(list(before.values())), 0, num_wins=3, quality_step=0.01)
     tx = transaction(world)
-    lower_qualities(state, tx, message, tallies)
+    update_qualities(state, tx, message, tallies)
     assert state.tables.ghosts[ghosts[0].player].quality == expected
     after = {row.player: row.quality for row in state.tables.ghosts.values()}
     assert {p for p in after if after[p] != before[p]} == {ghosts[0].player}
@@ -456,7 +434,7 @@ def test_a_ghost_of_an_episode_that_went_on_loses_quality_too() -> None:
     carried = Seating(players=(live, Player(player=ghost.player, weights=ghost.weights)))
     message = replace(given, opponents=(Seating(players=(live, live)),), carried=(carried,))
     before = ghost.quality
-    lower_qualities(
+    update_qualities(
         state, transaction(world), message, [_tally(own, ghost.weights_digest, wins=3, losses=2)]
     )
     assert state.tables.ghosts[ghost.player].quality < before
@@ -499,31 +477,6 @@ def test_the_event_of_a_draw_says_how_much_was_predicted() -> None:
     assert 0.0 < min(shares) < max(shares) == 1.0
 
 
-@given(
-    st.lists(
-        st.tuples(st.one_of(st.just(np.nan), st.floats(-1e3, 1e3)), st.integers(-1, 30)),
-        max_size=30,
-    )
-)
-def test_the_unrated_are_as_good_as_their_nearest_rated_ancestor(
-    rows: list[tuple[float, int]],
-) -> None:
-    ratings = np.array([rating for rating, _ in rows], dtype=np.float64)
-    # A parent comes before its children, whatever the positions are.
-    parents = np.array(
-        [min(parent, index - 1) for index, (_, parent) in enumerate(rows)], dtype=int
-    )
-    expected = []
-    for index in range(len(rows)):
-        at = index
-        while np.isnan(ratings[at]) and parents[at] >= 0:
-            at = parents[at]
-        expected.append(ratings[at])
-    before = ratings.copy()
-    assert np.array_equal(inherited(ratings, parents), expected, equal_nan=True)
-    assert np.array_equal(ratings, before, equal_nan=True)
-
-
 def _tally(own: str, digest: str, *, wins: int, losses: int) -> Tally:
     return Tally(
         entrants=(Entrant(own), Entrant(digest)),
@@ -560,9 +513,11 @@ def test_an_imported_player_plays_with_its_weights_until_they_are_corrupt() -> N
     world = played({**SHORT, "matchmaking": {"kind": "uniform", "opponents": 4}})
     state = world.state
     weights = WeightsRef(digest=Digest("f" * 64), key="outsiders/000/player")
-    outsider = Outsider(player=outsider_id(0, "my exports/champion"), share=0.5, weights=weights)
+    outsider = ExternalPlayer(
+        player=external_player_id(0, "my exports/champion"), share=0.5, weights=weights
+    )
     assert outsider.player == "outsider:0:my_exports/champion"
-    state.outsiders = {"player": (outsider,)}
+    state.external_players = {"player": (outsider,)}
     policy = any_policy(state.tables)
     champion = Player(player=outsider.player, weights=weights)
     seatings = draw_seatings(state, transaction(world), policy)

@@ -33,30 +33,30 @@ def test_a_new_one_is_empty() -> None:
     inbox = Inbox()
     assert inbox.is_empty
     assert inbox.num_awaited == 0
-    assert list(inbox.take()) == []
+    assert list(inbox.drain()) == []
 
 
 def test_what_is_said_again_is_in_line_once_where_it_was_first() -> None:
     inbox = Inbox()
     for learner in (ANN, BOB, ANN, BOB):
-        inbox.note(left(learner))
+        inbox.record(left(learner))
     assert not inbox.is_empty
-    assert list(inbox.take()) == [left(ANN), left(BOB)]
+    assert list(inbox.drain()) == [left(ANN), left(BOB)]
     assert inbox.is_empty
-    inbox.note(left(ANN))  # news again
-    assert list(inbox.take()) == [left(ANN)]
+    inbox.record(left(ANN))  # news again
+    assert list(inbox.drain()) == [left(ANN)]
 
 
 def test_kinds_and_leases_are_kept_apart() -> None:
     inbox = Inbox()
-    inbox.note(StrangerSpoke(learner=ANN))
-    inbox.note(failed(ANN))
-    inbox.note(failed(ANN), LEASE)
-    inbox.note(failed(ANN), LEASE)
+    inbox.record(StrangerSpoke(learner=ANN))
+    inbox.record(failed(ANN))
+    inbox.record(failed(ANN), LEASE)
+    inbox.record(failed(ANN), LEASE)
     assert inbox.holds(ANN, StrangerSpoke)
     assert not inbox.holds(ANN, LearnerJoined)
     assert not inbox.holds(BOB, StrangerSpoke)
-    assert list(inbox.take()) == [StrangerSpoke(learner=ANN), failed(ANN), failed(ANN)]
+    assert list(inbox.drain()) == [StrangerSpoke(learner=ANN), failed(ANN), failed(ANN)]
 
 
 def test_answers_come_in_the_order_of_their_coming_and_take_turns_with_what_is_heard() -> None:
@@ -70,8 +70,8 @@ def test_answers_come_in_the_order_of_their_coming_and_take_turns_with_what_is_h
     early.set_result(LearnerUnreachable(learner=ANN))
     late.set_result(LearnerUnreachable(learner=BOB))
     for learner in (ANN, BOB, EVE):
-        inbox.note(left(learner))
-    assert list(inbox.take()) == [
+        inbox.record(left(learner))
+    assert list(inbox.drain()) == [
         left(ANN),
         LearnerUnreachable(learner=ANN),
         left(BOB),
@@ -83,10 +83,10 @@ def test_answers_come_in_the_order_of_their_coming_and_take_turns_with_what_is_h
 
 def test_what_was_not_taken_stays() -> None:
     inbox = Inbox()
-    inbox.note(left(ANN))
-    inbox.note(left(BOB))
-    assert next(inbox.take()) == left(ANN)
-    assert list(inbox.take()) == [left(BOB)]
+    inbox.record(left(ANN))
+    inbox.record(left(BOB))
+    assert next(inbox.drain()) == left(ANN)
+    assert list(inbox.drain()) == [left(BOB)]
 
 
 def test_a_result_is_read_once_until_its_event_is_taken() -> None:
@@ -98,6 +98,6 @@ def test_a_result_is_read_once_until_its_event_is_taken() -> None:
     inbox.expect(read)
     read.set_result(failed(ANN))
     assert not inbox.begins_reading(ANN, LEASE)
-    assert list(inbox.take()) == [failed(ANN)]
+    assert list(inbox.drain()) == [failed(ANN)]
     assert inbox.begins_reading(ANN, LEASE)
     assert not inbox.begins_reading(BOB, LEASE)

@@ -17,7 +17,6 @@ from populations.controller.state.events import (
     Ticked,
 )
 from populations.controller.state.state import make_state
-from populations.controller.state.transaction import Transaction
 from populations.records.aggregates import PairRow, RecordRow
 from populations.records.rows import (
     AssignmentRow,
@@ -439,12 +438,12 @@ def test_assignment_ids_are_never_given_twice() -> None:
 def test_every_decision_draws_anew_and_a_resumed_run_draws_what_it_would_have_drawn() -> None:
     world = make_world()
     now = Now(monotonic_s=0.0, utc="")
-    tx = Transaction(tables=world.state.tables, now=now)
+    tx = world.state.begin(now)
     drawn = [float(world.state.draw(tx).random()) for _ in range(3)]
     assert len(set(drawn)) == 3
     assert world.state.tables.run.decisions == 3
     resumed = make_state(world.state.config, world.setup, fold([*world.committed, *tx.rows]))
-    again = Transaction(tables=resumed.tables, now=now)
+    again = resumed.begin(now)
     following = float(world.state.draw(tx).random())
     assert float(resumed.draw(again).random()) == following
 

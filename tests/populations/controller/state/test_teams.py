@@ -12,7 +12,7 @@ from arena.types import Digest, Entrant, PolicyId
 from arena.wire.messages import Evaluate, Failed, Train
 from populations.audit.evolution_checks import check_evolution
 from populations.controller.assignments.failures import set_aside
-from populations.controller.monitoring.trainee_metrics import own_metrics
+from populations.controller.monitoring.trainee_metrics import metrics_of_trainee
 from populations.controller.state.events import AssignmentFailed
 from populations.league.standings import champion, standings
 from populations.records.rows import AssignmentRow, TallyRow
@@ -261,12 +261,12 @@ def test_a_trainees_metrics_are_its_own_and_what_all_share() -> None:
         replace(trainees.trainees[0], policy=PolicyId(f"{name}/p000"))
         for name in ("speaker", "listener")
     )
-    assert own_metrics(metrics, pair, of=PolicyId("listener/p000")) == {
+    assert metrics_of_trainee(metrics, pair, of=PolicyId("listener/p000")) == {
         "loss/policy": 2.0,
         "time/update_s": 3.0,
     }
     single = {"loss/policy": 1.0, "time/update_s": 3.0}
-    assert own_metrics(single, pair[:1], of=PolicyId("speaker/p000")) == single
+    assert metrics_of_trainee(single, pair[:1], of=PolicyId("speaker/p000")) == single
 
 
 @pytest.mark.parametrize(

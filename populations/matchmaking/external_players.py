@@ -19,12 +19,12 @@ MAX_NAME = 150
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outsider:
+class ExternalPlayer:
     """A player that nobody trains.
 
     Attributes:
         player: How seatings name it.
-        share: Of the opponents, in [0, 1].
+        share: Share of the opponents, in [0, 1].
         weights: What it plays with; None for bots.
     """
 
@@ -34,32 +34,32 @@ class Outsider:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutsidersMatchmaker:
-    """Sets the shares of outsiders aside and leaves the rest to another matchmaker.
+class ExternalPlayersMatchmaker:
+    """Sets the shares of external aside and leaves the rest to another matchmaker.
 
     Attributes:
         inner: Draws everyone else.
-        outsiders: Their shares sum to at most 1.
+        external: Their shares sum to at most 1.
     """
 
     inner: Matchmaker
-    outsiders: Sequence[Outsider]
+    external: Sequence[ExternalPlayer]
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """The whole part of the outsiders' share is certain, one draw decides about the rest."""
-        shares = np.array([outsider.share for outsider in self.outsiders])
-        num_outsiders = draw_count(float(shares.sum()), of=request.num_opponents, rng=rng)
-        drawn = _spread(shares, size=num_outsiders, rng=rng)
-        players = tuple(_candidate(self.outsiders[index]) for index in drawn)
-        if num_outsiders == request.num_opponents:
+        """Draw players from outside: one draw decides about the fraction of their share."""
+        shares = np.array([player.share for player in self.external])
+        num_external = draw_count(float(shares.sum()), of=request.num_opponents, rng=rng)
+        drawn = _spread(shares, size=num_external, rng=rng)
+        players = tuple(_candidate(self.external[index]) for index in drawn)
+        if num_external == request.num_opponents:
             return Opponents(num_mirrors=0, players=players)
-        rest = replace(request, num_opponents=request.num_opponents - num_outsiders)
+        rest = replace(request, num_opponents=request.num_opponents - num_external)
         opponents = self.inner.draw(rest, rng=rng)
         return replace(opponents, players=(*opponents.players, *players))
 
 
 def _spread(shares: FloatArray, *, size: int, rng: np.random.Generator) -> list[int]:
-    """Systematic sampling: each outsider's number is its share of ``size``, rounded by chance."""
+    """Draw players by systematic sampling: each one's number is its share, rounded by chance."""
     if size == 0:
         return []
     cumulative = np.cumsum(shares) / shares.sum()
@@ -67,28 +67,28 @@ def _spread(shares: FloatArray, *, size: int, rng: np.random.Generator) -> list[
     return [int(i) for i in np.minimum(np.searchsorted(cumulative, points), len(shares) - 1)]
 
 
-def _candidate(outsider: Outsider) -> Candidate:
+def _candidate(player: ExternalPlayer) -> Candidate:
     return Candidate(
-        player=outsider.player,
-        policy=PolicyId(outsider.player),
+        player=player.player,
+        policy=PolicyId(player.player),
         role="outsider",
-        entrant=Entrant(outsider.player if outsider.weights is None else outsider.weights.digest),
+        entrant=Entrant(player.player if player.weights is None else player.weights.digest),
         agent_steps=0,
     )
 
 
-def outsider_key(index: int, population: str) -> str:
-    """Where a run keeps the weights of an imported player, relative to the store's root.
+def external_player_key(index: int, population: str) -> str:
+    """Return where a run keeps the weights of an imported player, relative to the store's root.
 
     Args:
-        index: Of the player in ``matchmaking.bots``.
+        index: Place of the player in ``matchmaking.bots``.
         population: That the weights play for.
     """
     return f"outsiders/{index:03d}/{population}"
 
 
-def outsider_id(index: int, name: str) -> PlayerId:
-    """How seatings name an imported player.
+def external_player_id(index: int, name: str) -> PlayerId:
+    """Return how seatings name an imported player.
 
     Args:
         index: In ``matchmaking.bots``.
@@ -97,12 +97,12 @@ def outsider_id(index: int, name: str) -> PlayerId:
     return PlayerId(f"outsider:{index}:{NOT_IN_IDS.sub('_', name)[-MAX_NAME:]}")
 
 
-def bot_outsiders(
+def external_bots(
     shares: Mapping[str, float], populations: Iterable[str]
-) -> dict[str, tuple[Outsider, ...]]:
-    """The bots among ``matchmaking.bots``, which play for every population, by population."""
+) -> dict[str, tuple[ExternalPlayer, ...]]:
+    """Return the bots among ``matchmaking.bots`` by population; they play for every one."""
     bots = tuple(
-        Outsider(player=PlayerId(name), share=share)
+        ExternalPlayer(player=PlayerId(name), share=share)
         for name, share in shares.items()
         if is_bot(name)
     )

@@ -24,7 +24,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from populations.ratings.posterior import FloatArray, Problem, evaluate
+from populations.ratings.fitting.posterior import FloatArray, Problem, evaluate
 
 MAX_EXACT = 1_500
 """Number of parameters up to which matrices are dense: 18 MB each."""

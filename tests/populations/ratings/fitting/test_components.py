@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from populations.ratings.bradley_terry import BradleyTerry
-from populations.ratings.components import Pairs, pair_fit, pair_variance, prior_deviation
+from populations.ratings.fitting.components import Pairs, pair_fit, pair_variance, prior_deviation
+from populations.ratings.fitting.posterior import FloatArray
 from populations.ratings.model import Z95, Fit, Result
-from populations.ratings.posterior import FloatArray
 
 BOT = "bot:random"
 

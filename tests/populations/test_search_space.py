@@ -12,14 +12,14 @@ from scipy import stats
 
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import PpoHyperparameters, coerce_hyperparameters
-from populations.config.search_space import (
+from populations.core import SearchSpace
+from populations.search_space import (
     Choices,
     Range,
     optuna_distributions,
     parse_search_space,
     validate_search_space,
 )
-from populations.core import SearchSpace
 
 START = coerce_hyperparameters(PpoHyperparameters, {})
 NAMES = tuple(PpoHyperparameters.model_fields)

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from populations.ratings.posterior import FloatArray, IntArray, logistic
+from populations.ratings.fitting.posterior import FloatArray, IntArray, logistic
 
 PRIOR_INFORMATION = 4.0
 """Weight of the priors of phi (per pair) and of sigma, as information n p (1 - p): sixteen even

@@ -1,0 +1,69 @@
+"""Settings of a new configuration that no chosen rule reads.
+
+Such a key has no effect, so the user who wrote it expects something that will not happen. A
+``run.yaml`` has every key, those of rules that were not chosen too, and is not asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from populations.config.population_overrides import merged
+from populations.config.sections import GhostsConfig, PopulationConfig
+from populations.matchmaking.alphastar import AlphastarSettings
+from populations.matchmaking.kinds import KINDS
+from populations.matchmaking.settings import MatchmakingConfig
+from populations.pbt.exploit import FractionSettings
+from populations.pbt.kinds import EXPLOITS, EXPLORES
+from populations.pbt.settings import PbtConfig
+from populations.roles import has_exploiters
+from populations.rule_kinds import Kinds, unread_settings
+
+Rules = list[tuple[str, Kinds, str]]
+
+
+def find_unread_settings(
+    *,
+    matchmaking: MatchmakingConfig,
+    ghosts: GhostsConfig,
+    pbt: PbtConfig,
+    populations: Mapping[str, PopulationConfig],
+) -> tuple[str, ...]:
+    """Return a sentence for each key that is not at its default and that no chosen rule reads.
+
+    Args:
+        matchmaking: Section ``matchmaking`` as loaded, before it is resolved, as all of these are.
+        ghosts: Section ``ghosts``.
+        pbt: Section ``pbt``.
+        populations: Populations by name, each of which may have settings of PBT of its own.
+    """
+    rules: Rules = [("matchmaking.kind", KINDS, matchmaking.kind)]
+    has_roles = any(has_exploiters(section.roles) for section in populations.values())
+    # Snapshots by role read what ``alphastar`` reads.
+    also_read = frozenset(AlphastarSettings.model_fields) if has_roles else frozenset[str]()
+    faults = [
+        *unread_settings(matchmaking, prefix="matchmaking", rules=rules, also_read=also_read),
+        *unread_settings(ghosts, prefix="ghosts", rules=rules),
+        *_unread_of_pbt(pbt, populations or {"": PopulationConfig()}),
+    ]
+    return tuple(dict.fromkeys(faults))
+
+
+def _unread_of_pbt(pbt: PbtConfig, populations: Mapping[str, PopulationConfig]) -> Iterator[str]:
+    chosen: Rules = []
+    for name, population in populations.items():
+        own = population.pbt
+        rules = _rules(pbt if own is None else merged(pbt, own))
+        chosen += rules
+        if own is not None:
+            yield from unread_settings(own, prefix=f"populations.{name}.pbt", rules=rules)
+    # Evaluation looks at the worst and the best, whatever the rule.
+    also_read = frozenset(FractionSettings.model_fields)
+    yield from unread_settings(pbt, prefix="pbt", rules=chosen, also_read=also_read)
+
+
+def _rules(section: PbtConfig) -> Rules:
+    return [
+        ("pbt.exploit", EXPLOITS, section.exploit),
+        ("pbt.explore", EXPLORES, section.explore),
+    ]

@@ -1,0 +1,167 @@
+"""Changes that PBT has decided: a policy copies a donor, or explores its own hyperparameters.
+
+A change that needs new hyperparameters waits for them in ``PolicyRow.pending``
+(`populations.controller.evolution.exploration`); it is committed, with its event, when they are
+there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from arena.types import PolicyId, trainee_entrant
+from populations.controller.evolution.exploration import numbers
+from populations.controller.evolution.generations import begin_generation, explored_on
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import team_of
+from populations.controller.state.transaction import Transaction
+from populations.core import Exploration
+from populations.records.rows import Json, PolicyRow
+
+
+def exploit(
+    state: ControllerState,
+    tx: Transaction,
+    team: Sequence[PolicyRow],
+    donor_id: PolicyId,
+    *,
+    explore: bool,
+    data: Mapping[str, Json],
+) -> None:
+    """Put each of a team on the checkpoint of the one in its donor's team that plays its part."""
+    donors = team_of(state, state.tables.policies[donor_id])
+    for policy, donor in zip(team, donors, strict=True):
+        _copy(state, tx, policy, donor, explore=explore, data={**data, "donor": donor.policy})
+
+
+def _copy(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    donor: PolicyRow,
+    *,
+    explore: bool,
+    data: Mapping[str, Json],
+) -> None:
+    """Put a policy on its donor's checkpoint, at once or when its hyperparameters are explored."""
+    pending: dict[str, Json] = {
+        "kind": "exploit",
+        "donor": donor.policy,
+        "donor_generation": donor.generation,
+        "donor_agent_steps": donor.agent_steps,
+        "checkpoint": donor.checkpoint,
+        "hyperparameters": dict(donor.hyperparameters),
+        "decision": dict(data),
+    }
+    if explore and state.pbt(policy.population).explore != "none":
+        _wait(state, tx, policy, pending)
+    else:
+        same = Exploration(old=donor.hyperparameters, new=donor.hyperparameters, moves={})
+        commit_exploit(state, tx, policy, pending, same)
+
+
+def explore_own(
+    state: ControllerState, tx: Transaction, policy: PolicyRow, *, data: Mapping[str, Json]
+) -> None:
+    """Change a policy's own hyperparameters when they are explored; its weights stay."""
+    pending: dict[str, Json] = {
+        "kind": "explore",
+        "hyperparameters": dict(policy.hyperparameters),
+        "decision": dict(data),
+    }
+    _wait(state, tx, policy, pending)
+
+
+def _wait(
+    state: ControllerState, tx: Transaction, policy: PolicyRow, pending: dict[str, Json]
+) -> None:
+    seed: list[Json] = list(state.draw_words(tx))
+    tx.put(replace(policy, pending={**pending, "seed": seed}))
+    state.waiting.append(policy.policy)
+
+
+def commit_exploit(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    pending: Mapping[str, Json],
+    exploration: Exploration,
+) -> None:
+    """Put a policy on its donor's checkpoint, as it was when that was decided.
+
+    The donor may have trained on, or be quarantined by now: its checkpoint was kept for this. The
+    next assignment loads the checkpoint first and applies the hyperparameters after. Identity and
+    counters stay the policy's own; its generation rises, so its statistics start anew.
+    """
+    donor = PolicyId(str(pending["donor"]))
+    checkpoint = state.tables.checkpoints[str(pending["checkpoint"])]
+    generation, agent_steps = pending["donor_generation"], pending["donor_agent_steps"]
+    assert isinstance(generation, int)
+    assert isinstance(agent_steps, int)
+    after = begin_generation(
+        state,
+        tx,
+        replace(
+            policy,
+            state="active",
+            checkpoint=checkpoint.key,
+            parent=donor,
+            hyperparameters=dict(exploration.new),
+            ready_at=policy.agent_steps,
+            failures=0,
+        ),
+        cause="exploit",
+        parent=trainee_entrant(donor, generation=generation),
+        parent_agent_steps=agent_steps,
+    )
+    tx.count(exploits=1)
+    tx.add_event(
+        "exploited",
+        policy.policy,
+        **{
+            **decision_of(pending),
+            "donor": donor,
+            "donor_generation": generation,
+            "donor_agent_steps": agent_steps,
+            "checkpoint": checkpoint.key,
+            "weights": checkpoint.weights_digest,
+            "generation": after.generation,
+            "agent_steps": policy.agent_steps,
+            "old": dict(policy.hyperparameters),
+            "donor_hyperparameters": dict(numbers(pending["hyperparameters"])),
+            "new": dict(exploration.new),
+            "moves": dict(exploration.moves),
+        },
+    )
+
+
+def commit_explore(
+    state: ControllerState,
+    tx: Transaction,
+    policy: PolicyRow,
+    pending: Mapping[str, Json],
+    exploration: Exploration,
+) -> None:
+    """Change a policy's own hyperparameters; its weights stay."""
+    new = replace(policy, hyperparameters=dict(exploration.new))
+    after = explored_on(state, tx, new, cause="explore")
+    tx.add_event(
+        "explored",
+        policy.policy,
+        **{
+            **decision_of(pending),
+            "generation": after.generation,
+            "agent_steps": policy.agent_steps,
+            "old": dict(exploration.old),
+            "new": dict(exploration.new),
+            "moves": dict(exploration.moves),
+        },
+    )
+
+
+def decision_of(pending: Mapping[str, Json]) -> dict[str, Json]:
+    """Return the numbers of the decision that waits."""
+    decision = pending["decision"]
+    assert isinstance(decision, Mapping), f"a decision's numbers are a mapping, got {decision!r}"
+    return dict(decision)

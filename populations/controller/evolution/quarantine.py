@@ -1,0 +1,93 @@
+"""Quarantine: a policy that broke is taken out, and brought back if there is a way.
+
+`populations.controller.evolution.pbt` draws the life of a policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from arena.types import PolicyId
+from arena.wire.messages import Train
+from populations.controller.evolution.changes import decision_of, exploit
+from populations.controller.evolution.generations import explored_on
+from populations.controller.evolution.members import is_reference, standing_weights
+from populations.controller.indexes.pbt_decisions import MARKS
+from populations.controller.state.state import ControllerState
+from populations.controller.state.teams import leader_of, team_of
+from populations.controller.state.transaction import Transaction
+from populations.records.rows import PolicyRow
+
+LEARNING_RATE = "learning_rate"
+
+
+def quarantine(
+    state: ControllerState, tx: Transaction, policy_id: PolicyId, *, reason: str
+) -> None:
+    """Take a policy and its mates out of training, ranking, copying and snapshots.
+
+    Their open assignments end. Then it is tried to bring them back: with PBT they exploit the best
+    rated policy at once; without anybody to copy from they go on once with half their learning
+    rate, and stay out the next time.
+    """
+    leader = leader_of(state, policy_id)
+    team = team_of(state, leader)
+    names = {row.policy for row in team}
+    for row in list(state.tables.assignments.values()):
+        message = row.message
+        if isinstance(message, Train) and any(t.policy in names for t in message.trainees):
+            tx.put_assignment(replace(row, status="failed", reason=reason))
+    for policy in team:
+        tx.put(replace(policy, state="quarantined", pending={}))
+        tx.add_event("quarantined", policy.policy, reason=reason, checkpoint=policy.checkpoint)
+    rescue(state, tx, leader)
+
+
+def rescue(state: ControllerState, tx: Transaction, leader: PolicyRow) -> None:
+    """Try to bring a quarantined team back: by a copy, else once by half the learning rate."""
+    team = team_of(state, leader)
+    donor = _best_donor(state, leader)
+    if donor is not None:
+        reason = "it was quarantined; the donor is the best rated policy"
+        explore = not is_reference(state, leader)
+        exploit(state, tx, team, donor, explore=explore, data={"reason": reason})
+    elif all(row.halvings == 0 and row.checkpoint is not None for row in team):
+        _halve(state, tx, team)
+
+
+def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -> None:
+    """Let a team go on with half its learning rates."""
+    for policy in team:
+        old = dict(policy.hyperparameters)
+        new = {**old, LEARNING_RATE: old[LEARNING_RATE] / 2} if LEARNING_RATE in old else old
+        after = replace(policy, state="active", failures=0, halvings=1, hyperparameters=new)
+        explored_on(state, tx, after, cause="quarantine")
+        tx.add_event("learning_rate_halved", policy.policy, old=dict(old), new=dict(new))
+
+
+def _best_donor(state: ControllerState, policy: PolicyRow) -> PolicyId | None:
+    """Return the best rated active policy of the same role, if PBT copies at all."""
+    if state.pbt(policy.population).exploit == "none":
+        return None
+    ratings = state.ratings(policy.population)
+    rated = [
+        (interval[0], name)
+        for name, digest in standing_weights(state, policy.population).items()
+        if name != policy.policy
+        and state.tables.policies[name].role == policy.role
+        and (interval := ratings.interval(digest)) is not None
+    ]
+    return max(rated)[1] if rated else None
+
+
+def abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reason: str) -> None:
+    """Give up a decision that waited: what it was about is gone."""
+    was_quarantined = policy.state == "quarantined"
+    marks = decision_of(policy.pending).get(MARKS)
+    tx.put(replace(policy, pending={}))
+    tx.add_event("exploit_abandoned", policy.policy, reason=reason, marks=marks)
+    if was_quarantined:
+        for mate in team_of(state, policy):
+            tx.put(replace(mate, state="quarantined", pending={}))
+        rescue(state, tx, leader_of(state, policy.policy))

@@ -1,0 +1,33 @@
+"""The kinds of matchmaking: a rule that is in this list can be named in a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from populations.core import Matchmaker
+from populations.matchmaking import (
+    alphastar,
+    delta_uniform,
+    latest,
+    pfsp,
+    psro,
+    quality,
+    rating_proximate,
+    uniform,
+    window,
+)
+from populations.matchmaking.drawing import Rule
+from populations.rule_kinds import RuleKind, by_name
+
+KINDS: Mapping[str, RuleKind[Any, Rule | Matchmaker]] = by_name(
+    latest.KIND,
+    uniform.KIND,
+    delta_uniform.KIND,
+    window.KIND,
+    pfsp.KIND,
+    quality.KIND,
+    rating_proximate.KIND,
+    psro.KIND,
+    alphastar.KIND,
+)

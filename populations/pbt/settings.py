@@ -1,0 +1,84 @@
+"""The section ``pbt`` of the configuration: which rules select and explore, and when.
+
+Keys that one rule reads stand beside that rule; `PbtConfig` has them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field, field_validator, model_serializer
+
+from arena.config import Model
+from populations.fields import Count, Share, check_kind
+from populations.pbt.exploit import FractionSettings
+from populations.pbt.kinds import EXPLOITS, EXPLORES
+from populations.rule_kinds import with_settings
+
+EXPLOIT_KINDS = tuple(EXPLOITS)
+EXPLORE_KINDS = tuple(EXPLORES)
+
+
+class ImmigrationConfig(Model):
+    """Policies from outside: now and then one takes the place of a copy."""
+
+    probability: Share = 0.0
+    """How often a policy that would copy a donor is replaced by an immigrant instead."""
+
+    players: tuple[str, ...] = Field((), alias="from", max_length=256)
+    """Players of other runs whose weights come in, drawn uniformly; none: fresh random weights."""
+
+    @model_serializer
+    def _as_written(self) -> dict[str, object]:
+        # ``from`` is a word of Python's, so the attribute has another name.
+        return {"probability": self.probability, "from": self.players}
+
+
+class PbtSection(FractionSettings):
+    """Population-based training: who copies whom, and what changes then."""
+
+    exploit: str = "truncation"
+    """``truncation``: the worst copy the best; ``binary_tournament``: a random other, if surely
+    better; ``welch``: a random other, if a test on matches finds it better; ``predicted_win``: a
+    random other against which too few wins are predicted; ``none``: nobody copies; or
+    ``package.module:Class``."""
+
+    explore: str = "perturb"
+    """``perturb``: multiply, now and then draw anew; ``resample``: draw anew; ``tpe``, ``gp``,
+    ``cma_es``, ``random``: Optuna's samplers; ``pb2``: a bandit on a Gaussian process that changes
+    with time; ``none``: keep; or ``package.module:Class``."""
+
+    ready_agent_steps: Count = 200_000
+    """Steps of a policy between two PBT decisions about it."""
+
+    warm_up_agent_steps: int = Field(400_000, ge=0, le=10**15)
+    """Steps of a policy before the first PBT decision about it."""
+
+    min_matches: int = Field(100, ge=1, le=10**9)
+    """Evaluation matches that both policies must have before one copies the other."""
+
+    mutate_others: bool = True
+    """Whether policies in the middle of the ranking explore without copying."""
+
+    reference: bool = True
+    """Whether policy 0 is never mutated: it explores nothing, and copies a donor unchanged."""
+
+    immigration: ImmigrationConfig = ImmigrationConfig()
+    """Fresh or foreign policies now and then, instead of copies."""
+
+    @field_validator("exploit")
+    @classmethod
+    def _known_exploit(cls, exploit: str) -> str:
+        return check_kind(exploit, EXPLOIT_KINDS)
+
+    @field_validator("explore")
+    @classmethod
+    def _known_explore(cls, explore: str) -> str:
+        return check_kind(explore, EXPLORE_KINDS)
+
+
+if TYPE_CHECKING:
+    # A rule's own keys are read by the rule alone.
+    PbtConfig = PbtSection
+else:
+    PbtConfig = with_settings(PbtSection, EXPLOITS, EXPLORES)

@@ -1,0 +1,219 @@
+"""Which parameters stand for what: the terms of a Bradley-Terry fit as arrays of indices.
+
+Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
+one advantage per pair of seats, then the stages; M results; C children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from populations.ratings.fitting.posterior import FloatArray, IntArray
+from populations.ratings.model import E
+from populations.ratings.results import ResultColumns
+
+Time = tuple[str, float]
+"""Group in which an entrant came to be (its population), and when, in any unit."""
+
+NUM_STAGES = 32
+"""Stages per group, with about equally many entrants each."""
+
+NUM_GROUPS = 256
+"""As `NUM_STAGES`, of entrants whose ratings are moved together by a solver that iterates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deviations:
+    """Standard deviations of the priors, in Elo.
+
+    Attributes:
+        root: Deviation around the anchor of an entrant without a rated parent.
+        child: Deviation around its parent and the common gain of an entrant with one.
+        advantage: Deviation around 0 of each advantage.
+        stage: Deviation of what all gain from one stage to the next.
+    """
+
+    root: float
+    child: float
+    advantage: float
+    stage: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Design:
+    """Terms of a fit and the parameters in them.
+
+    Attributes:
+        index: Four parameters of each term, P for none: of a result those of its first, its second
+            and its advantage; of a prior the parameter, its mean, its stage and the mean's stage.
+            int64 [M + P, 4].
+        deviations: Prior deviation of each parameter, in Elo. float64 [P].
+        groups: Group of each parameter, -1 for none. int64 [P].
+        free: Positions of the entrants that are no anchors. int64 [F].
+        seats: Pairs of seats that have an advantage.
+        children: Terms of the priors of children. int64 [C].
+        roots: Terms of the priors of those without a rated parent whose time is known. int64 [R].
+    """
+
+    index: IntArray
+    deviations: FloatArray
+    groups: IntArray
+    free: IntArray
+    seats: tuple[tuple[int, int], ...]
+    children: IntArray
+    roots: IntArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Places:
+    """Parameters of entrants, pairs of seats and stages; ``size`` stands for none.
+
+    Attributes:
+        size: Number of parameters, P.
+        free: Positions of the entrants that are no anchors. int64 [F].
+        entrant: Parameter of each entrant. int64 [N].
+        advantage: Parameter of the advantage in each result. int64 [M].
+        seats: Pairs of seats that have an advantage.
+        first_stage: Parameter of the first stage.
+        stage: Parameter of the stage of each free entrant. int64 [F].
+        before: Parameter of the stage before each stage. int64 [stages].
+    """
+
+    size: int
+    free: IntArray
+    entrant: IntArray
+    advantage: IntArray
+    seats: tuple[tuple[int, int], ...]
+    first_stage: int
+    stage: IntArray
+    before: IntArray
+
+
+def make_design(
+    results: ResultColumns[E],
+    *,
+    parents: Mapping[E, E],
+    times: Mapping[E, Time],
+    anchors: Collection[E],
+    deviations: Deviations,
+) -> Design:
+    """Lay out the terms of a fit.
+
+    Args:
+        results: Merged results; their entrants are all that are rated.
+        parents: Parent of each child, without circles.
+        times: Group and time of those whose time is known.
+        anchors: Entrants at 0.
+        deviations: Deviations of the priors.
+    """
+    entrants = results.entrants
+    of_entrants = [times.get(entrant) for entrant in entrants]
+    places = _make_places(results, times=of_entrants, anchors=anchors)
+    size, free = places.size, places.free
+    priors = np.full((size, 4), size)
+    priors[:, 0] = np.arange(size)
+    priors[: len(free), 2] = places.stage
+    priors[places.first_stage :, 1] = places.before
+    deviation = np.full(size, deviations.root)
+    position = {entrant: i for i, entrant in enumerate(entrants)}
+    children = []
+    is_root = places.stage < size
+    for child, parent in parents.items():
+        p, q = places.entrant[position[child]], places.entrant[position[parent]]
+        if p < size:
+            priors[p, 1], priors[p, 3] = q, places.stage[q] if q < size else size
+            deviation[p] = deviations.child
+            children.append(p)
+            is_root[p] = False
+    deviation[len(free) : places.first_stage] = deviations.advantage
+    deviation[places.first_stage :] = deviations.stage
+    none = np.full(len(results), size)
+    first, second = places.entrant[results.first], places.entrant[results.second]
+    rows = np.stack((first, second, places.advantage, none), axis=1)
+    groups = slices(of_entrants, number=NUM_GROUPS)[0][free]
+    return Design(
+        index=np.concatenate([rows, priors]),
+        deviations=deviation,
+        groups=np.concatenate([groups, np.full(size - len(free), -1)]),
+        free=free,
+        seats=places.seats,
+        children=len(results) + np.array(sorted(children), dtype=np.int64),
+        roots=len(results) + np.flatnonzero(is_root),
+    )
+
+
+def _make_places(
+    results: ResultColumns[E], *, times: Sequence[Time | None], anchors: Collection[E]
+) -> _Places:
+    entrants = results.entrants
+    free = np.array([i for i, entrant in enumerate(entrants) if entrant not in anchors], np.int64)
+    # Seats with equal numbers have no order, so neither can have an advantage over the other.
+    num_seats = 1 + int(results.seats.max(initial=0))
+    codes, seating = np.unique(results.seats @ np.array([num_seats, 1]), return_inverse=True)
+    seatings = np.stack(np.divmod(codes, num_seats), axis=1)
+    has_order = seatings[:, 0] != seatings[:, 1]
+    num_advantages = int(has_order.sum())
+    stage, before = slices(times, number=NUM_STAGES)
+    first_stage = len(free) + num_advantages
+    size = first_stage + len(before)
+    entrant = np.full(len(entrants), size)
+    entrant[free] = np.arange(len(free))
+    advantage = np.full(len(seatings), size)
+    advantage[has_order] = len(free) + np.arange(num_advantages)
+    return _Places(
+        size=size,
+        free=free,
+        entrant=entrant,
+        advantage=advantage[seating],
+        seats=tuple((int(a), int(b)) for a, b in seatings[has_order]),
+        first_stage=first_stage,
+        stage=np.where(stage >= 0, first_stage + stage, size)[free],
+        before=np.where(before >= 0, first_stage + before, size),
+    )
+
+
+def check_lineage(parents: Mapping[E, E]) -> None:
+    """Refuse parents that go round in a circle.
+
+    Raises:
+        ValueError: Names one of those in the circle.
+    """
+    settled: set[E] = set()
+    for child in parents:
+        line: dict[E, None] = {}
+        entrant = child
+        while entrant in parents and entrant not in settled:
+            if entrant in line:
+                raise ValueError(f"parents must not go round in a circle, {entrant!r} does")
+            line[entrant] = None
+            entrant = parents[entrant]
+        settled.update(line)
+
+
+def slices(times: Sequence[Time | None], *, number: int) -> tuple[IntArray, IntArray]:
+    """Put entrants into at most so many stages of about equally many, by group and time.
+
+    Args:
+        times: Group and time of each entrant, None where it is not known.
+        number: Most stages of a group.
+
+    Returns:
+        Stage of each entrant, -1 without a time [N]; the stage before each one, -1 where it is the
+        first of its group [stages].
+    """
+    stage = np.full(len(times), -1, dtype=np.int64)
+    before: list[int] = []
+    groups = sorted({time[0] for time in times if time is not None})
+    for group in groups:
+        members = [i for i, time in enumerate(times) if time is not None and time[0] == group]
+        when = np.array([time[1] for time in times if time is not None and time[0] == group])
+        # The borders are times that occur, so that equal times are in one stage.
+        num_borders = min(number, len(when))
+        borders = np.unique(np.sort(when)[np.arange(num_borders) * len(when) // num_borders])
+        index = np.searchsorted(borders, when, side="right") - 1
+        stage[members] = len(before) + index
+        before += [-1, *range(len(before), len(before) + len(borders) - 1)]
+    return stage, np.array(before, dtype=np.int64)

@@ -1,0 +1,1 @@
+"""The Bradley-Terry fit from inside: its problem as arrays, its solver, its variances."""

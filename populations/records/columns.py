@@ -1,0 +1,174 @@
+"""How the fields of rows are stored: as native SQL values, packed numbers, or JSON text."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+
+from arena.types import Entrant
+from populations.records.plain import (
+    Annotation,
+    Plain,
+    decoder,
+    is_union,
+    origin_of,
+    require_finite,
+    to_json,
+)
+
+Value = None | int | float | str | bytes
+
+_NATIVE: Mapping[object, str] = {bool: "INTEGER", int: "INTEGER", float: "REAL", str: "TEXT"}
+_MAX_INTEGER = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """How one field is stored.
+
+    Attributes:
+        name: Of the field and of the column.
+        declaration: SQL type and constraints.
+        encode: To what SQLite takes; ValueError for what must not be stored.
+        decode: Back, from the stored value; ValueError or TypeError for a damaged value. None:
+            what SQLite gives is the value.
+        decode_tagged: Instead of ``decode``, where the row's ``kind`` says what the value is.
+        default: SQL of the value in journals of releases before the column; None: all have it.
+    """
+
+    name: str
+    declaration: str
+    encode: Callable[[Plain], Value]
+    decode: Callable[[Plain], Plain] | None = None
+    decode_tagged: Callable[[Plain, Plain], Plain] | None = None
+    default: str | None = None
+
+
+def with_default(column: Column, value: object) -> Column:
+    """A column that may be missing: one that may be NULL, or whose field has a default."""
+    if value is dataclasses.MISSING:
+        return (
+            column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")
+        )
+    return replace(column, default=_literal(column.encode(value)))
+
+
+def _literal(value: Value) -> str:
+    """SQL of a value."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    return repr(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
+
+
+def column_of(name: str, annotation: Annotation) -> Column:
+    """Return how a field with a type is stored."""
+    kind, is_optional = _without_none(annotation)
+    if kind is Entrant and not is_optional:
+        return Column(name=name, declaration="TEXT NOT NULL", encode=str, decode=_shared)
+    while isinstance(kind, typing.NewType):
+        kind = kind.__supertype__
+    if origin_of(kind) is Literal:
+        check = decoder(kind)
+        return Column(
+            name=name,
+            declaration="TEXT NOT NULL",
+            encode=check,
+            decode=check,
+        )
+    if kind in _NATIVE:
+        return _native_column(name, kind, is_optional=is_optional)
+    if origin_of(kind) is tuple and get_args(kind)[0] is float:
+        return Column(
+            name=name,
+            declaration="BLOB NOT NULL",
+            encode=lambda value: _pack_floats(value, name=name),
+            decode=_unpack_floats,
+        )
+    return Column(
+        name=name,
+        declaration="TEXT NOT NULL",
+        encode=to_json,
+        decode=None if is_union(kind) else _json_decode(kind),
+        decode_tagged=_tagged_json_decode(kind) if is_union(kind) else None,
+    )
+
+
+def _without_none(annotation: Annotation) -> tuple[Annotation, bool]:
+    """Split ``X | None`` into X and whether None was there."""
+    if is_union(annotation):
+        kinds = [kind for kind in get_args(annotation) if kind is not type(None)]
+        if len(kinds) == 1:
+            return kinds[0], True
+    return annotation, False
+
+
+def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
+    def encode(value: Plain) -> Value:
+        if value is None:
+            if is_optional:
+                return None
+            raise ValueError(f"{name} must not be None")
+        if kind is str:
+            return str(value)
+        if kind is float:
+            return require_finite(float(value), name=name)
+        if abs(int(value)) > _MAX_INTEGER:
+            raise ValueError(f"{name} must fit 64 bits, got {value!r}")
+        return int(value)
+
+    return Column(
+        name=name,
+        declaration=_NATIVE[kind] + ("" if is_optional else " NOT NULL"),
+        encode=encode,
+        decode=_native_decode(kind, is_optional=is_optional),
+    )
+
+
+def _native_decode(kind: type, *, is_optional: bool) -> Callable[[Plain], Plain] | None:
+    """STRICT tables hold no other type than the column's, but for SQLite's want of bool."""
+    if kind is bool:
+        return lambda value: None if value is None else bool(value)
+    return None
+
+
+def _shared(entrant: str) -> str:
+    """One copy of each: the rows of pairs name the same entrants again and again."""
+    return sys.intern(entrant)
+
+
+def _pack_floats(values: Sequence[float], *, name: str) -> bytes:
+    array = np.asarray(values, dtype="<f8")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} must be finite")
+    return array.tobytes()
+
+
+def _unpack_floats(data: bytes) -> tuple[float, ...]:
+    values: list[float] = np.frombuffer(data, dtype="<f8").tolist()
+    return tuple(values)
+
+
+def _json_decode(kind: Annotation) -> Callable[[Plain], Plain]:
+    item = decoder(kind)
+    return lambda text: item(json.loads(text))
+
+
+def _tagged_json_decode(kind: Annotation) -> Callable[[Plain, Plain], Plain]:
+    """Decode JSON text of a union of dataclasses, told apart by the row's ``kind``."""
+    by_kind = {member.__name__.lower(): decoder(member) for member in get_args(kind)}
+
+    def decode(text: str, tag: Plain) -> Plain:
+        if tag not in by_kind:
+            raise ValueError(f"kind must be one of {sorted(by_kind)}, got {tag!r}")
+        return by_kind[tag](json.loads(text))
+
+    return decode

@@ -1,0 +1,131 @@
+"""Rules that a configuration names, and the settings that each of them reads.
+
+A rule (of matchmaking, of selection, of exploring) lies in one module together with its settings
+and its `RuleKind`; one line in the list of kinds makes it known. The section of the configuration
+takes its keys from there, so a new rule touches no other code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import create_model
+
+from arena.config import Model
+
+SettingsT = TypeVar("SettingsT", bound=Model)
+SectionT = TypeVar("SectionT", bound=Model)
+RuleT = TypeVar("RuleT")
+RuleT_co = TypeVar("RuleT_co", covariant=True)
+
+
+class NoSettings(Model):
+    """Settings of a rule that reads none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RuleKind(Generic[SettingsT, RuleT_co]):
+    """A rule that a configuration can name.
+
+    Attributes:
+        name: Word in the configuration.
+        settings: Keys that the rule reads, with their rules and defaults.
+        make: Constructor of the rule from these settings.
+        section: Section of the configuration that has these keys; empty: the one that names the
+            rule.
+        usual: Values of the section's own keys where the user leaves them out.
+    """
+
+    name: str
+    settings: type[SettingsT]
+    make: Callable[[SettingsT], RuleT_co]
+    section: str = ""
+    usual: Mapping[str, float] = field(default_factory=dict)
+
+    def from_sections(self, own: Model, **others: Model) -> RuleT_co:
+        """Make the rule.
+
+        Args:
+            own: Section that names the rule.
+            others: Further sections, by name.
+        """
+        return self.make(
+            read_settings(self.settings, others[self.section] if self.section else own)
+        )
+
+
+Kinds = Mapping[str, RuleKind[Any, Any]]
+"""Rules by name."""
+
+
+def by_name(*kinds: RuleKind[Any, RuleT]) -> Mapping[str, RuleKind[Any, RuleT]]:
+    """Return rules by name, in the order given."""
+    return {kind.name: kind for kind in kinds}
+
+
+def read_settings(settings: type[SettingsT], section: Model) -> SettingsT:
+    """Return those keys of a section that some settings have."""
+    values: dict[str, Any] = {name: getattr(section, name) for name in settings.model_fields}
+    return cast(SettingsT, settings.model_construct(**values))
+
+
+def with_settings(section: type[SectionT], *kinds: Kinds) -> type[SectionT]:
+    """Return a section that has the keys of all rules beside its own."""
+    settings = [kind.settings for some in kinds for kind in some.values() if not kind.section]
+    # Settings that others extend come in with those.
+    bases = [
+        one
+        for one in dict.fromkeys(settings)
+        if not any(one is not other and issubclass(other, one) for other in settings)
+    ]
+    bases = [one for one in bases if not issubclass(section, one)]
+    made = create_model(
+        section.__name__.replace("Section", "Config"),
+        __base__=(section, *bases),
+        __doc__=section.__doc__,
+        __module__=section.__module__,
+    )
+    return cast(type[SectionT], made)
+
+
+def unread_settings(
+    section: Model,
+    *,
+    prefix: str,
+    rules: Iterable[tuple[str, Kinds, str]],
+    also_read: Collection[str] = (),
+) -> list[str]:
+    """Return a sentence for each key that is not at its default and that no chosen rule reads.
+
+    Keys that no rule has are the section's own. A class of a user's own may read every key.
+
+    Args:
+        section: Section as it was written.
+        prefix: Dotted name of the section.
+        rules: Key that chooses a rule, the rules that it can name, and the name that it has.
+        also_read: Keys that something else reads, too.
+    """
+    chosen = list(dict.fromkeys((key, tuple(kinds.values()), name) for key, kinds, name in rules))
+    if any(name not in {kind.name for kind in kinds} for _, kinds, name in chosen):
+        return []
+    faults = []
+    for setting in sorted(section.model_fields_set):
+        value = getattr(section, setting)
+        readers = {
+            key: [kind.name for kind in kinds if setting in kind.settings.model_fields]
+            for key, kinds, _ in chosen
+        }
+        is_read = any(name in readers[key] for key, _, name in chosen)
+        default = type(section).model_fields[setting].get_default(call_default_factory=True)
+        if setting in also_read or value == default:
+            continue
+        if any(readers.values()) and not is_read:
+            names = {key: f"{key} is {name}" for key, _, name in chosen if readers[key]}
+            told = [f"where {key} is {' or '.join(them)}" for key, them in readers.items() if them]
+            faults.append(
+                f"{prefix}.{setting} is read only {' and '.join(told)}, got {value!r} where "
+                f"{' and '.join(names.values())}"
+            )
+    return faults

@@ -1,0 +1,97 @@
+"""Settings that no chosen rule reads: refused in a new configuration, ignored at a resume."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from arena.errors import ConfigFaults
+from populations.config.run_config import draft_config, load_config, validate_config
+from populations.preset_files import preset_names
+
+
+@pytest.fixture
+def minimal(tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text("environment: {id: a:b}\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("overrides", "fault"),
+    [
+        (
+            ["matchmaking.delta=0.3"],
+            "matchmaking.delta is read only where matchmaking.kind is delta_uniform, got 0.3 where "
+            "matchmaking.kind is pfsp",
+        ),
+        (
+            ["ghosts.window=16"],
+            "ghosts.window is read only where matchmaking.kind is window, got 16 where "
+            "matchmaking.kind is pfsp",
+        ),
+        (
+            ["matchmaking.constants=paper"],
+            "matchmaking.constants is read only where matchmaking.kind is alphastar, got 'paper' "
+            "where matchmaking.kind is pfsp",
+        ),
+        (
+            ["pbt.exploit=welch", "pbt.min_rating_gap=7"],
+            "pbt.min_rating_gap is read only where pbt.exploit is truncation or binary_tournament, "
+            "got 7.0 where pbt.exploit is welch",
+        ),
+        (
+            ["pbt.explore=resample", "pbt.reset_probability=0.5"],
+            "pbt.reset_probability is read only where pbt.explore is perturb or tpe or gp or "
+            "cma_es or random or pb2, got 0.5 where pbt.explore is resample",
+        ),
+        (
+            ["populations={player: {pbt: {significance: 0.01}}}"],
+            "populations.player.pbt.significance is read only where pbt.exploit is welch, got 0.01 "
+            "where pbt.exploit is truncation",
+        ),
+    ],
+)
+def test_a_setting_that_no_chosen_rule_reads_is_refused(
+    minimal: Path, overrides: list[str], fault: str
+) -> None:
+    with pytest.raises(ConfigFaults) as caught:
+        load_config(minimal, overrides)
+    assert str(caught.value) == fault
+    assert load_config(minimal, overrides, resumes=True) is not None
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["matchmaking.kind=delta_uniform", "matchmaking.delta=0.3"],
+        ["matchmaking.kind=window", "ghosts.window=16"],
+        ["matchmaking.delta=0.5"],  # the default
+        ["matchmaking.kind=my.module:Rule", "matchmaking.delta=0.3"],  # may read everything
+        ["pbt.exploit=my.module:Rule", "pbt.significance=0.01"],
+        ["pbt.explore=pb2", "pbt.perturb_factors=[0.5, 2.0]"],  # until it has seen enough
+        ["matchmaking.constants=paper", "populations={player: {roles: {main_exploiter: 1}}}"],
+        ["pbt.fraction=0.5", "pbt.exploit=welch"],  # evaluation reads it, too
+        # One of two populations is enough.
+        ["pbt.significance=0.01", "populations={a: {}, b: {pbt: {exploit: welch}}}"],
+        ["pbt.min_rating_gap=5", "populations={a: {pbt: {exploit: none}}, b: {}}"],
+    ],
+)
+def test_a_setting_that_something_reads_passes(minimal: Path, overrides: list[str]) -> None:
+    assert load_config(minimal, overrides) is not None
+
+
+def test_other_faults_are_named_beside_it(minimal: Path) -> None:
+    draft = draft_config(minimal, ["matchmaking.delta=0.3", "seed=-1"], notify=print)
+    assert [fault.split()[0] for fault in draft.faults] == ["seed:", "matchmaking.delta"]
+
+
+def test_what_a_run_has_written_is_read_as_it_stands() -> None:
+    document = {"environment": {"id": "a:b"}, "matchmaking": {"delta": 0.3}}
+    assert validate_config(document).matchmaking.model_dump()["delta"] == 0.3
+
+
+@pytest.mark.parametrize("name", [name for name in preset_names() if name != "default"])
+def test_presets_pass(name: str) -> None:
+    assert draft_config(name, notify=print).faults == ()

@@ -1,0 +1,157 @@
+"""A policy's life: each edge of the diagram in `populations.controller.evolution.pbt`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from arena.types import PolicyId
+from arena.wire.messages import Train
+from populations.controller.assignments.failures import blame, set_aside
+from populations.controller.evolution.immigration import try_immigrate
+from populations.controller.evolution.quarantine import quarantine
+from populations.controller.state.teams import team_of
+from tests.populations.controller.eager import (
+    EAGER,
+    eager_world,
+    run_until_pending,
+    step_without_answers,
+    transaction,
+)
+from tests.populations.controller.simulated import World, make_world
+
+
+def stage(world: World, policy: PolicyId) -> str:
+    """Return where in its life a policy is, as the diagram names it."""
+    row = world.state.tables.policies[policy]
+    if row.state == "quarantined":
+        return "pending" if row.pending else "quarantined"
+    if row.pending:
+        return "pending"
+    is_leased = any(
+        isinstance(open_row.message, Train)
+        and any(trainee.policy == policy for trainee in open_row.message.trainees)
+        for open_row in world.state.tables.assignments.values()
+    )
+    if row.checkpoint is None:
+        return "starting"
+    return "training" if is_leased else "free"
+
+
+def free_policy(world: World) -> PolicyId:
+    """Go on until a policy that has trained is free."""
+    for _ in range(100):
+        step_without_answers(world)
+        world.explore()
+        for name in world.state.tables.policies:
+            if stage(world, name) == "free" and world.state.tables.policies[name].agent_steps:
+                return name
+    raise AssertionError("every policy is leased all the time")
+
+
+def test_a_policy_starts_is_leased_and_is_free_again() -> None:
+    world = eager_world()
+    name = next(iter(world.state.tables.policies))
+    seen = [stage(world, name)]
+    for _ in range(60):
+        step_without_answers(world)
+        world.explore()
+        if stage(world, name) != seen[-1]:
+            seen.append(stage(world, name))
+    assert seen[0] == "starting"
+    assert {("free", "training"), ("training", "free")} <= set(pairwise(seen))
+    assert "starting" not in seen[1:]
+
+
+@pytest.mark.parametrize("kind", ["exploit", "explore"])
+def test_a_decision_waits_and_then_begins_a_generation(kind: str) -> None:
+    world = eager_world()
+    policy = run_until_pending(world, kind)
+    assert stage(world, policy.policy) == "pending"
+    world.explore()
+    assert stage(world, policy.policy) in ("free", "training")
+    after = world.state.tables.policies[policy.policy]
+    assert after.generation == policy.generation + 1
+
+
+def test_a_decision_whose_donor_is_gone_is_given_up() -> None:
+    world = eager_world()
+    policy = run_until_pending(world, "exploit")
+    set_aside(world.state, transaction(world), str(policy.pending["checkpoint"]), reason="bits")
+    world.explore()
+    after = world.state.tables.policies[policy.policy]
+    assert after == replace(policy, pending={})
+    assert stage(world, policy.policy) != "pending"
+
+
+def test_three_failures_in_a_row_are_a_quarantine_and_two_are_not() -> None:
+    world = make_world({**EAGER, "pbt": {"exploit": "none"}})
+    world.join()
+    name = free_policy(world)
+    tx = transaction(world)
+    for number in (1, 2):
+        blame(world.state, tx, name, reason="it broke")
+        assert world.state.tables.policies[name].failures == number
+        assert stage(world, name) == "free"
+    blame(world.state, tx, name, reason="it broke")
+    # Nobody to copy from: it goes on at once, with half its learning rate.
+    assert [event.kind for event in tx.rows if hasattr(event, "kind")][-2:] == [
+        "quarantined",
+        "learning_rate_halved",
+    ]
+
+
+def test_a_quarantined_policy_waits_for_a_donors_weights_and_is_active_again() -> None:
+    world = eager_world()
+    run_until_pending(world, "explore")
+    world.explore()
+    name = free_policy(world)
+    before = world.state.tables.policies[name]
+    tx = transaction(world)
+    quarantine(world.state, tx, name, reason="not finite")
+    world.committed.extend(tx.rows)
+    row = world.state.tables.policies[name]
+    assert (row.state, row.pending["kind"]) == ("quarantined", "exploit")
+    donor = world.state.tables.policies[PolicyId(str(row.pending["donor"]))]
+    assert donor.policy != name
+    step_without_answers(world)
+    world.explore()
+    after = world.state.tables.policies[name]
+    assert (after.state, after.pending, after.parent) == ("active", {}, donor.policy)
+    assert after.generation == before.generation + 1
+
+
+def test_without_a_donor_it_goes_on_once_with_half_the_rate_then_stays_out() -> None:
+    world = make_world({**EAGER, "pbt": {"exploit": "none"}})
+    world.join()
+    name = free_policy(world)
+    before = world.state.tables.policies[name]
+    quarantine(world.state, transaction(world), name, reason="not finite")
+    halved = world.state.tables.policies[name]
+    assert (halved.state, halved.halvings) == ("active", 1)
+    rate = before.hyperparameters["learning_rate"]
+    assert halved.hyperparameters["learning_rate"] == pytest.approx(rate / 2)
+    assert halved.generation == before.generation + 1
+    quarantine(world.state, transaction(world), name, reason="not finite again")
+    assert stage(world, name) == "quarantined"
+    for _ in range(5):
+        step_without_answers(world)
+    assert stage(world, name) == "quarantined"
+
+
+def test_an_immigrant_starts_again_with_its_counters() -> None:
+    world = make_world({**EAGER, "pbt": {**EAGER["pbt"], "immigration": {"probability": 1.0}}})  # type: ignore[dict-item]
+    world.join()
+    name = free_policy(world)
+    before = world.state.tables.policies[name]
+    tx = transaction(world)
+    is_done = try_immigrate(
+        world.state, tx, team_of(world.state, before), data={"reason": "to be replaced"}
+    )
+    assert is_done
+    after = world.state.tables.policies[name]
+    assert stage(world, name) == "starting"
+    assert (after.agent_steps, after.generation) == (before.agent_steps, before.generation + 1)
+    assert before.agent_steps > 0

@@ -1,0 +1,68 @@
+"""Ghosts: when a policy leaves one, and what is in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from populations.controller.evolution.snapshots import steps_to_next
+from populations.controller.state.commands import LinkGhosts
+from tests.populations.controller.eager import transaction
+from tests.populations.controller.simulated import DUEL, World, make_world
+
+
+def played(steps: int = 40) -> World:
+    world = make_world({**DUEL, "pbt": {"exploit": "none"}})
+    world.join()
+    for _ in range(steps):
+        world.step()
+    return world
+
+
+def test_every_policy_leaves_its_first_checkpoint_and_then_one_each_phase() -> None:
+    world = played()
+    every = world.state.config.ghosts.every_agent_steps
+    for policy in world.state.tables.policies.values():
+        marks = [
+            ghost.agent_steps
+            for ghost in world.state.tables.ghosts.values()
+            if ghost.policy == policy.policy
+        ]
+        assert marks[0] == 0
+        assert len(marks) >= 2
+        assert all(after - before >= every for before, after in pairwise(marks))
+        assert policy.ghost_at == marks[-1]
+
+
+def test_a_ghost_has_the_weights_of_its_checkpoint_and_is_linked() -> None:
+    world = played()
+    tables = world.state.tables
+    for ghost in tables.ghosts.values():
+        checkpoint = tables.checkpoints[ghost.checkpoint]
+        assert ghost.weights_digest == checkpoint.weights_digest
+        assert ghost.agent_steps == checkpoint.agent_steps
+        assert ghost.linked
+    reasons = {str(event.data["reason"]) for event in world.events("ghost_created")}
+    assert "its first checkpoint" in reasons
+    assert any("agent steps since the last one" in reason for reason in reasons)
+    assert set(world.linked) == set(tables.ghosts)
+
+
+@pytest.mark.parametrize(("agent_steps", "expected"), [(0, 1000), (400, 600), (1300, -300)])
+def test_steps_to_the_next_one(agent_steps: int, expected: int) -> None:
+    world = make_world()
+    row = next(iter(world.state.tables.policies.values()))
+    row = replace(row, ghost_at=0, agent_steps=agent_steps)
+    transaction(world).put(row)
+    assert steps_to_next(world.state, row) == expected
+
+
+def test_links_are_asked_for_after_the_commit() -> None:
+    world = make_world()
+    learner = world.join()
+    event = world.work(learner)
+    assert event is not None
+    tx = world.handle(event)
+    assert [len(one.ghosts) for one in tx.commands if isinstance(one, LinkGhosts)] == [1]

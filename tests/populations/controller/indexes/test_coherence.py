@@ -1,0 +1,464 @@
+"""Every index over the journal's rows equals one that is made from the tables from scratch.
+
+Rows come as the rules make them, and at random: any valid row may be put at any time, and indexes
+may be asked, or not, between any two rows.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cache, partial
+from typing import Literal
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arena.environment_spec import EnvironmentSpec
+from arena.types import (
+    AssignmentId,
+    Digest,
+    PairScore,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    Tally,
+    ghost_id,
+    trainee_entrant,
+)
+from arena.wire.messages import Evaluate, Pairing, Train, Trainee
+from populations.candidates import Candidate, Candidates
+from populations.controller.evaluation.contenders import evaluation_pool
+from populations.controller.evolution.members import members_of
+from populations.controller.indexes.curve_counts import Curves
+from populations.controller.indexes.opponent_pool import OpponentPools
+from populations.controller.indexes.pbt_decisions import KINDS, PbtDecisions
+from populations.controller.state.events import Now
+from populations.controller.state.state import ControllerState, make_state
+from populations.controller.state.transaction import Transaction
+from populations.league.league import League
+from populations.records.rows import (
+    AssignmentRow,
+    CheckpointRow,
+    EventRow,
+    GenerationRow,
+    GhostRow,
+    PolicyRow,
+    TallyRow,
+)
+from populations.storage.retention import Retention
+from tests.populations.controller.simulated import (
+    DUEL,
+    DUET,
+    TAG,
+    World,
+    duet_spec,
+    make_world,
+    tag_spec,
+)
+
+EAGER: dict[str, object] = {
+    **DUEL,
+    "pbt": {
+        "ready_agent_steps": 500,
+        "warm_up_agent_steps": 500,
+        "min_matches": 1,
+        "min_rating_gap": 0,
+        "confidence": 0,
+        "fraction": 0.5,
+    },
+    "checkpoints": {"keep": 1},
+    "stop": {"agent_steps_per_policy": 20_000},
+}
+
+
+def assert_indexes_follow_the_tables(world: World) -> None:
+    kept = world.state
+    anew = make_state(kept.config, kept.setup, kept.tables)
+    anew.spreads, anew.centres = kept.spreads, kept.centres
+    assert_same_queue(kept, anew)
+    assert_same_opponents(kept)
+    assert_same_strengths(kept, anew)
+    assert_same_retention(kept)
+    assert_same_league(kept)
+    for policy in kept.tables.policies.values():
+        history = partial(kept.generation_history.comparable, policy, kept.tables)
+        assert history() == anew.generation_history.comparable(policy, kept.tables)
+        one, other = (members_of(s, policy.population, role=policy.role) for s in (kept, anew))
+        assert one == other
+    counted = Curves.from_tables(kept.tables)
+    assert (kept.curves.ghosts, kept.curves.copies) == (counted.ghosts, counted.copies)
+    events = [row for row in world.committed if isinstance(row, EventRow)]
+    assert kept.pbt_decisions == PbtDecisions.from_events(events)
+    assert kept.pending_matches.num_open == anew.pending_matches.num_open
+    assert kept.pending_matches.open_matches() == anew.pending_matches.open_matches()
+
+
+def assert_same_queue(kept: ControllerState, anew: ControllerState) -> None:
+    policies = kept.tables.policies.values()
+    for population in (None, *kept.setup.populations):
+        for held_up in (set[PolicyId](), {next(iter(kept.tables.policies))}):
+            for limit in (None, 1500):
+                first, second = (
+                    state.training_queue.next(
+                        kept.tables,
+                        held_up=held_up,
+                        limit=limit,
+                        may_train=lambda name, only=population: only in (None, name),  # type: ignore[misc]
+                    )
+                    for state in (kept, anew)
+                )
+                assert first == second
+                free = [
+                    [s.training_queue.is_free(p, held_up=held_up, limit=limit) for p in policies]
+                    for s in (kept, anew)
+                ]
+                assert free[0] == free[1]
+
+
+def listed(candidates: Candidates) -> list[Candidate]:
+    return [candidates[index] for index in range(len(candidates))]
+
+
+def assert_same_opponents(kept: ControllerState) -> None:
+    tables = kept.tables
+    for population in kept.setup.populations:
+        pools = [pools.pool(population, tables) for pools in (kept.opponent_pools, OpponentPools())]
+        assert listed(pools[0].ghosts.candidates) == listed(pools[1].ghosts.candidates)
+        for without in tables.policies:
+            first, second = (pool.latest(without=without) for pool in pools)
+            assert listed(first) == listed(second)
+        row = tables.ratings.get(population)
+        rated, expected = (
+            [
+                dict(zip(pool.ghosts.codes.entrants, column, strict=True))
+                for column in pool.ghost_ratings(row, origins=kept.league.checkpoints)
+            ]
+            for pool in pools
+        )
+        for entrant in {ghost.entrant for ghost in listed(pools[0].ghosts.candidates)}:
+            for one, other in zip(rated, expected, strict=True):
+                np.testing.assert_equal(one[entrant], other[entrant])
+
+
+def assert_same_strengths(kept: ControllerState, anew: ControllerState) -> None:
+    first, second = (evaluation_pool(state, np.random.default_rng(1)) for state in (kept, anew))
+    assert first.players == second.players
+    assert np.array_equal(first.field.ratings, second.field.ratings)
+    assert np.array_equal(first.field.own_variance, second.field.own_variance)
+
+
+def assert_same_retention(kept: ControllerState) -> None:
+    """What is marked next is the same; episodes in flight, which no row has, are pinned alike."""
+    section = kept.config.checkpoints
+    anew = Retention(
+        kept.tables,
+        keep=section.keep,
+        milestones_every_agent_steps=section.milestones_every_agent_steps,
+    )
+    for (kind, key), pinned in kept.retention._needs.items():
+        if kind == "episodes":
+            anew.pin(PolicyId(str(key)), pinned)
+
+    def standing(policy: PolicyRow) -> str | None:
+        digest = kept.league.standing_weights(policy, kept.tables)
+        return None if digest is None else kept.league.checkpoints[digest].key
+
+    ours = copy.deepcopy(kept.retention)
+    assert ours._present == anew._present
+    due = {key for key in anew.unneeded(kept.tables, standing=standing)}
+    assert set(ours.unneeded(kept.tables, standing=standing)) == due
+    assert ours._needed == anew._needed
+
+
+def assert_same_league(kept: ControllerState) -> None:
+    half_life = kept.config.payoffs.half_life_matches
+    anew = League.fold(kept.tables, seats=kept.setup.seats, half_life_matches=half_life)
+    assert kept.league.checkpoints == anew.checkpoints
+    assert kept.league.records == anew.records
+    assert sorted(kept.league.evaluated_ghosts) == sorted(anew.evaluated_ghosts)
+    for policy in kept.tables.policies.values():
+        standing = kept.league.standing_weights(policy, kept.tables)
+        assert standing == anew.standing_weights(policy, kept.tables)
+        matches = kept.league.matches_in_generation(policy)
+        assert matches == anew.matches_in_generation(policy)
+
+
+@pytest.mark.parametrize(
+    ("document", "spec"),
+    [
+        (EAGER, None),
+        ({**EAGER, "matchmaking": {"kind": "quality"}}, None),
+        ({**EAGER, **{key: TAG[key] for key in ("environment", "populations")}}, tag_spec()),
+        ({**EAGER, **{key: DUET[key] for key in ("environment", "populations")}}, duet_spec()),
+    ],
+    ids=["duel", "quality", "two populations", "teams"],
+)
+def test_indexes_follow_the_rows_of_the_rules(
+    document: dict[str, object], spec: EnvironmentSpec | None
+) -> None:
+    world = make_world(document, spec)
+    world.join()
+    world.join()
+    for number in range(48):
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        world.step()
+        if number % 8 == 0:
+            assert_indexes_follow_the_tables(world)
+    assert world.events("exploited")
+    assert world.state.tables.ghosts
+
+
+GONE: tuple[Literal["doomed", "deleted", "corrupt"], ...] = ("doomed", "deleted", "corrupt")
+
+
+class RandomRows:
+    """Puts valid rows, without the rules that would choose them."""
+
+    def __init__(self, world: World, data: st.DataObject) -> None:
+        self.world = world
+        self.data = data
+        self.number = 10_000
+
+    def put(self) -> None:
+        """Put the rows of one random change, as one transaction."""
+        self.number += 1
+        tx = self.world.state.begin(Now(monotonic_s=self.world.now_s, utc=""))
+        changes = [
+            self.policy, self.checkpoint, self.remove, self.ghost, self.change_ghost,
+            self.generation, self.train, self.evaluate, self.end, self.tally, self.event,
+        ]  # fmt: skip
+        self.data.draw(st.sampled_from(changes))(tx)
+        self.world.committed.extend(tx.rows)
+
+    def some_policy(self) -> PolicyRow:
+        policies = list(self.world.state.tables.policies.values())
+        return self.data.draw(st.sampled_from(policies))
+
+    def policy(self, tx: Transaction) -> None:
+        row = self.some_policy()
+        kept = [c.key for c in tx.tables.checkpoints.values() if c.state == "present"]
+        tx.put(
+            replace(
+                row,
+                state=self.data.draw(st.sampled_from(["active", "quarantined"])),
+                checkpoint=self.data.draw(st.sampled_from([row.checkpoint, *kept])),
+                agent_steps=row.agent_steps + self.data.draw(st.sampled_from([0, 1, 700])),
+                pending=self.data.draw(st.sampled_from([{}, {"kind": "explore"}])),
+            )
+        )
+
+    def checkpoint(self, tx: Transaction) -> None:
+        row = self.some_policy()
+        parent = tx.tables.checkpoints.get(row.checkpoint or "")
+        key = f"populations/{row.policy}/checkpoints/{self.number}"
+        tx.put(
+            CheckpointRow(
+                key=key,
+                digest=Digest(f"digest-{self.number}"),
+                weights_digest=Digest(f"weights-{self.number}"),
+                policy=row.policy,
+                generation=row.generation,
+                agent_steps=row.agent_steps,
+                learner_updates=row.learner_updates,
+                parent=None if parent is None else parent.weights_digest,
+                assignment_id=AssignmentId(self.number),
+            )
+        )
+        tx.put(replace(row, checkpoint=key))
+
+    def remove(self, tx: Transaction) -> None:
+        current = {row.checkpoint for row in tx.tables.policies.values()}
+        rows = [row for row in tx.tables.checkpoints.values() if row.key not in current]
+        if rows:
+            row = self.data.draw(st.sampled_from(rows))
+            gone = self.data.draw(st.sampled_from(GONE))
+            tx.put(replace(row, state=gone))
+
+    def ghost(self, tx: Transaction) -> None:
+        row = self.some_policy()
+        checkpoint = tx.tables.checkpoints.get(row.checkpoint or "")
+        if checkpoint is None:
+            return
+        tx.put(
+            GhostRow(
+                player=ghost_id(row.policy, agent_steps=self.number),
+                policy=row.policy,
+                population=row.population,
+                agent_steps=self.number,
+                generation=row.generation,
+                weights_digest=checkpoint.weights_digest,
+                key=f"populations/{row.policy}/ghosts/{self.number}",
+                checkpoint=checkpoint.key,
+            )
+        )
+
+    def change_ghost(self, tx: Transaction) -> None:
+        ghosts = list(tx.tables.ghosts.values())
+        if ghosts:
+            row = self.data.draw(st.sampled_from(ghosts))
+            changes: list[dict[str, object]] = [
+                {"linked": True},
+                {"corrupt": True},
+                {"quality": row.quality - 1.0},
+            ]
+            tx.put(replace(row, **self.data.draw(st.sampled_from(changes))))  # type: ignore[arg-type]
+
+    def generation(self, tx: Transaction) -> None:
+        row = self.some_policy()
+        old = tx.tables.generations[trainee_entrant(row.policy, generation=row.generation)]
+        tx.put(replace(old, agent_steps_end=row.agent_steps, rating_end=1.0))
+        after = replace(row, generation=row.generation + 1, generation_at=row.agent_steps)
+        entrant = trainee_entrant(row.policy, generation=after.generation)
+        tx.put(
+            GenerationRow(
+                entrant=entrant,
+                policy=row.policy,
+                population=row.population,
+                generation=after.generation,
+                cause=self.data.draw(st.sampled_from(["exploit", "explore"])),
+                parent=old.entrant,
+                hyperparameters=row.hyperparameters,
+                agent_steps_begin=row.agent_steps,
+            )
+        )
+        tx.put(after)
+
+    def train(self, tx: Transaction) -> None:
+        leased = {
+            trainee.policy
+            for open_row in tx.tables.assignments.values()
+            if isinstance(open_row.message, Train)
+            for trainee in open_row.message.trainees
+        }
+        row = self.some_policy()
+        if row.policy in leased:
+            return
+        trainee = Trainee(
+            policy=row.policy,
+            generation=row.generation,
+            agent_steps=row.agent_steps,
+            learner_updates=row.learner_updates,
+            checkpoint=None,
+            hyperparameters={},
+        )
+        assignment_id = AssignmentId(self.number)
+        message = Train(
+            assignment_id=assignment_id,
+            attempt=0,
+            trainees=(trainee,),
+            opponents=(),
+            agent_steps=1,
+            seed=0,
+            may_stop_early=True,
+        )
+        tx.put_assignment(
+            AssignmentRow(assignment_id=assignment_id, kind="train", message=message, metrics={})
+        )
+
+    def evaluate(self, tx: Transaction) -> None:
+        rows = [row for row in tx.tables.checkpoints.values() if row.state == "present"]
+        if not rows:
+            return
+        drawn = [self.data.draw(st.sampled_from(rows)) for _ in tx.tables.policies]
+        players = tuple(
+            Player(player=PlayerId(row.policy), weights=row.weights)
+            for row in drawn[: len(self.world.setup.seats)]
+        )
+        message = Evaluate(
+            assignment_id=AssignmentId(self.number),
+            attempt=0,
+            pairings=(Pairing(seating=Seating(players=players), num_matches=16),),
+            seed=0,
+        )
+        tx.put_assignment(
+            AssignmentRow(
+                assignment_id=message.assignment_id, kind="evaluate", message=message, metrics={}
+            )
+        )
+
+    def end(self, tx: Transaction) -> None:
+        rows = list(tx.tables.assignments.values())
+        if rows:
+            row = self.data.draw(st.sampled_from(rows))
+            tx.put_assignment(
+                replace(row, status=self.data.draw(st.sampled_from(["finished", "failed"])))
+            )
+
+    def tally(self, tx: Transaction) -> None:
+        state = self.world.state
+        digests = [row.weights_digest for row in tx.tables.checkpoints.values()]
+        if len(set(digests)) < 2:
+            return
+        entrants = self.data.draw(
+            st.lists(st.sampled_from(digests), min_size=2, max_size=2, unique=True)
+        )
+        wins = self.data.draw(st.integers(0, 16))
+        row = TallyRow(
+            sequence=tx.tables.num_tallies + 1,
+            assignment_id=AssignmentId(self.number),
+            kind="evaluate",
+            tally=Tally(
+                entrants=tuple(entrants),  # type: ignore[arg-type]
+                matches=16,
+                pairs=(PairScore(first=0, second=1, wins=wins, draws=0, losses=16 - wins),),
+                return_sum=(float(wins), float(16 - wins)),
+                return_sum_of_squares=(float(wins), float(16 - wins)),
+                length_sum=160,
+            ),
+        )
+        tx.add_tally(row)
+        for folded in state.league.add_tally(row):
+            tx.put(folded)
+
+    def event(self, tx: Transaction) -> None:
+        row = self.some_policy()
+        kind = self.data.draw(st.sampled_from([*KINDS, "train_assigned"]))
+        tx.add_event(kind, row.policy, reason="unrated", marks=1)
+
+
+@cache
+def played_once(steps: int) -> World:
+    world = make_world(EAGER)
+    world.join()
+    world.join()
+    for _ in range(steps):
+        for learner in world.state.learners.values():
+            learner.last_heard_s = world.now_s
+        world.step()
+    return world
+
+
+def played(steps: int) -> World:
+    """Return a copy of a world after some steps of the rules."""
+    return copy.deepcopy(played_once(steps))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_indexes_follow_random_rows(data: st.DataObject) -> None:
+    """After some steps of the rules, in which every index was made."""
+    world = played(data.draw(st.sampled_from([0, 4, 12])))
+    rows = RandomRows(world, data)
+    assert_indexes_follow_the_tables(world)  # makes those that are made when they are asked first
+    for _ in range(data.draw(st.integers(1, 12))):
+        rows.put()
+    assert_indexes_follow_the_tables(world)
+
+
+def test_an_index_that_is_not_fed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison can fail: without its rows the queue still has policies that were leased."""
+    world = played(12)
+    assert_indexes_follow_the_tables(world)
+    monkeypatch.setattr(type(world.state.training_queue), "apply", lambda *_: None)
+    policy = next(iter(world.state.tables.policies.values()))
+    tx = world.state.begin(Now(monotonic_s=world.now_s, utc=""))
+    for row in list(world.state.tables.policies.values()):
+        later = row.agent_steps + (0 if row.policy == policy.policy else 5000)
+        tx.put(replace(row, state="active", pending={}, agent_steps=later))
+    with pytest.raises(AssertionError):
+        assert_indexes_follow_the_tables(world)
