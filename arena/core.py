@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import torch
 
 if TYPE_CHECKING:
-    from arena.rollout.buffer import Rollout
+    from arena.experience import Rollout
     from arena.types import Seat
 
 
@@ -222,7 +222,7 @@ class RememberingAlgorithm(Protocol):
     """What an `Algorithm` has besides if its policy has a memory.
 
     Its ``act`` and ``value`` are not called then, but these, and its rollouts say which decisions
-    follow each other (`arena.rollout.buffer.Rollout.sequences`).
+    follow each other (`arena.experience.Rollout.sequences`).
     """
 
     @property
@@ -267,7 +267,7 @@ class CentralizedAlgorithm(Protocol):
     """What an `Algorithm` has besides if its values are computed from rows of their own.
 
     Its ``act``, ``value``, ``act_from`` and ``value_from`` are not called then, but these, and its
-    rollouts have the rows (`arena.rollout.buffer.Rollout.critic_input`). What the policy does must
+    rollouts have the rows (`arena.experience.Rollout.critic_input`). What the policy does must
     not depend on them: nobody has them when it plays.
     """
 

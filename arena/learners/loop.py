@@ -23,6 +23,7 @@ import psutil
 from arena.checkpoints.files import store_digest
 from arena.config import LearnerSetup
 from arena.errors import NotAdmitted, VersionMismatch, WireError
+from arena.learners.ack_log import make_ack_log
 from arena.learners.events import (
     Command,
     Event,
@@ -39,7 +40,6 @@ from arena.learners.events import (
 )
 from arena.learners.progress import Progress
 from arena.learners.state import EXIT_REFUSED, LearnerState, Patience
-from arena.learners.witness import make_witness
 from arena.types import LearnerId
 from arena.wire.codec import encode
 from arena.wire.messages import (
@@ -67,7 +67,7 @@ TRACEBACK_LINES = 12
 
 
 class Work(Protocol):
-    """Carries out assignments; `arena.learners.worker.Worker` is one. Owned by one thread."""
+    """Carries out assignments; `arena.learners.work.worker.Worker` is one. Owned by one thread."""
 
     @property
     def device(self) -> object:
@@ -99,7 +99,7 @@ def make_worker(
     """The worker of the product, on one thread. Imports torch."""
     import torch
 
-    from arena.learners.worker import Worker
+    from arena.learners.work.worker import Worker
 
     torch.set_num_threads(1)
     return Worker(setup, progress=progress, should_stop=should_stop)
@@ -152,7 +152,7 @@ class LearnerLoop:
         self._assignments: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
         self._events: deque[Event] = deque()
         self._process = psutil.Process()
-        self._witness = make_witness(learner)
+        self._ack_log = make_ack_log(learner)
         self._exit: Exit | None = None
 
     def request_stop(self, reason: str) -> None:
@@ -237,8 +237,8 @@ class LearnerLoop:
         received = self._transport.receive(0.0 if self._events else wait_s)
         if received is not None:
             header, message = received
-            if isinstance(message, Acknowledge) and self._witness is not None:
-                self._witness.acknowledged(message)
+            if isinstance(message, Acknowledge) and self._ack_log is not None:
+                self._ack_log.acknowledged(message)
             if isinstance(message, FromController):
                 self._events.append(Received(message=message, epoch=header.epoch))
 
@@ -255,8 +255,8 @@ class LearnerLoop:
                 seen = replace(hello, store=store_digest(Path(self._setup.root)))
                 self._transport.send(seen, epoch=epoch)
             case Send():
-                if isinstance(command.message, Finished) and self._witness is not None:
-                    self._witness.sent(command.message)
+                if isinstance(command.message, Finished) and self._ack_log is not None:
+                    self._ack_log.sent(command.message)
                 self._transport.send(command.message, epoch=epoch)
             case SendHeartbeat():
                 self._transport.send(self._heartbeat(command), epoch=epoch)

@@ -121,25 +121,3 @@ def what_followed(decisions: Decisions) -> Followed:
         next_value = torch.where(decided, decisions.value[t], next_value)
         next_call = next_call.masked_fill(decided, t)
     return followed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transitions:
-    """What followed each of D decisions, for whoever values them anew.
-
-    Attributes:
-        reward: Received until the agent's next decision or its end. float32 [D].
-        successor: Row of the agent's next decision; -1: the episode ended, or the decision is not
-            among the rows. int64 [D].
-        next_value: Value of what followed when it was collected, in units of reward; 0 after an end
-            for good. float32 [D].
-    """
-
-    reward: torch.Tensor
-    successor: torch.Tensor
-    next_value: torch.Tensor
-
-    def next_of(self, values: torch.Tensor) -> torch.Tensor:
-        """The values of what followed: of successors from ``values``, else those collected. [D]."""
-        inside = self.successor >= 0
-        return torch.where(inside, values[self.successor.clamp(min=0)], self.next_value)

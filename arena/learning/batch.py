@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from arena.learning.sequences import Packed, Sequences, pack
+from arena.experience import Sequences
+from arena.learning.sequences import Packed, pack
 from arena.networks.actor_critic import ActorCritic
 
 

@@ -17,6 +17,7 @@ from arena.config import NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import NonFiniteError
+from arena.experience import Rollout, Sequences
 from arena.learning import losses
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
 from arena.learning.batch import Batch, minibatches, predict, predict_all
@@ -26,12 +27,10 @@ from arena.learning.optimizer import NamedAdam
 from arena.learning.playing import PlayingNetwork
 from arena.learning.precision import product_dtype
 from arena.learning.progress import MAGNET_DISTANCE, METRICS, Progress
-from arena.learning.sequences import Sequences
 from arena.learning.vtrace import valued_anew
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
-from arena.rollout.buffer import Rollout
 
 MAX_SKIPPED = 3
 """So many skipped updates in a row are no accident."""

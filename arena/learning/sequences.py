@@ -11,25 +11,10 @@ from dataclasses import dataclass
 
 import torch
 
+from arena.experience import Sequences
+
 NONE = -1
 """In a table of rows: there is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sequences:
-    """All decisions of a rollout, each in one sequence.
-
-    Attributes:
-        rows: The decisions of each sequence in order, -1 after its last one. int64 [Q, L].
-        state: What was remembered before its first one. float32 [Q, H].
-    """
-
-    rows: torch.Tensor
-    state: torch.Tensor
-
-    def __len__(self) -> int:
-        """Q."""
-        return len(self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,9 @@ from dataclasses import replace
 
 import torch
 
+from arena.experience import Rollout, Transitions
 from arena.learning import losses
-from arena.learning.advantages import Transitions
 from arena.learning.hyperparameters import PpoHyperparameters
-from arena.rollout.buffer import Rollout
 
 
 def vtrace(

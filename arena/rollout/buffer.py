@@ -12,52 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from arena.envs.base import Group, Turn
-from arena.learning.advantages import (
-    Decisions,
-    Transitions,
-    own_decision_advantages,
-    what_followed,
-)
-from arena.learning.sequences import Sequences, cut_into_sequences
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout:
-    """What an Algorithm learns from: decisions in the order of time, environment, slot.
-
-    The tensors are the receiver's own.
-
-    Attributes:
-        observation: float32 or uint8 [D, F].
-        action_mask: True for legal actions. bool [D, n], or None without masks.
-        action: int64 [D] or float32 [D, K].
-        log_prob: Of the action when it was chosen. float32 [D].
-        value: Predicted when the action was chosen, in units of reward. float32 [D].
-        advantage: float32 [D].
-        return_: Target of the value, advantage + value. float32 [D].
-        agent_steps: Decisions of this policy in the rollout, without those of void episodes. At
-            least D: an agent's last decision is left out where its successor is not known yet.
-        transitions: What followed each decision, for an algorithm that needs it.
-        sequences: Which decisions follow each other in one memory, of a policy that has one.
-        critic_input: What the value network read, where that is not the observation. float32 or
-            uint8 [D, G].
-    """
-
-    observation: torch.Tensor
-    action_mask: torch.Tensor | None
-    action: torch.Tensor
-    log_prob: torch.Tensor
-    value: torch.Tensor
-    advantage: torch.Tensor
-    return_: torch.Tensor
-    agent_steps: int
-    transitions: Transitions | None = None
-    sequences: Sequences | None = None
-    critic_input: torch.Tensor | None = None
-
-    def __len__(self) -> int:
-        """D."""
-        return len(self.action)
+from arena.experience import Rollout, Sequences, Transitions
+from arena.learning.advantages import Decisions, own_decision_advantages, what_followed
+from arena.learning.sequences import cut_into_sequences
 
 
 @dataclass(slots=True, kw_only=True)

@@ -16,13 +16,14 @@ from arena.config import RandomOpenings
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput
+from arena.experience import Rollout
 from arena.matches.actors import RandomActor
 from arena.matches.match import Progress
 from arena.matches.memory import Memory
 from arena.matches.seated import NOBODY, SeatedPlayers, decide, equal_blocks
 from arena.matches.seating import HOME, seat_teams
 from arena.matches.tally import OpenEpisodes, TallyBook
-from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.calls import rollout_calls
 from arena.rollout.critic_rows import CriticRows
 from arena.rollout.measured import Measured

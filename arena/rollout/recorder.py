@@ -20,10 +20,11 @@ from arena.core import (
     state_size,
 )
 from arena.envs.base import Group, Turn
+from arena.experience import Rollout
 from arena.matches.memory import Memory
 from arena.matches.rows import Rows
 from arena.matches.seated import SeatedPlayers
-from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.critic_rows import CriticRows
 from arena.types import PolicyId, Seat, population_of
 

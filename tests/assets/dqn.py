@@ -24,12 +24,12 @@ from arena.config import Model, NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, NonFiniteError
+from arena.experience import Rollout
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
 from arena.learning.optimizer import NamedAdam
 from arena.networks.heads import mask_logits
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
-from arena.rollout.buffer import Rollout
 
 TARGET = "target."
 

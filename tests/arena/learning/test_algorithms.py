@@ -9,11 +9,10 @@ import torch
 from arena.config import NetworkConfig, PopulationSetup
 from arena.core import Algorithm
 from arena.errors import ConfigError
-from arena.learning.advantages import Transitions
+from arena.experience import Rollout, Transitions
 from arena.learning.algorithms import make_algorithm
 from arena.learning.ppo import Ppo
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.buffer import Rollout
 from tests.layouts import discrete, flat_observation
 
 ASSETS = Path(__file__).parents[2] / "assets"

@@ -13,9 +13,9 @@ from torch.nn import functional
 
 from arena.config import NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
+from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
-from arena.rollout.buffer import Rollout
 from tests.layouts import branching, discrete, flat_observation, squashed
 
 SIZE, NUM_DECISIONS, BETA1 = 5, 48, 0.9

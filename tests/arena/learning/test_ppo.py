@@ -10,11 +10,11 @@ import torch
 from arena.config import NetworkConfig
 from arena.core import Algorithm
 from arena.errors import CheckpointCorrupt, NonFiniteError
+from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters
 from arena.learning.losses import explained_variance
 from arena.learning.ppo import Ppo
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.buffer import Rollout
 from tests.layouts import discrete, flat_observation
 
 CPU = torch.device("cpu")

@@ -14,13 +14,12 @@ from torch.nn import functional
 from arena.config import NetworkConfig, PopulationSetup
 from arena.core import CentralizedAlgorithm
 from arena.errors import CheckpointCorrupt, ConfigError
-from arena.learning.advantages import Transitions
+from arena.experience import Rollout, Sequences, Transitions
 from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
-from arena.learning.sequences import Sequences, cut_into_sequences
+from arena.learning.sequences import cut_into_sequences
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.buffer import Rollout
 from tests.layouts import discrete, flat_observation
 
 SIZE, WIDE, NUM_ACTIONS, NUM_CHAINS, LENGTH, BETA1 = 5, 11, 3, 6, 8, 0.9

@@ -9,9 +9,10 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.envs.base import Group, Turn
+from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
-from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.rollout.buffer import RolloutBuffer
 from tests.layouts import discrete, flat_observation
 
 NUM_SYMBOLS, NUM_ENVS = 3, 64

@@ -14,14 +14,13 @@ from torch.nn import functional
 from arena.config import NetworkConfig, PopulationSetup
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
-from arena.learning.advantages import Transitions
+from arena.experience import Rollout, Sequences, Transitions
 from arena.learning.algorithms import make_algorithm
 from arena.learning.batch import predict_all
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.precision import product_dtype
-from arena.learning.sequences import Sequences, cut_into_sequences
-from arena.rollout.buffer import Rollout
+from arena.learning.sequences import cut_into_sequences
 from tests.layouts import discrete, flat_observation
 
 SIZE, WIDTH, NUM_ACTIONS, NUM_CHAINS, LENGTH, BETA1 = 5, 6, 3, 4, 9, 0.9

@@ -9,13 +9,12 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.errors import CheckpointCorrupt
-from arena.learning.advantages import Transitions
+from arena.experience import Rollout, Transitions
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.vtrace import vtrace
 from arena.networks import heads
 from arena.networks.make import make_actor_critic
-from arena.rollout.buffer import Rollout
 from tests.layouts import discrete, flat_observation
 
 SIZE, NUM_ACTIONS, NUM_DECISIONS = 4, 3, 40

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.learning.sequences import Sequences, pack
+from arena.experience import Sequences
+from arena.learning.sequences import pack
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic

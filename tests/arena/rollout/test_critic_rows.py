@@ -18,9 +18,9 @@ from arena.envs.make import make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput, critic_input
+from arena.experience import Rollout
 from arena.matches.actors import RandomActor
 from arena.matches.seating import make_seats
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId

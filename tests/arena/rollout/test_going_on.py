@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from arena.config import RandomOpenings
 from arena.envs.spaces.actions import ActionLayout
+from arena.experience import Rollout
 from arena.matches.seating import make_seats
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.phases import Phases
 from arena.rollout.recorder import Learning, SeatedPlayer

@@ -20,12 +20,12 @@ from arena.envs.make import make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
+from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.sequences import pack
 from arena.matches.seating import make_seats
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import torch
 
 from arena.config import LearnerSetup
-from arena.learners.environments import Environments
-from arena.learners.faults import AssignmentFault
-from arena.learners.players import Players, frozen_entrant
+from arena.learners.work.environments import Environments
+from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.players import Players, frozen_entrant
 from arena.matches.match import Block, Progress, Share, Stopped, play_matches, share_envs
 from arena.matches.seating import num_episodes
 from arena.matches.seeds import environment_seeds, seed_everything

@@ -1,7 +1,7 @@
-"""One policy of each population trained for a little while, in this process.
+"""Smoke training: one policy of each population trained for a moment, in this process.
 
-What a learner does for a controller, without one: born, trained in mirror self-play, and then
-measured against random play. `arena envs check` ends with it.
+The policies are born, trained in mirror self-play and then measured against random play, as a
+learner does it for a controller, but without one. `arena envs check` ends with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from arena.checkpoints.files import read_manifest, resolve_key
 from arena.checkpoints.manifest import Manifest
 from arena.config import LearnerSetup
-from arena.learners.worker import Worker
+from arena.learners.work.worker import Worker
 from arena.matches.pair_scores import num_scored, points
 from arena.matches.seating import seat_teams
 from arena.matches.tally import merge_tallies
@@ -36,18 +36,18 @@ SEED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """What came of it.
+class SmokeTraining:
+    """The result of a smoke training.
 
     Attributes:
-        agent_steps: Decisions that were learned from, of all policies.
+        agent_steps: Decisions that were trained on, of all policies.
         learner_updates: Optimizer steps, of all policies.
-        agent_steps_per_s: Playing and learning.
+        agent_steps_per_s: Speed of playing and learning together.
         entropy: Mean entropy of each population's actions, in nats.
-        matches: Against random play.
-        score: Of the first team in these, in [0, 1]; None: not even one match ended.
-        mean_return: Of its agents.
-        problem: Why it could not be done; then everything else is 0.
+        matches: Number of matches against random play.
+        score: Score of the first team in these, in [0, 1]; None: not even one match ended.
+        mean_return: Mean return of its agents.
+        problem: Reason why it could not be done; then everything else is 0.
     """
 
     agent_steps: int = 0
@@ -60,42 +60,42 @@ class Trial:
     problem: str = ""
 
 
-class _Quiet:
-    """Progress that nobody watches."""
+class _NoProgress:
+    """Progress that is not read."""
 
     def advance(self, agent_steps: int = 0) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
-def train_briefly(
+def run_smoke_training(
     setup: LearnerSetup,
     *,
     hyperparameters: Mapping[str, Hyperparameters],
     agent_steps: int,
     matches: int,
-) -> Trial:
-    """Train and play.
+) -> SmokeTraining:
+    """Train each population's policy, then play against random play.
 
     Args:
-        setup: What a learner of the run would be told; its root is not used.
-        hyperparameters: By population; what is left out has its default.
-        agent_steps: Of all policies together; whole rollouts, at least one.
-        matches: Against random play afterwards; 0: none.
+        setup: Setup of a learner of the run; its root is not used.
+        hyperparameters: Values by population and name; those left out have their defaults.
+        agent_steps: Decisions of all policies together; rounded up to whole rollouts.
+        matches: Number of matches against random play afterwards.
     """
-    with tempfile.TemporaryDirectory(prefix="arena-trial-") as root:
+    with tempfile.TemporaryDirectory(prefix="arena-smoke-") as root:
         there = setup.model_copy(update={"root": root})
-        worker = Worker(there, progress=_Quiet(), should_stop=lambda: False)
+        worker = Worker(there, progress=_NoProgress(), should_stop=lambda: False)
         try:
-            return _Trying(there, worker, hyperparameters=hyperparameters).run(
+            return _SmokeRun(there, worker, hyperparameters=hyperparameters).run(
                 agent_steps=agent_steps, matches=matches
             )
-        except _Given as given:
-            return Trial(problem=given.failed.reason)
+        except _AssignmentFailed as given:
+            return SmokeTraining(problem=given.failed.reason)
         finally:
             worker.close()
 
 
-class _Given(Exception):
+class _AssignmentFailed(Exception):
     """An assignment failed."""
 
     def __init__(self, failed: Failed) -> None:
@@ -103,8 +103,8 @@ class _Given(Exception):
         self.failed = failed
 
 
-class _Trying:
-    """A controller of one minute's work."""
+class _SmokeRun:
+    """Stands in for the controller: gives the assignments one after the other."""
 
     def __init__(
         self,
@@ -128,11 +128,11 @@ class _Trying:
             for name in setup.populations
         )
 
-    def run(self, *, agent_steps: int, matches: int) -> Trial:
-        """All of it.
+    def run(self, *, agent_steps: int, matches: int) -> SmokeTraining:
+        """Give birth, train and measure.
 
         Raises:
-            _Given: If an assignment failed.
+            _AssignmentFailed: If an assignment failed.
         """
         born = self._train(self._trainees, seatings=(), agent_steps=0)
         trained = self._train(
@@ -146,14 +146,19 @@ class _Trying:
             agent_steps=agent_steps,
         )
         manifests = [self._manifest(published.checkpoint) for published in trained.checkpoints]
-        trial = _trained(trained, manifests)
+        result = _trained(trained, manifests)
         if not matches:
-            return trial
-        return self._measured(trial, trained, manifests, matches=matches)
+            return result
+        return self._measured(result, trained, manifests, matches=matches)
 
     def _measured(
-        self, trial: Trial, trained: Finished, manifests: Sequence[Manifest], *, matches: int
-    ) -> Trial:
+        self,
+        result: SmokeTraining,
+        trained: Finished,
+        manifests: Sequence[Manifest],
+        *,
+        matches: int,
+    ) -> SmokeTraining:
         frozen = {
             published.policy: Player(
                 player=PlayerId(f"{published.policy}@{manifest.agent_steps:012d}"),
@@ -181,7 +186,7 @@ class _Trying:
         first = [pair for pair in tally.pairs if pair.first == 0]
         played, won = sum(map(num_scored, first)), sum(map(points, first))
         return replace(
-            trial,
+            result,
             matches=tally.matches,
             score=won / played if played else None,
             mean_return=tally.return_sum[0] / tally.matches,
@@ -212,14 +217,14 @@ class _Trying:
     def _carry_out(self, assignment: Train | Evaluate) -> Finished:
         answer = self._worker.carry_out(assignment)
         if isinstance(answer, Failed):
-            raise _Given(answer)
+            raise _AssignmentFailed(answer)
         return answer
 
     def _manifest(self, checkpoint: CheckpointRef) -> Manifest:
         return read_manifest(resolve_key(Path(self._setup.root), checkpoint.key))
 
 
-def _trained(trained: Finished, manifests: Sequence[Manifest]) -> Trial:
+def _trained(trained: Finished, manifests: Sequence[Manifest]) -> SmokeTraining:
     agent_steps = sum(manifest.agent_steps for manifest in manifests)
     spent_s = trained.metrics["time/collect_s"] + trained.metrics["time/update_s"]
     alone = len(manifests) == 1
@@ -229,7 +234,7 @@ def _trained(trained: Finished, manifests: Sequence[Manifest]) -> Trial:
         )
         for manifest in manifests
     }
-    return Trial(
+    return SmokeTraining(
         agent_steps=agent_steps,
         learner_updates=sum(manifest.learner_updates for manifest in manifests),
         agent_steps_per_s=agent_steps / spent_s if spent_s else 0.0,

@@ -13,10 +13,10 @@ import torch
 
 from arena.config import LearnerSetup
 from arena.core import Actor
-from arena.learners.environments import Environments, HeldEpisodes, Team, actors_in, weights_of
-from arena.learners.faults import AssignmentFault, naming_policy
-from arena.learners.players import Players, frozen_entrant
-from arena.learners.silence import Silence
+from arena.learners.work.environments import Environments, HeldEpisodes, Team, actors_in, weights_of
+from arena.learners.work.faults import AssignmentFault, naming_policy
+from arena.learners.work.players import Players, frozen_entrant
+from arena.learners.work.silence import Silence
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.match import Progress
 from arena.matches.returns import ReturnSums

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from arena.learners.trial import Trial, train_briefly
+from arena.learners.smoke_training import SmokeTraining, run_smoke_training
 from tests.arena.learners.conftest import HYPERPARAMETERS, NUM_ENVS, Bench, make_setup
 
 ROLLOUT = 8 * NUM_ENVS
 """Decisions: one in each environment, eight calls of step."""
 
 
-def tried(bench: Bench, **changes: Any) -> Trial:
+def tried(bench: Bench, **changes: Any) -> SmokeTraining:
     arguments = {"agent_steps": 2 * ROLLOUT, "matches": 4, **changes}
-    return train_briefly(
+    return run_smoke_training(
         make_setup(bench.root), hyperparameters={"player": HYPERPARAMETERS}, **arguments
     )
 
@@ -53,7 +53,7 @@ def test_what_fails_is_told(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> No
     def broken(*_: object, **__: object) -> object:
         raise ValueError("no board")
 
-    monkeypatch.setattr("arena.learners.worker.make_batched_env", broken)
+    monkeypatch.setattr("arena.learners.work.worker.make_batched_env", broken)
     said, *lines = tried(bench).problem.splitlines()
     assert said == "ValueError: no board"
     # Where it was raised, in a file of the user's, which this one is here; nothing of Arena's.

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 import torch
 
-from arena.learners.environments import Environments, HeldEpisodes, default_max_bytes
-from arena.learners.faults import AssignmentFault
-from arena.learners.silence import Silence
+from arena.learners.work.environments import Environments, HeldEpisodes, default_max_bytes
+from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.silence import Silence
 from arena.learning.ppo import Ppo
 from arena.rollout.recorder import Learning
 from arena.types import Player, PlayerId, PolicyId, Seating, Tally
 from arena.wire.messages import Finished, Train
 
 if TYPE_CHECKING:
-    from arena.learners.worker import Worker
+    from arena.learners.work.worker import Worker
     from tests.arena.learners.conftest import Bench
 
 POLICY = PolicyId("player/p000")

@@ -20,16 +20,16 @@ from arena.config import (
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.spaces.actions import ActionLayout
-from arena.learners.worker import Worker
+from arena.experience import Rollout
+from arena.learners.work.worker import Worker
 from arena.learning.hyperparameters import policy_reward_weights
 from arena.matches.seating import make_seats
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning
 from arena.types import AssignmentId, Entrant, Player, PlayerId, PolicyId, Seating, Tally
 from arena.wire.messages import Finished, Train, Trainee
 
-ASSETS = str(Path(__file__).parents[2] / "assets")
+ASSETS = str(Path(__file__).parents[3] / "assets")
 POLICY = PolicyId("player/p000")
 PPO: dict[str, float] = {"rollout_length": 8, "num_epochs": 2, "num_minibatches": 2}
 AGENTS = ("a", "b")

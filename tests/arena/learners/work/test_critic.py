@@ -11,11 +11,11 @@ import pytest
 from arena.checkpoints.tensors import load_checkpoint
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
 from arena.envs.inspect import inspect_environment
-from arena.learners.worker import Worker
+from arena.learners.work.worker import Worker
 from arena.matches.seating import make_seats
 from arena.types import AssignmentId, Player, Seating
 from arena.wire.messages import Evaluate, Pairing
-from tests.arena.learners.test_worker_on_pettingzoo import (
+from tests.arena.learners.work.test_worker_on_pettingzoo import (
     RANDOM,
     NoProgress,
     finished,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from arena.learners.faults import AssignmentFault
+from arena.learners.work.faults import AssignmentFault
 from arena.rollout.collector import Collector
 from arena.types import PolicyId
 

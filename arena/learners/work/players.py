@@ -21,8 +21,8 @@ from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
 from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.errors import CheckpointCorrupt
-from arena.learners.environments import Team
-from arena.learners.faults import naming_checkpoint, naming_policy
+from arena.learners.work.environments import Team
+from arena.learners.work.faults import naming_checkpoint, naming_policy
 from arena.learning.algorithms import make_algorithm
 from arena.learning.precision import product_dtype
 from arena.matches.actors import BotActor, make_bot

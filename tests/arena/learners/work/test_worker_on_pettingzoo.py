@@ -11,7 +11,7 @@ import pytest
 from arena.checkpoints.tensors import load_checkpoint
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
 from arena.envs.inspect import inspect_environment
-from arena.learners.worker import Worker
+from arena.learners.work.worker import Worker
 from arena.matches.seating import make_seats
 from arena.types import (
     AssignmentId,
@@ -24,7 +24,7 @@ from arena.types import (
 )
 from arena.wire.messages import Evaluate, Finished, Pairing, Train, Trainee
 
-ASSETS = str(Path(__file__).parents[2] / "assets")
+ASSETS = str(Path(__file__).parents[3] / "assets")
 RANDOM = Player(player=PlayerId("bot:random"))
 HYPERPARAMETERS: dict[str, float] = {"rollout_length": 16, "num_epochs": 1, "num_minibatches": 2}
 

@@ -1,7 +1,7 @@
-"""What a learner has said and what of it was acknowledged, written down where a test asks for it.
+"""A log of the results that a learner sent and of those that were acknowledged, for tests.
 
-The journal says what the controller believes; this is what the other side knows, to compare.
-``ARENA_WITNESS`` names a directory, and counts only where ``ARENA_TESTING`` is ``1``. One file for
+The journal has the controller's view; this log has the learner's, and a test compares them.
+``ARENA_ACK_LOG`` names a directory, and counts only where ``ARENA_TESTING`` is ``1``. One file for
 each learner, one JSON line for each message; a line is there before the message is sent.
 """
 
@@ -16,22 +16,22 @@ from arena.failpoints import SWITCH
 from arena.types import LearnerId, Tally, canonical_digest
 from arena.wire.messages import Acknowledge, Finished
 
-DIRECTORY = "ARENA_WITNESS"
+DIRECTORY = "ARENA_ACK_LOG"
 
 
-class Witness:
-    """Appends to a file. Owned by one thread."""
+class AckLog:
+    """A file of sent and acknowledged results. Owned by one thread."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def sent(self, finished: Finished) -> None:
-        """A result goes out, perhaps again."""
+        """Record that a result is about to be sent, perhaps again."""
         tallies = [tally_digest(tally) for tally in finished.tallies]
         self._write("sent", finished.assignment_id, finished.attempt, tallies=tallies)
 
     def acknowledged(self, message: Acknowledge) -> None:
-        """The controller says that it is committed."""
+        """Record that the controller has committed a result."""
         self._write("acknowledged", message.assignment_id, message.attempt)
 
     def _write(self, what: str, assignment_id: int, attempt: int, **more: object) -> None:
@@ -42,7 +42,7 @@ class Witness:
 
 
 def tally_digest(tally: Tally) -> str:
-    """Equal for equal tallies only."""
+    """Return a digest that only equal tallies share."""
     pairs = [
         [p.first, p.second, p.wins, p.draws, p.losses, p.score_sum, p.square_sum]
         for p in tally.pairs
@@ -52,11 +52,11 @@ def tally_digest(tally: Tally) -> str:
     return canonical_digest([list(tally.entrants), tally.matches, pairs, returns, tally.length_sum])
 
 
-def make_witness(
+def make_ack_log(
     learner: LearnerId, *, environment: Mapping[str, str] = os.environ
-) -> Witness | None:
-    """The witness that a test has asked for; None in every real run."""
+) -> AckLog | None:
+    """Return the log that a test asked for; None in every real run."""
     directory = environment.get(DIRECTORY)
     if directory is None or environment.get(SWITCH) != "1":
         return None
-    return Witness(Path(directory) / f"{learner}.jsonl")
+    return AckLog(Path(directory) / f"{learner}.jsonl")

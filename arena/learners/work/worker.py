@@ -13,11 +13,11 @@ from arena.config import LearnerSetup
 from arena.envs.base import BatchedEnv
 from arena.envs.make import make_batched_env
 from arena.errors import ConfigError, DiskRefused, EnvironmentFault
-from arena.learners.environments import MIB, Environments, default_max_bytes
-from arena.learners.evaluation import evaluate
-from arena.learners.faults import AssignmentFault
-from arena.learners.players import Players
-from arena.learners.training import train
+from arena.learners.work.environments import MIB, Environments, default_max_bytes
+from arena.learners.work.evaluation import evaluate
+from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.players import Players
+from arena.learners.work.training import train
 from arena.matches.match import Progress
 from arena.users_code import named, own_lines
 from arena.wire.messages import Evaluate, Failed, Finished, Train
