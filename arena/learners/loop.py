@@ -71,7 +71,7 @@ class Work(Protocol):
 
     @property
     def device(self) -> object:
-        """What it computes on."""
+        """Device that it computes on."""
         ...
 
     def carry_out(self, assignment: Assignment) -> Finished | Failed:
@@ -96,7 +96,7 @@ class MakeWork(Protocol):
 def make_worker(
     setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
 ) -> Work:
-    """The worker of the product, on one thread. Imports torch."""
+    """Make the product's worker, on one thread. Imports torch."""
     import torch
 
     from arena.learners.work.worker import Worker
@@ -106,14 +106,14 @@ def make_worker(
 
 
 def new_learner_id(holder: str | None = None) -> LearnerId:
-    """An id that no other process has: host, process id, chance; before them whose key it has."""
+    """Return a unique id: the key's holder if there is one, host, process id, random digits."""
     host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:24] or "host"
     own = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
     return LearnerId(own if holder is None else f"{holder}.{own}")
 
 
 def arena_version() -> str:
-    """The installed version, or ``unknown`` in a bare checkout."""
+    """Return the installed version, or ``unknown`` in a bare checkout."""
     try:
         return importlib.metadata.version("arena-league")
     except importlib.metadata.PackageNotFoundError:
@@ -204,7 +204,7 @@ class LearnerLoop:
         )
 
     def _talk(self, state: LearnerState) -> None:
-        """The other thread. Whatever happens in it, the working thread is told to end."""
+        """Run the other thread. However it ends, the working thread is told to end."""
         try:
             self._exit = self._converse(state)
         except (VersionMismatch, NotAdmitted) as error:
@@ -279,7 +279,7 @@ class LearnerLoop:
 
 
 def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:
-    """The result of an assignment; whatever is raised, or cannot be sent, becomes a Failed."""
+    """Return an assignment's result; an exception, or a result that cannot be sent, is a Failed."""
     try:
         result = work.carry_out(assignment)
         encode(Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0), result)

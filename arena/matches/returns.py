@@ -1,4 +1,4 @@
-"""Mean and deviation of a player's returns over tallies, where they say anything."""
+"""Mean and deviation of a player's returns over tallies, where they do not cancel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from arena.types import Entrant, Tally
 
 ZERO = 1e-9
-"""Relative to the size of returns: what is left of a sum that is 0."""
+"""Rounding left of a sum that is 0, relative to the size of returns."""
 
 
 @dataclass(slots=True)
@@ -25,7 +25,7 @@ class ReturnSums:
     squares: float = 0.0
 
     def add(self, tally: Tally, *, entrant: Entrant, sides: Sequence[str]) -> None:
-        """Take in a tally.
+        """Add a tally.
 
         Args:
             tally: The results.

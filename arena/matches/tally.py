@@ -131,7 +131,7 @@ class TallyBook:
     Owned by whoever steps the environments, who calls `record` after every step.
 
     Args:
-        entrants: Of each block, one entrant per seat. Blocks with equal entrants are merged.
+        entrants: One entrant per seat, for each block. Blocks with equal entrants are merged.
         block_of_env: The block of each environment. int64 [B].
         agents: The columns of ``Turn.reward``.
         sides: The columns of ``Turn.score``.
@@ -209,7 +209,7 @@ class TallyBook:
         )
 
     def tallies(self) -> tuple[Tally, ...]:
-        """The matches so far, one tally per distinct tuple of entrants."""
+        """Return the matches so far, one tally per distinct tuple of entrants."""
         return self._matches.tallies()
 
     def episodes(self) -> tuple[Tally, ...]:
@@ -218,12 +218,12 @@ class TallyBook:
 
 
 def played_to_the_end(turn: Turn) -> torch.Tensor:
-    """Where an episode is over and counts: its environment did not break. bool [B]."""
+    """Return environments whose episode is over and counts: it did not break. bool [B]."""
     return turn.episode_over if turn.void is None else turn.episode_over & ~turn.void
 
 
 def mean_of_agents(seats: tuple[Seat, ...], *, agents: tuple[str, ...]) -> torch.Tensor:
-    """The matrix that turns returns per agent into mean returns per seat. float64 [A, Q]."""
+    """Return the matrix from returns per agent to mean returns per seat. float64 [A, Q]."""
     matrix = torch.zeros(len(agents), len(seats), dtype=torch.float64)
     for column, seat in enumerate(seats):
         for agent in seat.agents:

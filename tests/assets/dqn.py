@@ -21,6 +21,7 @@ from pydantic import Field
 from torch.nn import functional
 
 from arena.config import Model, NetworkConfig
+from arena.core import ActorInput, AlgorithmOutput
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, NonFiniteError
@@ -94,6 +95,9 @@ class Replay:
 class Dqn:
     """An `arena.core.Algorithm`."""
 
+    state_size = 0
+    critic_size = 0
+    bptt_length = None
     Hyperparameters = DqnHyperparameters
     Settings = DqnSettings
     gae_lambda = 0.0
@@ -138,21 +142,17 @@ class Dqn:
         return self._learner_updates
 
     @torch.inference_mode()
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
+        observation, action_mask = inputs.observation, inputs.action_mask
         network = self._network
         logits, value = network(network.normalize_observation(observation))
         policy = network.distribution(logits, action_mask)
         action = policy.sample(generator)
-        return action, policy.log_prob(action), value
+        return AlgorithmOutput(action=action, log_prob=policy.log_prob(action), value=value)
 
     @torch.inference_mode()
-    def value(self, observation: torch.Tensor) -> torch.Tensor:
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        observation = inputs.observation
         return self._network.value(observation)
 
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The environments of a learner: a batch for matches, and one for each team whose episodes go on.
 
-Episodes in flight are a cache. What is dropped of them begins anew, and nothing that is committed
-depends on it but which matches get played.
+Episodes in flight are a cache. Dropped ones begin anew; of all that is committed, only the choice
+of matches depends on it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class HeldEpisodes:
     """Episodes of a team between two assignments.
 
     Attributes:
-        env: Their environments.
-        collector: Their state.
-        seatings: Who plays in each of the collector's blocks.
+        env: Environments that they are played in.
+        collector: Collector with their state.
+        seatings: Seating of each of the collector's blocks.
         actors: Frozen players of these seatings, by population and entrant.
         checkpoints: Digests of the team's checkpoints after which they go on.
     """
@@ -75,7 +75,7 @@ class HeldEpisodes:
 
 
 def weights_of(seating: Seating) -> tuple[str, ...]:
-    """Return what plays in each seat: a digest of weights, a bot, or a policy that learns.
+    """Return the weights in each seat: a digest, a bot, or a policy that learns.
 
     Players of equal weights are the same opponents, whatever they are called.
     """
@@ -86,14 +86,14 @@ def weights_of(seating: Seating) -> tuple[str, ...]:
 
 
 class Environments:
-    """Makes batches of environments and keeps those that may be needed again.
+    """Batches of environments, kept as long as they may be needed again.
 
     At most one batch is in use at a time: what `matches`, `take` or `begin` gave until `hold`,
     `release` or `discard`. Batches are made until the process has as much memory as it may; then
     the episodes that were not gone on with for longest are dropped. Owned by one thread.
 
     Args:
-        make: Makes a batch.
+        make: Function that makes a batch.
         max_bytes: Memory of the process from which on no more batches are made.
         resident_bytes: Memory that the process has now.
     """
@@ -124,7 +124,7 @@ class Environments:
         return self._matches
 
     def take(self, team: Team) -> HeldEpisodes | None:
-        """Return what is held of a team, if anything; it is held no longer."""
+        """Return a team's held episodes, if any; they are held no longer."""
         held = self._held.pop(team, None)
         if held is not None:
             self._in_use = held.env
@@ -171,7 +171,7 @@ class Environments:
         _close(env)
 
     def take_dropped(self) -> tuple[tuple[PolicyId, ...], int]:
-        """Return whose episodes were dropped since the last call, and how many episodes."""
+        """Return the teams whose episodes were dropped since the last call, and their number."""
         dropped = tuple(self._dropped), self._num_dropped
         self._dropped, self._num_dropped = [], 0
         return dropped

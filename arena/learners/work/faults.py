@@ -1,4 +1,4 @@
-"""Why an assignment could not be done, on its way to a `Failed` message."""
+"""The reason why an assignment could not be done, on its way to a `Failed` message."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The players of an assignment: loaded from checkpoints, checked, and kept for the next one.
 
-What is kept is a cache and nothing else: with it or without it an assignment gives the same result.
+Kept players are a cache: with or without it an assignment gives the same result.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from arena.envs.spaces.critic_input import CriticInput, critic_input
 from arena.errors import CheckpointCorrupt
 from arena.learners.work.environments import Team
 from arena.learners.work.faults import naming_checkpoint, naming_policy
+from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
-from arena.learning.precision import product_dtype
 from arena.matches.actors import BotActor, make_bot
 from arena.networks.frozen import FrozenPolicy
 from arena.resolve import put_first_on_path
@@ -39,10 +39,10 @@ ValueT = TypeVar("ValueT")
 
 
 class RecentlyUsed(Generic[KeyT, ValueT]):
-    """A bounded cache that forgets what was not used for longest.
+    """A bounded cache that drops the least recently used value.
 
     Args:
-        capacity: How many values it keeps.
+        capacity: Number of values that it keeps.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -50,13 +50,13 @@ class RecentlyUsed(Generic[KeyT, ValueT]):
         self._values: OrderedDict[KeyT, ValueT] = OrderedDict()
 
     def get(self, key: KeyT) -> ValueT | None:
-        """The value, now the most recently used one; None if it is not kept."""
+        """Return the value, now the most recently used one; None if it is not kept."""
         if key in self._values:
             self._values.move_to_end(key)
         return self._values.get(key)
 
     def take(self, key: KeyT) -> ValueT | None:
-        """The value, which is no longer kept."""
+        """Return the value and keep it no longer."""
         return self._values.pop(key, None)
 
     def put(self, key: KeyT, value: ValueT) -> None:
@@ -76,11 +76,11 @@ class _Live:
 
 
 class Players:
-    """Makes the players of assignments for one run. Owned by one thread.
+    """The players of assignments of one run. Owned by one thread.
 
     Args:
-        setup: What the learner was told about the run.
-        device: Where networks live.
+        setup: Setup of the learner.
+        device: Device of the networks.
     """
 
     def __init__(self, setup: LearnerSetup, *, device: torch.device) -> None:
@@ -111,9 +111,9 @@ class Players:
             )
             for name, population in setup.populations.items()
         }
-        """By population, in which frozen policies act together while others train."""
+        """Dtype, by population, in which frozen policies act together while others train."""
         self.critics = _critics(setup)
-        """What centralized critics read, by population that has one."""
+        """Inputs of centralized critics, by population that has one."""
         continuous = setup.environment.continuous_actions
         self.actions = {
             name: ActionLayout.from_json(spec.action, continuous=continuous)
@@ -126,13 +126,13 @@ class Players:
         self._live: RecentlyUsed[tuple[str, str], _Live] = RecentlyUsed(MAX_LIVE)
 
     def frozen(self, player: Player, *, population: str, team: Team = ()) -> Actor:
-        """The actor of a player that does not learn.
+        """Return the actor of a player that does not learn.
 
         A bot that tells games apart is another one for each team: episodes of several teams are in
         flight, and the numbers of their environments are the same.
 
         Args:
-            player: A ghost, a policy at a checkpoint, or a bot.
+            player: Ghost, policy at a checkpoint, or bot.
             population: Population of the agents that it plays.
             team: Policies that train against it; empty: it plays matches.
 
@@ -173,11 +173,11 @@ class Players:
             )
 
     def algorithm(self, trainee: Trainee, *, seed: int) -> Algorithm:
-        """The algorithm of a policy that learns: checkpoint first, hyperparameters after.
+        """Return the algorithm of a policy that learns: checkpoint first, hyperparameters after.
 
         Args:
-            trainee: The policy and what it starts from.
-            seed: Of its first weights if it has neither checkpoint nor initial weights.
+            trainee: Policy with its checkpoint.
+            seed: Seed of its first weights if it has neither checkpoint nor initial weights.
 
         Raises:
             AssignmentFault: If its checkpoint is missing, corrupt or another population's.
@@ -227,8 +227,8 @@ class Players:
         """Publish a policy's new checkpoint and keep the algorithm as that checkpoint has it.
 
         Args:
-            trainee: The policy as the assignment named it.
-            algorithm: Its live state.
+            trainee: Policy as in the assignment.
+            algorithm: Live state of the policy.
             agent_steps: Decisions that it trained on in this assignment.
 
         Raises:
@@ -306,5 +306,5 @@ def check_manifest(manifest: Manifest, *, environment_digest: str, setup: Popula
 
 
 def frozen_entrant(player: Player) -> Entrant:
-    """The name of a frozen player in tallies: its weights digest, or the bot's id."""
+    """Return the name of a frozen player in tallies: its weights digest, or the bot's id."""
     return Entrant(player.player if player.weights is None else player.weights.digest)

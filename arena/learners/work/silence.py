@@ -17,10 +17,10 @@ whole episodes may be over before."""
 
 
 class Silence:
-    """Counts rollouts without a decision, of each trainee.
+    """The number of each trainee's rollouts without a decision.
 
     Args:
-        num_envs: Environments that are played.
+        num_envs: Number of environments that are played.
     """
 
     def __init__(self, *, num_envs: int) -> None:
@@ -28,12 +28,12 @@ class Silence:
         self._num_rollouts: Counter[PolicyId] = Counter()
         self._episodes_before: Counter[PolicyId] = Counter()
 
-    def note(self, collector: Collector, *, agent_steps_before: Mapping[PolicyId, int]) -> None:
-        """Take in a rollout.
+    def add(self, collector: Collector, *, agent_steps_before: Mapping[PolicyId, int]) -> None:
+        """Add a rollout.
 
         Args:
-            collector: Its counts after the rollout.
-            agent_steps_before: Of each trainee before it.
+            collector: Collector after the rollout.
+            agent_steps_before: Decisions of each trainee before it.
 
         Raises:
             AssignmentFault: If one of them has not decided for long, or in all of the whole

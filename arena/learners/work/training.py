@@ -22,7 +22,7 @@ from arena.matches.match import Progress
 from arena.matches.returns import ReturnSums
 from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
 from arena.rollout.collector import Collector, TrainingBlock
-from arena.rollout.measured import note_spread
+from arena.rollout.measured import record_spread
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Digest, Entrant, Player, PolicyId, Seating, Tally, trainee_entrant
 from arena.wire.messages import Finished, InFlight, Train, Trainee
@@ -30,7 +30,7 @@ from arena.wire.messages import Finished, InFlight, Train, Trainee
 logger = logging.getLogger(__name__)
 
 LAST_NOT_MEAN = frozenset({"optimizer/learning_rate", "optimizer/updates"})
-"""Metrics of which the last value says more than the mean."""
+"""Metrics whose last value is reported instead of the mean."""
 
 
 def train(
@@ -96,7 +96,7 @@ def train(
 def _reward_weights(
     trainee: Trainee, *, setup: LearnerSetup, device: torch.device
 ) -> torch.Tensor | None:
-    """Float32 [R], or None where the environment's own reward is what counts."""
+    """Return the weights, float32 [R], or None where the environment's reward is learned from."""
     components = setup.environment.reward_weights
     if not components:
         return None
@@ -122,7 +122,7 @@ def _learning(
 
 
 class _Training:
-    """The playing and learning part, and what is measured of it."""
+    """The playing and learning part of an assignment, with its metrics."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _Training:
         self.agent_steps = dict(collector.agent_steps)
         while not collector.is_done and sum(self.agent_steps.values()) < message.agent_steps:
             if self._rollout(collector, progress=progress, should_stop=should_stop):
-                silence.note(collector, agent_steps_before=self.agent_steps)
+                silence.add(collector, agent_steps_before=self.agent_steps)
                 self.agent_steps = dict(collector.agent_steps)
             elif message.may_stop_early and any(self.agent_steps.values()):
                 break
@@ -181,7 +181,7 @@ class _Training:
     def hold(
         self, environments: Environments, *, checkpoints: tuple[Digest, ...]
     ) -> tuple[InFlight, ...]:
-        """Keep the episodes in flight for the next assignment, and say which they are."""
+        """Keep the episodes in flight for the next assignment, and return their names."""
         held = self._held
         if held is None or self._message.episodes is not None:
             environments.release()
@@ -269,7 +269,7 @@ class _Training:
             with naming_policy(learning.policy):
                 metrics = learning.algorithm.update(rollout, generator=self._generator)
             self._updates[learning.policy].add(metrics)
-            note_spread(self._measured[learning.policy], rollout.observation)
+            record_spread(self._measured[learning.policy], rollout.observation)
             progress.advance()
         self._collect_s += collected - start
         self._update_s += time.perf_counter() - collected
@@ -310,7 +310,7 @@ class _Training:
         )
 
     def metrics(self) -> dict[str, float]:
-        """Flat and finite; of several trainees each one's own are below its id."""
+        """Return flat, finite metrics; of several trainees each one's are below its id."""
         result: dict[str, float] = {}
         duration_s = self._collect_s + self._update_s
         for policy, mean in self._updates.items():
@@ -324,7 +324,7 @@ class _Training:
         return result
 
     def _episode_metrics(self, policy: PolicyId) -> dict[str, float]:
-        """Of all episodes that ended and in which the policy learned."""
+        """Return metrics of all ended episodes in which the policy learned."""
         num_episodes = length_sum = 0
         returns = ReturnSums()
         generations = {t.policy: t.generation for t in self._message.trainees}
@@ -341,7 +341,7 @@ class _Training:
 
 
 class _MeanMetrics:
-    """Means over updates, without what is not finite: one bad number must not hide the others."""
+    """Return means over updates, without numbers that are not finite."""
 
     def __init__(self) -> None:
         self._sum: defaultdict[str, float] = defaultdict(float)
@@ -364,9 +364,9 @@ class _MeanMetrics:
 def seatings_that_fit(
     seatings: Sequence[Seating], *, num_envs: int, seed: int
 ) -> tuple[Seating, ...]:
-    """All seatings, or as many as there are environments.
+    """Return all seatings, or as many as there are environments.
 
-    Which ones is drawn from the seed, because taking the first ones or every other one would let
+    They are drawn from the seed, because taking the first ones or every other one would let
     some seat be played more often than others.
     """
     if len(seatings) <= num_envs:

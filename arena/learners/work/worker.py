@@ -25,11 +25,11 @@ from arena.wire.messages import Evaluate, Failed, Finished, Train
 logger = logging.getLogger(__name__)
 
 MAX_LOGGED_FAULTS = 4
-"""Of an assignment, each with its traceback."""
+"""Faults of an assignment that are logged with their tracebacks."""
 
 
 class Worker:
-    """Turns an assignment into its result.
+    """Carries out assignments and returns their results.
 
     The result is a function of the message, the checkpoints that it names and the episodes in
     flight that it goes on with. Everything else that a worker keeps from one assignment to the next
@@ -39,9 +39,9 @@ class Worker:
     Owned by one thread, which is the only one that calls anything here.
 
     Args:
-        setup: What the learner was told about the run.
-        progress: Told of every step, for heartbeats.
-        should_stop: Whether the learner was told to stop.
+        setup: Setup of the learner.
+        progress: Counter of steps, for heartbeats.
+        should_stop: Function that returns whether the learner is to stop.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Worker:
         self._progress = progress
         self._should_stop = should_stop
         self.device = resolve_device(setup.device)
-        """Where networks and environments compute."""
+        """Device of networks and environments."""
         self._players = Players(setup, device=self.device)
         memory_mb = setup.environment.held_memory_mb
         self._environments = Environments(
@@ -63,7 +63,7 @@ class Worker:
         self._hook = register_optimizer_step_post_hook(lambda *_: progress.advance())
 
     def carry_out(self, assignment: Train | Evaluate) -> Finished | Failed:
-        """Do an assignment. Whatever goes wrong in it becomes a `Failed`.
+        """Carry out an assignment. Any exception in it becomes a `Failed`.
 
         A train assignment publishes the checkpoints of all its trainees, or none is recorded.
         """
@@ -97,14 +97,14 @@ class Worker:
         return failed
 
     def _with_losses(self, finished: Finished) -> Finished:
-        """Add which episodes were void or dropped."""
+        """Add void and dropped episodes to the metrics."""
         dropped, num_dropped = self._environments.take_dropped()
         lost = {"episode/void": float(self._num_void), "episode/dropped": float(num_dropped)}
         metrics = {**finished.metrics, **{name: count for name, count in lost.items() if count}}
         return replace(finished, metrics=metrics, dropped=dropped)
 
-    def _note_fault(self, fault: EnvironmentFault) -> None:
-        """An environment broke and was made anew; the episode counts for nothing."""
+    def _record_fault(self, fault: EnvironmentFault) -> None:
+        """Count an episode as void whose environment broke and was made anew."""
         self._num_void += 1
         if self._num_void <= MAX_LOGGED_FAULTS:
             logger.warning("an episode is void: %s", fault, exc_info=fault)
@@ -147,7 +147,7 @@ class Worker:
             device=self.device,
             agent_ids=setup.agent_ids,
             reads_state=setup.reads_state,
-            on_fault=self._note_fault,
+            on_fault=self._record_fault,
             on_step=self._progress.advance,
         )
 
@@ -164,7 +164,7 @@ class Worker:
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device that ``device:`` of the configuration names; ``auto``: a GPU if there is one."""
+    """Return the device that ``device:`` names; ``auto``: a GPU if there is one."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.device(name)

@@ -12,6 +12,7 @@ from torch.distributions.transforms import AffineTransform, TanhTransform
 from torch.nn import functional
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.envs.spaces.actions import ActionLayout
 from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
@@ -56,7 +57,8 @@ def make_rollout(ppo: Ppo, action: ActionLayout) -> Rollout:
         mask = torch.rand(NUM_DECISIONS, action.num_logits, generator=generator) < 0.6
         for first in starts(action):
             mask[:, first] = True
-    chosen, log_prob, value = ppo.act(observation, mask, generator=generator)
+    output = ppo.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
+    chosen, log_prob, value = output.action, output.log_prob, output.value
     # As if the policy had been another one, so that some ratios are clipped.
     noise = 0.4 * torch.randn(NUM_DECISIONS, generator=generator)
     advantage = torch.randn(NUM_DECISIONS, generator=generator)

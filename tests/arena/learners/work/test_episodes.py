@@ -261,9 +261,9 @@ def test_who_never_decides_beside_somebody_who_does_is_named() -> None:
         )
         if rollout == 16:
             with pytest.raises(AssignmentFault, match=f"{OTHER} made no decision in 16 rollouts"):
-                silence.note(collector, agent_steps_before=before)
+                silence.add(collector, agent_steps_before=before)
         else:
-            silence.note(collector, agent_steps_before=before)
+            silence.add(collector, agent_steps_before=before)
         before = dict(collector.agent_steps)
 
 

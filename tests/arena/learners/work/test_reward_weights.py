@@ -17,6 +17,7 @@ from arena.config import (
     PopulationSetup,
     RandomOpenings,
 )
+from arena.core import ActorInput, AlgorithmOutput
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.spaces.actions import ActionLayout
@@ -46,6 +47,9 @@ class NoProgress:
 class AlwaysOneForA:
     """Agent a chooses 1 and b chooses 0; with gamma 0 a return is what was stored as reward."""
 
+    state_size = 0
+    critic_size = 0
+    bptt_length = None
     gamma = 0.0
     gae_lambda = 0.0
     needs_transitions = False
@@ -54,17 +58,13 @@ class AlwaysOneForA:
     def __init__(self, rollout_length: int) -> None:
         self.rollout_length = rollout_length
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
+        observation = inputs.observation
         zeros = torch.zeros(len(observation))
-        return (observation[:, 1] == 0).long(), zeros, zeros
+        return AlgorithmOutput(action=(observation[:, 1] == 0).long(), log_prob=zeros, value=zeros)
 
-    def value(self, observation: torch.Tensor) -> torch.Tensor:
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        observation = inputs.observation
         return torch.zeros(len(observation))
 
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:

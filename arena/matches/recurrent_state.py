@@ -1,6 +1,7 @@
-"""What players remember of the episodes that they play, by environment and agent.
+"""The recurrent state of each (environment, agent), and a number for each episode.
 
-Shapes: B environments, A agents, S decisions of a population at once, N rows, H numbers of a state.
+Shapes: B environments, A agents, S decisions of a population at once, N rows, H numbers of a
+recurrent state.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from arena.envs.base import Turn
 _NUMBERS = itertools.count()
 
 
-class Memory:
-    """One state for each (environment, agent), of whoever sits there: zeros at first.
+class RecurrentState:
+    """One recurrent state for each (environment, agent): zeros when an episode begins.
 
     Players with smaller states use the first numbers.
 
     Args:
         num_envs: B.
         num_agents: A.
-        size: The largest H; 0: nobody remembers anything, and nothing is kept.
-        device: Of the environments.
-        before: States of the episodes that go on; None: all begin.
+        size: Largest H of the players; 0: none of them is recurrent.
+        device: Device of the environments.
+        before: States of the episodes that go on; None: all episodes begin.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Memory:
         num_agents: int,
         size: int,
         device: torch.device,
-        before: Memory | None = None,
+        before: RecurrentState | None = None,
     ) -> None:
         self._state = torch.zeros(num_envs, num_agents, size, device=device)
         if before is not None:
@@ -45,32 +46,32 @@ class Memory:
 
     @property
     def episodes(self) -> torch.Tensor:
-        """A number for each episode that goes on, its own in this process. CPU, int64 [B]."""
+        """Number of each environment's episode, unique in this process. CPU, int64 [B]."""
         if self._episodes is None:
             self._episodes = new_episodes(len(self._state))
         return self._episodes
 
     def places(self, agent_index: torch.Tensor) -> torch.Tensor:
-        """Where the states of a group's decisions are, for `recall` and `keep`.
+        """Return the places of a group's states, for `read` and `write`.
 
         Args:
-            agent_index: Which agent decides. int64 [B, S].
+            agent_index: Index of the deciding agent, -1 for no decision. int64 [B, S].
 
         Returns:
-            int64 [B, S]; of no use where nobody decides.
+            int64 [B, S]; undefined where there is no decision.
         """
         return self._first + agent_index.clamp(min=0)
 
-    def recall(self, places: torch.Tensor, *, size: int) -> torch.Tensor:
-        """The states of some decisions, copied. int64 [N] to float32 [N, H]."""
+    def read(self, places: torch.Tensor, *, size: int) -> torch.Tensor:
+        """Return a copy of the states at some places. int64 [N] to float32 [N, H]."""
         return self._state.flatten(0, 1)[:, :size].index_select(0, places)
 
-    def keep(self, places: torch.Tensor, state: torch.Tensor) -> None:
-        """Remember states [N, H] from now on."""
+    def write(self, places: torch.Tensor, state: torch.Tensor) -> None:
+        """Write states [N, H] to places [N]."""
         self._state.view(-1, self._state.shape[2])[places, : state.shape[1]] = state
 
-    def forget(self, turn: Turn) -> None:
-        """Forget what belongs to episodes, or parts of agents in them, that are over."""
+    def reset(self, turn: Turn) -> None:
+        """Set the states of agents whose episode is over to zeros."""
         if self._state.shape[2]:
             over = turn.terminated | turn.truncated | turn.episode_over[:, None]
             self._state.masked_fill_(over[:, :, None], 0.0)
@@ -80,5 +81,5 @@ class Memory:
 
 
 def new_episodes(count: int) -> torch.Tensor:
-    """Numbers that no other episode in this process has. int64 [count]."""
+    """Return numbers of new episodes, unique in this process. int64 [count]."""
     return torch.tensor([next(_NUMBERS) for _ in range(count)], dtype=torch.int64)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.envs.base import Group, Turn
 from arena.game_theory.exploitability import Remembers, sampling
 from arena.matches.seated import SeatedPlayers, block_of_envs
@@ -70,17 +71,19 @@ def test_every_agent_of_every_environment_has_a_memory_of_its_own() -> None:
                     continue
                 player = blocks[int(block_of_env[env])][agent]
                 row = group.observation[env, slot][None]
+                before = None
                 if player.state_size:
                     before = states.get((env, agent), torch.zeros(1, player.state_size))
-                    chosen, states[env, agent] = player.act_from(
-                        row, None, state=before, agent="", generator=unused
-                    )
-                else:
-                    chosen = player.act(row, None, agent="", generator=unused)
+                inputs = ActorInput(observation=row, recurrent_state=before)
+                output = player.act(inputs, agent="", generator=unused)
+                chosen = output.action
+                if output.recurrent_state is not None:
+                    states[env, agent] = output.recurrent_state
+                assert (output.recurrent_state is None) == (player.state_size == 0)
                 assert action[env, slot] == chosen
                 answers.add(int(chosen))
         turn = turn_of(group, rng=rng)
-        seated.memory.forget(turn)
+        seated.recurrent_state.reset(turn)
         over = turn.terminated | turn.truncated | turn.episode_over[:, None]
         states = {place: state for place, state in states.items() if not over[place]}
     assert len(answers) > 10
@@ -93,7 +96,7 @@ def test_who_remembers_nothing_keeps_nothing() -> None:
         seats=SEATS,
         agents=AGENTS,
     )
-    assert seated.memory.recall(torch.arange(2), size=0).shape == (2, 0)
+    assert seated.recurrent_state.read(torch.arange(2), size=0).shape == (2, 0)
 
 
 def test_a_policy_with_a_memory_has_no_exploitability() -> None:

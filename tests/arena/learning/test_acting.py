@@ -5,7 +5,7 @@ import torch
 
 from arena.config import NetworkConfig
 from arena.envs.spaces.observations import ObservationLayout
-from arena.learning.precision import product_dtype
+from arena.learning.acting import product_dtype
 
 CPU = torch.device("cpu")
 WIDE = NetworkConfig(hidden_sizes=(32, 128))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from arena.learning import losses
+from arena.learning import ppo_loss as losses
 
 
 def test_clipped_surrogate_by_hand() -> None:
@@ -26,7 +26,7 @@ def test_clipped_surrogate_has_no_gradient_where_the_ratio_gained_enough() -> No
 
 
 def test_value_loss_by_hand() -> None:
-    loss = losses.value_loss(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]))
+    loss = losses.squared_value_loss(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 5.0]))
     assert loss.item() == pytest.approx((4 + 9) / 2)
 
 
@@ -52,7 +52,9 @@ def test_clip_fraction_by_hand() -> None:
 
 
 def test_log_ratio_cannot_overflow() -> None:
-    ratio = losses.log_ratio(torch.tensor([0.0, -1e38, -1.0]), torch.tensor([-1e38, 0.0, -1.5]))
+    ratio = losses.clamped_log_ratio(
+        torch.tensor([0.0, -1e38, -1.0]), torch.tensor([-1e38, 0.0, -1.5])
+    )
     assert ratio.tolist() == [20.0, -20.0, 0.5]
     assert ratio.exp().square().isfinite().all()
 

@@ -12,14 +12,15 @@ import torch
 from torch.nn import functional
 
 from arena.config import NetworkConfig, PopulationSetup
+from arena.core import ActorInput
 from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
 from arena.experience import Rollout, Sequences, Transitions
+from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
-from arena.learning.batch import predict_all
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
-from arena.learning.precision import product_dtype
+from arena.learning.ppo_loss import predict_all
 from arena.learning.sequences import cut_into_sequences
 from tests.layouts import discrete, flat_observation
 
@@ -51,7 +52,10 @@ def play(ppo: Ppo, *, max_length: int | None) -> Rollout:
     before, parts = [], []
     for rows in observation.view(LENGTH, NUM_CHAINS, SIZE):
         before.append(state)
-        *part, state = ppo.act_from(rows, None, state=state, generator=generator)
+        output = ppo.act(ActorInput(observation=rows, recurrent_state=state), generator=generator)
+        assert output.recurrent_state is not None
+        state = output.recurrent_state
+        part = (output.action, output.log_prob, output.value)
         parts.append([tensor.clone() for tensor in part])
     action, log_prob, value = (torch.cat(part) for part in zip(*parts, strict=True))
     row = torch.arange(NUM_DECISIONS)
@@ -172,7 +176,7 @@ def test_vtrace_of_the_policy_that_played_is_on_policy() -> None:
     settings = PpoSettings(advantages="vtrace", normalize_returns=False)
     ppo = make("gru", settings, magnet_coef=0.1, gamma=1.0, gae_lambda=1.0)
     rollout = play(ppo, max_length=4)
-    valued = ppo._valued_anew(rollout, rollout.observation)
+    valued = ppo._vtrace_targets(rollout, rollout.observation)
     # Undiscounted, the target is the number of decisions that are left.
     left = (LENGTH - torch.arange(LENGTH)).repeat_interleave(NUM_CHAINS)
     torch.testing.assert_close(valued.return_, left.float(), rtol=0, atol=1e-3)

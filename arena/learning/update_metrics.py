@@ -8,20 +8,20 @@ from collections.abc import Sequence
 LOSSES = ("loss/policy", "loss/value", "loss/total", "policy/entropy", "gradient/norm")
 """Means over the rollout's optimizer steps."""
 
-DISTANCES = ("policy/kl", "policy/clip_fraction")
+DIAGNOSTICS = ("policy/kl", "policy/clip_fraction")
 """Means over the last epoch: how far the policy has come from the one that played."""
 
-METRICS = LOSSES + DISTANCES
+METRICS = LOSSES + DIAGNOSTICS
 
-MAGNET_DISTANCE = "policy/magnet_kl"
+MAGNET_KL = "policy/magnet_kl"
 """Last metric of a policy that has a magnet; a mean over the rollout's optimizer steps."""
 
 
-class Progress:
-    """Counts the steps of one rollout.
+class UpdateMetrics:
+    """Metrics of the optimizer steps of one rollout.
 
     Args:
-        names: Of the numbers that a step has.
+        names: Names of a step's numbers, in order.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -31,7 +31,7 @@ class Progress:
         self._epoch: list[list[float]] = []
 
     def begin_epoch(self) -> None:
-        """What comes next is the last epoch, as far as anyone knows."""
+        """Begin an epoch, perhaps the last one."""
         self._earlier += self._epoch
         self._epoch = []
 
@@ -43,14 +43,14 @@ class Progress:
             self._epoch.append(metrics)
 
     def means(self) -> dict[str, float]:
-        """Means over all steps, but over the last epoch for DISTANCES; of no steps there are none.
+        """Return means over all steps, but over the last epoch for DIAGNOSTICS; none of no steps.
 
         A zero in their place would be published as if it had been measured.
         """
         everything = self._column_means(self._earlier + self._epoch)
         last = self._column_means(self._epoch)
-        means = {name: mean for name, mean in everything.items() if name not in DISTANCES}
-        return means | {name: last[name] for name in DISTANCES if name in last}
+        means = {name: mean for name, mean in everything.items() if name not in DIAGNOSTICS}
+        return means | {name: last[name] for name in DIAGNOSTICS if name in last}
 
     def _column_means(self, steps: Sequence[Sequence[float]]) -> dict[str, float]:
         columns = zip(*steps, strict=True)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.envs.base import Group
 from arena.export.actor import ExportedActor
 from arena.export.champion import Champion
@@ -38,8 +39,10 @@ def test_an_episode_is_the_same_everywhere(core: Any, tmp_path: Path) -> None:
     policy = frozen_policy(card, weights, greedy=True)
     exported = ExportedActor(directory, greedy=True)
     assert exported.state_size == policy.state_size == (8 if core == "gru" else 16)
-    with pytest.raises(ValueError, match="needs the state"):
-        exported.act(torch.zeros(1, 5), None, agent="", generator=torch.Generator())
+    with pytest.raises(ValueError, match="needs its recurrent state"):
+        exported.act(
+            ActorInput(observation=torch.zeros(1, 5)), agent="", generator=torch.Generator()
+        )
     champion = Champion(directory)
     rng = np.random.default_rng(0)
     for episode in range(2):
@@ -54,13 +57,16 @@ def test_an_episode_is_the_same_everywhere(core: Any, tmp_path: Path) -> None:
                 mask[0] = True
                 legal = torch.from_numpy(mask)[None]
                 seen = torch.from_numpy(row)[None]
-                expected, by_torch[agent] = policy.act_from(
-                    seen, legal, state=by_torch[agent], agent=agent, generator=unused
-                )
-                found, by_onnx[agent] = exported.act_from(
-                    seen, legal, state=by_onnx[agent], agent=agent, generator=unused
-                )
-                assert champion.act(row, mask, agent=agent) == int(expected) == int(found)
+                chosen = []
+                for player, states in ((policy, by_torch), (exported, by_onnx)):
+                    inputs = ActorInput(
+                        observation=seen, action_mask=legal, recurrent_state=states[agent]
+                    )
+                    output = player.act(inputs, agent=agent, generator=unused)
+                    assert output.recurrent_state is not None
+                    states[agent] = output.recurrent_state
+                    chosen.append(int(output.action))
+                assert champion.act(row, mask, agent=agent) == chosen[0] == chosen[1]
                 torch.testing.assert_close(by_onnx[agent], by_torch[agent], rtol=0, atol=1e-5)
         assert episode == 0 or float(by_torch[AGENTS[0]].abs().sum()) > 0.0
 

@@ -14,6 +14,7 @@ import torch
 
 from arena.checkpoints.tensors import serialize
 from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
+from arena.core import ActorInput, AlgorithmOutput
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
@@ -111,7 +112,9 @@ class Diary:
     needs_transitions = False
     state_size = 3
     bptt_length = 1
+    critic_size = 0
     reads_agent = False
+    reads_games = False
 
     def __init__(self, layout: ObservationLayout, actions: ActionLayout) -> None:
         self._layout, self._actions = layout, actions
@@ -122,30 +125,28 @@ class Diary:
         marks = np.rint(seen["mark"]).astype(int).tolist()
         return [((env, n), int(who)) for (env, n), who in zip(marks, seen["who"], strict=True)]
 
-    def act_from(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        state: torch.Tensor,
-        generator: torch.Generator,
-        agent: str | None = None,
-    ) -> Any:
-        marks = self.marks(observation)
+    def act(
+        self, inputs: ActorInput, *, generator: torch.Generator, agent: str | None = None
+    ) -> AlgorithmOutput:
+        marks, state = self.marks(inputs.observation), inputs.recurrent_state
+        assert state is not None
         self.read += [(*mark, before) for mark, before in zip(marks, state.tolist(), strict=True)]
-        after = torch.tensor([[1.0, *mark] for mark, _ in marks])
         action = uniform_actions(
             self._actions,
-            num_rows=len(observation),
-            action_mask=action_mask,
+            num_rows=len(inputs.observation),
+            action_mask=inputs.action_mask,
             generator=generator,
         )
-        if agent is not None:
-            return action, after
-        return action, torch.zeros(len(marks)), self.value_from(observation, state=state), after
+        return AlgorithmOutput(
+            action=action,
+            log_prob=torch.zeros(len(marks)),
+            value=self.value(inputs),
+            recurrent_state=torch.tensor([[1.0, *mark] for mark, _ in marks]),
+        )
 
-    def value_from(self, observation: torch.Tensor, *, state: torch.Tensor) -> torch.Tensor:
-        return state.sum(dim=1)
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        assert inputs.recurrent_state is not None
+        return inputs.recurrent_state.sum(dim=1)
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
