@@ -67,7 +67,7 @@ class Bot(Protocol):
 
 
 class Resetting(Protocol):
-    """A bot that is told when it begins to play in a game."""
+    """A bot with a method `reset`, called when it begins to play in a game."""
 
     def reset(self, game: int, *, seat: str, agents: tuple[str, ...], seed: int) -> None:
         """Drop the state of a game's agents.
@@ -142,7 +142,7 @@ class BotActor(Actor):
         self._playing: dict[tuple[int, str], int] = {}
 
     @property
-    def remembers_games(self) -> bool:
+    def keeps_games(self) -> bool:
         """Whether it tells games apart, so that one batch's must not be taken for another's."""
         return self._reset is not None or self._is_told_games
 
@@ -173,7 +173,7 @@ class BotActor(Actor):
         return ActorOutput(action=torch.from_numpy(action).to(observation.device))
 
     def _begin(self, games: Games, *, seed: int) -> None:
-        """Tell the bot of episodes that it has not been told of, or not last at this place."""
+        """Reset the bot for episodes in which it has not played, or not last at this place."""
         assert self._reset is not None
         seat = games.seat
         for game, episode in zip(games.index.tolist(), games.episode.tolist(), strict=True):

@@ -28,9 +28,9 @@ class ReturnSums:
         """Add a tally.
 
         Args:
-            tally: The results.
-            entrant: The player.
-            sides: The side of each seat.
+            tally: Results of some matches.
+            entrant: Entrant of the player.
+            sides: Side of each seat.
         """
         mine = [index for index, name in enumerate(tally.entrants) if name == entrant]
         total = math.fsum(tally.return_sum[index] for index in mine)
@@ -44,7 +44,7 @@ class ReturnSums:
         self.squares += squares
 
     def metrics(self) -> dict[str, float]:
-        """Empty where nothing says anything."""
+        """Return mean and deviation; nothing where all matches were left out."""
         if not self.count:
             return {}
         mean = self.total / self.count

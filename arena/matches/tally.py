@@ -126,18 +126,18 @@ class OpenEpisodes:
 
 
 class TallyBook:
-    """Follows B environments turn by turn and sums up their episodes.
+    """Sums of the episodes of B environments, updated turn by turn.
 
-    Owned by whoever steps the environments, who calls `record` after every step.
+    Owned by the loop that steps the environments, which calls `record` after every step.
 
     Args:
         entrants: One entrant per seat, for each block. Blocks with equal entrants are merged.
-        block_of_env: The block of each environment. int64 [B].
-        agents: The columns of ``Turn.reward``.
-        sides: The columns of ``Turn.score``.
-        seats: The environment's seats.
+        block_of_env: Block of each environment. int64 [B].
+        agents: Names of the columns of ``Turn.reward``.
+        sides: Names of the columns of ``Turn.score``.
+        seats: Seats of the environment.
         open_episodes: Episodes that go on; None: all begin.
-        games: Told of all decisions in these environments; None: games are not told apart.
+        games: Hashes of the games in these environments; None: games are not told apart.
     """
 
     def __init__(

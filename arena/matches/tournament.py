@@ -223,7 +223,7 @@ def _pairings(
 
 
 def _balanced(pairings: Sequence[_Pairing], *, names: Sequence[str]) -> list[_Pairing]:
-    """Order the pairings so that each wave has all contenders about equally often, at home and away.
+    """Order the pairings: each wave has all contenders about equally often, at home and away.
 
     They act as one stack, which is fastest when all have equally many decisions.
     """

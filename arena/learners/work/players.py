@@ -147,7 +147,7 @@ class Players:
             if known is not None:
                 return known
         actor = self._make_frozen(player, population=population)
-        is_own = isinstance(actor, BotActor) and actor.remembers_games
+        is_own = isinstance(actor, BotActor) and actor.keeps_games
         self._frozen.put((population, entrant, team if is_own else None), actor)
         return actor
 

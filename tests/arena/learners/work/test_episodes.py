@@ -14,8 +14,6 @@ import pytest
 import torch
 
 from arena.learners.work.environments import Environments, HeldEpisodes, default_max_bytes
-from arena.learners.work.faults import AssignmentFault
-from arena.learners.work.silence import Silence
 from arena.learning.ppo import Ppo
 from arena.rollout.recorder import Learning
 from arena.types import Player, PlayerId, PolicyId, Seating, Tally
@@ -246,25 +244,6 @@ def test_who_never_decides_in_whole_episodes_ends_its_assignment_with_a_fault(lo
     answer = long.failed(worker.carry_out(message))
     assert answer.kind == "environment"
     assert f"{POLICY} made no decision" in answer.reason
-
-
-def test_who_never_decides_beside_somebody_who_does_is_named() -> None:
-    """A team of which one member's agents are never asked."""
-    silence = Silence(num_envs=2)
-    tally: Any = SimpleNamespace(matches=1)
-    before = {POLICY: 0, OTHER: 0}
-    for rollout in range(1, 17):
-        collector: Any = SimpleNamespace(
-            agent_steps={POLICY: 8 * rollout, OTHER: 0},
-            episodes=lambda number=rollout: [tally] * number,
-            is_done=False,
-        )
-        if rollout == 16:
-            with pytest.raises(AssignmentFault, match=f"{OTHER} made no decision in 16 rollouts"):
-                silence.add(collector, agent_steps_before=before)
-        else:
-            silence.add(collector, agent_steps_before=before)
-        before = dict(collector.agent_steps)
 
 
 class Counting:
