@@ -1,8 +1,8 @@
 """Seated players: routes the decisions of B environments to the players that have the seats.
 
-One mechanism for matches and for training. A player is whatever the caller seats: an Actor, or a
-policy that learns. Shapes: B environments, A agents, S decisions of a population at once, N rows of
-a flattened group (B * S), F features, n actions, H numbers of a recurrent state.
+One mechanism for matches and for training. A player is an Actor, or a policy that learns and decides
+elsewhere. Shapes: B environments, A agents, S decisions of a population at once, N rows of a
+flattened group (B * S), F features, n actions, H numbers of a recurrent state.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from arena.networks.stack import PolicyStack, stack_key
 from arena.types import Seat
 
 
-class SeatedPlayer(Protocol):
-    """A player in a seat: an Actor, or a policy that learns."""
+class Seatable(Protocol):
+    """A player that can have a seat: an Actor, or a policy that learns."""
 
     @property
     def state_size(self) -> int:
@@ -32,7 +32,7 @@ class SeatedPlayer(Protocol):
         ...
 
 
-PlayerT = TypeVar("PlayerT", bound=SeatedPlayer)
+PlayerT = TypeVar("PlayerT", bound=Seatable)
 
 NOBODY = -1
 """Entry of a table of owners where no decision is asked for."""

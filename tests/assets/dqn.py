@@ -21,7 +21,7 @@ from pydantic import Field
 from torch.nn import functional
 
 from arena.config import Model, NetworkConfig
-from arena.core import ActorInput, AlgorithmOutput
+from arena.core import ActorInput, Algorithm, AlgorithmOutput
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, NonFiniteError
@@ -55,7 +55,7 @@ class DqnHyperparameters(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """Decisions and what followed them. R rows."""
+    """Decisions and their successors. R rows."""
 
     observation: torch.Tensor
     action: torch.Tensor
@@ -92,12 +92,9 @@ class Replay:
         return Replay(**{name: torch.cat(pair) for name, pair in pairs.items()})
 
 
-class Dqn:
-    """An `arena.core.Algorithm`."""
+class Dqn(Algorithm):
+    """An `arena.core.Algorithm` without recurrent state and centralized critic."""
 
-    state_size = 0
-    critic_size = 0
-    bptt_length = None
     Hyperparameters = DqnHyperparameters
     Settings = DqnSettings
     gae_lambda = 0.0

@@ -10,7 +10,7 @@ from arena.config import NetworkConfig
 from arena.core import Actor, ActorInput, ActorOutput
 from arena.envs.base import Group
 from arena.matches.match import Block, play_matches
-from arena.matches.seated import NOBODY, SeatedPlayer, SeatedPlayers, block_of_envs
+from arena.matches.seated import NOBODY, Seatable, SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
 from arena.matches.tournament import Contender, TournamentResult, play_tournament
 from arena.networks.frozen import FrozenPolicy
@@ -55,9 +55,7 @@ class Learner:
     state_size = 0
 
 
-def seat(
-    *blocks: tuple[SeatedPlayer, SeatedPlayer], sizes: Sequence[int]
-) -> SeatedPlayers[SeatedPlayer]:
+def seat(*blocks: tuple[Seatable, Seatable], sizes: Sequence[int]) -> SeatedPlayers[Seatable]:
     return SeatedPlayers(blocks, block_of_env=block_of_envs(sizes), seats=SEATS, agents=("a", "b"))
 
 
@@ -73,7 +71,7 @@ def make_group(num_envs: int, *, seed: int = 0) -> Group:
     )
 
 
-def play(seated: SeatedPlayers[SeatedPlayer], group: Group) -> torch.Tensor:
+def play(seated: SeatedPlayers[Seatable], group: Group) -> torch.Tensor:
     owner = seated.owners(group.agent_index, active=None)
     action = torch.full_like(owner, -7)
     seated.play_frozen(
@@ -87,7 +85,7 @@ def test_every_decision_is_its_players_own() -> None:
     large = [make_policy(seed, hidden_sizes=(16,)) for seed in range(2)]
     bot = ByItself(make_policy(9))
     learner = Learner()
-    blocks: list[tuple[SeatedPlayer, SeatedPlayer]] = [
+    blocks: list[tuple[Seatable, Seatable]] = [
         (small[0], small[1]),
         (learner, large[0]),
         (small[2], bot),

@@ -189,9 +189,7 @@ def test_every_decision_comes_with_what_its_agent_remembers(name: str, is_cut: b
             assert rollout.value[rows].tolist() == [sum(state) for state in states]
 
 
-def remembering(
-    world: World, core: Any, *, bptt_length: int | None = None, **numbers: float
-) -> Ppo:
+def recurrent(world: World, core: Any, *, bptt_length: int | None = None, **numbers: float) -> Ppo:
     return Ppo(
         NetworkConfig(hidden_sizes=(8,), core=core, core_size=6),
         observation=world.layout,
@@ -232,8 +230,8 @@ def unrolled(ppo: Ppo, rollout: Rollout) -> tuple[torch.Tensor, torch.Tensor]:
 def test_a_rollout_unrolls_to_what_was_played(core: str, bptt_length: int | None) -> None:
     """In mirror self-play and against a ghost with a memory, rollout after rollout."""
     world = World("t_maze:TMaze", num_envs=6)
-    ppo = remembering(world, core, bptt_length=bptt_length)
-    ghost = ghost_of(remembering(world, "lstm"), world)
+    ppo = recurrent(world, core, bptt_length=bptt_length)
+    ghost = ghost_of(recurrent(world, "lstm"), world)
     me = Learning(policy=FIRST, algorithm=ppo)
     collector = world.collector((me, me), (me, ghost), (ghost, me))
     longest = 0
@@ -252,7 +250,7 @@ def test_a_rollout_unrolls_to_what_was_played(core: str, bptt_length: int | None
 
 def test_random_openings_are_not_remembered() -> None:
     world = World("t_maze:TMaze", num_envs=6)
-    ppo = remembering(world, "gru")
+    ppo = recurrent(world, "gru")
     me = Learning(policy=FIRST, algorithm=ppo)
     openings = RandomOpenings(share=1.0, max_decisions=4)
     collector = world.collector((me, me), openings=openings)
@@ -268,7 +266,7 @@ def test_the_same_seed_learns_the_same(numbers: dict[str, float]) -> None:
     digests = []
     for _ in range(2):
         world = World("t_maze:TMaze", num_envs=6)
-        ppo = remembering(world, "lstm", bptt_length=5, **numbers)
+        ppo = recurrent(world, "lstm", bptt_length=5, **numbers)
         before = ppo.weights()
         collector = world.collector((Learning(policy=FIRST, algorithm=ppo),) * 2)
         generator = torch.Generator().manual_seed(1)
