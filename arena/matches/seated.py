@@ -1,8 +1,8 @@
 """Seated players: routes the decisions of B environments to the players that have the seats.
 
-One mechanism for matches and for training. A player is an Actor, or a policy that learns and decides
-elsewhere. Shapes: B environments, A agents, S decisions of a population at once, N rows of a
-flattened group (B * S), F features, n actions, H numbers of a recurrent state.
+One mechanism for matches and for training. A player is an Actor, or a policy that learns, which
+decides elsewhere. Shapes: B environments, A agents, S decisions of a population at once, N rows of
+a flattened group (B * S), F features, n actions, H numbers of a recurrent state.
 """
 
 from __future__ import annotations
