@@ -1,17 +1,17 @@
-"""START HERE: the nouns of the worker's side, as Protocols.
+"""START HERE: the nouns of the worker's side, each once.
 
-    BatchedEnv   B environments stepped as one            arena.envs.base
-    Actor        chooses actions for rows of observations  bots, ghosts, exported champions
-    RememberingActor    the same, with a memory            ghosts with a GRU or LSTM
-    ActorInGames    the same, told in which games it decides    users' bots
-    Algorithm    how a policy learns                       arena.learning.ppo
-    RememberingAlgorithm    the same, with a memory        arena.learning.ppo
-    CentralizedAlgorithm    the same, with values that see more than the policy
-    Transport    moves messages                            arena.wire.transport
-    Sink         takes metrics                             arena.metrics
+    Assignment   one piece of work that the controller gives out     arena.wire.messages
+    Worker       carries out an assignment                           arena.learners.work.worker
+    BatchedEnv   B environments stepped as one                       arena.envs.base
+    Actor        chooses actions: bots, ghosts, exported champions   here
+    Algorithm    a policy that learns                                here; arena.learning.ppo
+    Rollout      the decisions that an algorithm learns from         arena.experience
+    Checkpoint   weights and optimizer in files, with a manifest     arena.checkpoints
+    Transport    moves messages                                      arena.wire.transport
+    Sink         takes metrics                                       arena.metrics.sink
 
-A learner process loads policies from checkpoints, lets them play in a BatchedEnv against Actors,
-hands the rollouts to an Algorithm, and publishes new checkpoints::
+A worker loads policies from checkpoints, lets them play in a BatchedEnv against Actors, hands the
+rollouts to an Algorithm, and publishes new checkpoints::
 
     turn = env.reset(seeds)
     while agent_steps < budget:
@@ -19,122 +19,147 @@ hands the rollouts to an Algorithm, and publishes new checkpoints::
         metrics = algorithm.update(rollout)
     publish(algorithm)
 
-Shapes: N rows, F features of a flattened observation, n actions, H numbers of a state.
+Shapes: N rows, F features of a flattened observation, n actions, K numbers of an action, H numbers
+of a recurrent state, G numbers of a critic's input.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 
-if TYPE_CHECKING:
-    from arena.rollout.buffer import Rollout
-    from arena.types import Seat
+from arena.experience import Rollout
+from arena.types import Seat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Games:
+    """The game of each row, for an actor that tells games apart (`Actor.reads_games`).
+
+    Attributes:
+        seat: Seat that the deciding agent belongs to.
+        index: Environment of each row, by its index in the batch. On the CPU. int64 [N].
+        episode: Number of each row's episode, unique in this process. On the CPU. int64 [N].
+    """
+
+    seat: Seat
+    index: torch.Tensor
+    episode: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorInput:
+    """The rows that an actor or an algorithm decides about. Optional parts are None unless wanted.
+
+    Attributes:
+        observation: Flattened observations. float32 or uint8 [N, F].
+        action_mask: True for legal actions. bool [N, n]; None without masks.
+        recurrent_state: State after the agent's last decision in its episode, zeros before its
+            first. float32 [N, H]; None where ``state_size`` is 0.
+        critic_input: Input of a centralized critic. float32 or uint8 [N, G]; None where
+            ``critic_size`` is 0. Actions must not depend on it: it is not there in matches.
+        games: Games of the rows; None unless the actor reads them.
+    """
+
+    observation: torch.Tensor
+    action_mask: torch.Tensor | None = None
+    recurrent_state: torch.Tensor | None = None
+    critic_input: torch.Tensor | None = None
+    games: Games | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorOutput:
+    """The decisions of an actor.
+
+    Attributes:
+        action: int64 [N] or float32 [N, K].
+        recurrent_state: State after the decisions. float32 [N, H]; None where there is none.
+    """
+
+    action: torch.Tensor
+    recurrent_state: torch.Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlgorithmOutput(ActorOutput):
+    """The decisions of an algorithm, with all that it learns from later.
+
+    Attributes:
+        log_prob: Log-probability of each action. float32 [N].
+        value: Expected discounted return, in units of reward. float32 [N].
+    """
+
+    log_prob: torch.Tensor
+    value: torch.Tensor
 
 
 @runtime_checkable
 class Actor(Protocol):
-    """Chooses actions: a frozen policy, a bot, an exported champion. Keeps no state."""
+    """Chooses actions: a frozen policy, a bot, an exported champion.
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        """Choose one action per row.
-
-        Args:
-            observation: Flattened. float32 [N, F].
-            action_mask: True for legal actions. bool [N, n], or None.
-            agent: Whose decisions these are.
-            generator: The only source of randomness.
-
-        Returns:
-            int64 [N].
-        """
-        ...
-
-
-@runtime_checkable
-class RememberingActor(Protocol):
-    """An actor with a memory. It keeps none itself: whoever seats it does, for each (environment,
-    agent), and begins every episode with zeros.
+    It keeps no recurrent state: the caller does, for each (environment, agent). A class that
+    inherits from this one needs `act` alone.
     """
 
     @property
     def state_size(self) -> int:
-        """H. At 0 there is no memory, and it is an `Actor` like others."""
-        ...
+        """H; 0: the actor is not recurrent."""
+        return 0
 
-    def act_from(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        state: torch.Tensor,
-        agent: str,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Choose one action per row, as `Actor.act`.
+    @property
+    def reads_agent(self) -> bool:
+        """Whether `act` depends on ``agent``; if not, rows of several agents come in one call."""
+        return True
+
+    @property
+    def reads_games(self) -> bool:
+        """Whether `act` wants ``ActorInput.games``; only with ``reads_agent``."""
+        return False
+
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        """Choose one action per row.
 
         Args:
-            observation: [N, F].
-            action_mask: bool [N, n], or None.
-            state: What is remembered of earlier decisions. float32 [N, H].
-            agent: Whose decisions these are.
+            inputs: Rows to decide about.
+            agent: Name of the deciding agent; "" where the actor does not read it.
             generator: The only source of randomness.
-
-        Returns:
-            The actions, and what is remembered after them, float32 [N, H].
         """
         ...
 
 
 @runtime_checkable
-class ActorInGames(Protocol):
-    """An actor that is told in which games of the batch it decides, and where one begins."""
-
-    def act_in(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        seat: Seat,
-        agent: str,
-        games: torch.Tensor,
-        episodes: torch.Tensor,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        """Choose one action per row, as `Actor.act`.
-
-        Args:
-            observation: [N, F].
-            action_mask: bool [N, n], or None.
-            seat: The seat that the agent belongs to.
-            agent: Whose decisions these are.
-            games: The environment of each row, by its index in the batch. On the CPU. int64 [N].
-            episodes: Of each row, a number that no other episode has in this process. On the CPU.
-                int64 [N].
-            generator: The only source of randomness.
-
-        Returns:
-            int64 [N].
-        """
-        ...
-
-
 class Algorithm(Protocol):
-    """How one policy learns: its network, its optimizer, and what a rollout does to them.
+    """A policy that learns: its network, its optimizer, and the effect of a rollout on them.
 
-    Owned by one thread. Constructed by `arena.learning.algorithms.make_algorithm`. What it keeps
-    beside ``weights`` and ``optimizer_state`` ends with each checkpoint: ``load`` leaves the policy
-    as if it had just been made and loaded.
+    Owned by one thread. Constructed by `arena.learning.algorithms.make_algorithm`. All that it
+    keeps beside ``weights`` and ``optimizer_state`` ends with each checkpoint: ``load`` leaves the
+    policy as if it had just been made and loaded. A class that inherits from this one has neither a
+    recurrent state nor a centralized critic unless it says so.
     """
+
+    @property
+    def state_size(self) -> int:
+        """H; 0: the policy is not recurrent, and ``network.core`` is refused."""
+        return 0
+
+    @property
+    def critic_size(self) -> int:
+        """G; 0: values are computed from observations."""
+        return 0
+
+    @property
+    def bptt_length(self) -> int | None:
+        """Decisions of a recurrent policy's longest sequence; None: as long as the rollout."""
+        return None
+
+    @property
+    def needs_transitions(self) -> bool:
+        """Whether rollouts need ``Rollout.transitions``."""
+        return False
 
     @property
     def rollout_length(self) -> int:
@@ -148,12 +173,7 @@ class Algorithm(Protocol):
 
     @property
     def gae_lambda(self) -> float:
-        """Of generalized advantage estimation."""
-        ...
-
-    @property
-    def needs_transitions(self) -> bool:
-        """Whether rollouts are to say what followed each decision."""
+        """Bias (0) against variance (1) of the advantages."""
         ...
 
     @property
@@ -161,27 +181,16 @@ class Algorithm(Protocol):
         """Optimizer steps so far."""
         ...
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Sample actions while training.
-
-        Returns:
-            Actions int64 [N], their log-probabilities float32 [N], values float32 [N] (in units
-            of reward).
-        """
+    def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
+        """Sample one action per row while training."""
         ...
 
-    def value(self, observation: torch.Tensor) -> torch.Tensor:
-        """Expected discounted return. float32 [N, F] to float32 [N]."""
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        """Return the expected discounted return of each row, in units of reward. float32 [N]."""
         ...
 
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:
-        """Learn from one rollout and return flat, finite metrics of what was measured.
+        """Learn from one rollout and return flat, finite metrics of the update.
 
         Raises:
             NonFiniteError: After three updates in a row that had to be skipped.
@@ -189,14 +198,14 @@ class Algorithm(Protocol):
         ...
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Network and normalizers: all that playing needs. float32 CPU copies.
+        """Return network and normalizers: all that playing needs. float32 CPU copies.
 
-        They are what is rated, kept as a ghost and exported, perhaps averages of those that learn.
+        These are rated, kept as a ghost and exported; they may be averages of those that learn.
         """
         ...
 
     def optimizer_state(self) -> dict[str, torch.Tensor]:
-        """What else learning needs: the optimizer's tensors and whatever a restart must find again.
+        """Return all else that learning needs after a restart: the optimizer's tensors and others.
 
         Float32 CPU copies, by stable names; no hyperparameters.
         """
@@ -215,108 +224,3 @@ class Algorithm(Protocol):
             CheckpointCorrupt: If names or shapes differ from this architecture's.
         """
         ...
-
-
-@runtime_checkable
-class RememberingAlgorithm(Protocol):
-    """What an `Algorithm` has besides if its policy has a memory.
-
-    Its ``act`` and ``value`` are not called then, but these, and its rollouts say which decisions
-    follow each other (`arena.rollout.buffer.Rollout.sequences`).
-    """
-
-    @property
-    def state_size(self) -> int:
-        """H, the numbers that a memory has. At 0 there is none, as without this property."""
-        ...
-
-    @property
-    def bptt_length(self) -> int | None:
-        """Decisions of the longest sequence; None: as long as the rollout."""
-        ...
-
-    def act_from(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        state: torch.Tensor,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Sample actions while training.
-
-        Args:
-            observation: [N, F].
-            action_mask: bool [N, n], or None.
-            state: What is remembered of the agent's earlier decisions in its episode; zeros at its
-                first. float32 [N, H].
-            generator: The only source of randomness.
-
-        Returns:
-            What `Algorithm.act` returns, and the state after it, float32 [N, H].
-        """
-        ...
-
-    def value_from(self, observation: torch.Tensor, *, state: torch.Tensor) -> torch.Tensor:
-        """Expected discounted return. [N, F] and float32 [N, H] to float32 [N]."""
-        ...
-
-
-@runtime_checkable
-class CentralizedAlgorithm(Protocol):
-    """What an `Algorithm` has besides if its values are computed from rows of their own.
-
-    Its ``act``, ``value``, ``act_from`` and ``value_from`` are not called then, but these, and its
-    rollouts have the rows (`arena.rollout.buffer.Rollout.critic_input`). What the policy does must
-    not depend on them: nobody has them when it plays.
-    """
-
-    @property
-    def critic_size(self) -> int:
-        """G, the numbers of such a row. At 0 there is none, as without this property."""
-        ...
-
-    def act_with_critic(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        critic_input: torch.Tensor,
-        state: torch.Tensor | None,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        """Sample actions while training.
-
-        Args:
-            observation: [N, F].
-            action_mask: bool [N, n], or None.
-            critic_input: What values are computed from. float32 or uint8 [N, G].
-            state: As `RememberingAlgorithm.act_from` takes it; None: there is no memory.
-            generator: The only source of randomness.
-
-        Returns:
-            What `RememberingAlgorithm.act_from` returns; without a memory None at the end.
-        """
-        ...
-
-    def value_with_critic(
-        self,
-        observation: torch.Tensor,
-        *,
-        critic_input: torch.Tensor,
-        state: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """Expected discounted return. float32 [N]; arguments as in `act_with_critic`."""
-        ...
-
-
-def critic_size(algorithm: object) -> int:
-    """Numbers of the rows that only an algorithm's values see; 0: none, or it does not say."""
-    size: int = getattr(algorithm, "critic_size", 0)
-    return size
-
-
-def state_size(player: object) -> int:
-    """Numbers that an actor or an algorithm remembers; 0: none, or it does not say."""
-    size: int = getattr(player, "state_size", 0)
-    return size

@@ -16,6 +16,7 @@ import torch
 from arena.checkpoints.files import read_verified
 from arena.checkpoints.tensors import deserialize
 from arena.config import NetworkConfig
+from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import CheckpointCorrupt
 from arena.export.card import POLICY, WEIGHTS, Card, read_card
 from arena.export.inputs import STATE_IN, Feeds, feeds_of
@@ -25,14 +26,11 @@ from arena.export.session import make_session
 from arena.networks.distributions import make_distribution
 
 
-class ExportedActor:
-    """An `arena.core.Actor` that runs ``policy.onnx``; if recurrent, an
-    `arena.core.RememberingActor`.
-
-    Not thread-safe.
+class ExportedActor(Actor):
+    """An `arena.core.Actor` that runs ``policy.onnx``. Not thread-safe.
 
     Args:
-        directory: Directory that ``arena export`` wrote.
+        directory: Export directory.
         greedy: Play the likeliest action instead of sampling.
 
     Raises:
@@ -46,47 +44,37 @@ class ExportedActor:
         self.card = read_card(directory)
         self._greedy = greedy
         self._session = make_session(_verified(directory, self.card, POLICY))
+        shapes = {node.name: node.shape for node in self._session.get_inputs()}
+        self._state_size = int(shapes[STATE_IN][1]) if STATE_IN in shapes else 0
         self._layout = self.card.observation_layout
         self._action = self.card.action_layout
         self._outputs = list(parameter_names(self._action))
         self._make_distribution = make_distribution(self._action)
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        """Choose one action per row, as in `arena.core.Actor`; ``agent`` is unused."""
-        if self.state_size:
-            raise ValueError("a policy with a memory needs the state: call act_from")
-        feeds = self._feeds(observation, action_mask)
-        values = self._session.run(self._outputs, feeds)
-        return self._chosen(values, device=observation.device, generator=generator)
-
     @property
     def state_size(self) -> int:
-        """H; 0: the policy is not recurrent."""
-        shapes = {node.name: node.shape for node in self._session.get_inputs()}
-        return int(shapes[STATE_IN][1]) if STATE_IN in shapes else 0
+        """H; 0: it is not recurrent."""
+        return self._state_size
 
-    def act_from(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        state: torch.Tensor,
-        agent: str,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Choose one action per row, as in `arena.core.RememberingActor`."""
-        feeds = self._feeds(observation, action_mask)
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        """Choose one action per row, as in `arena.core.Actor`.
+
+        Raises:
+            ValueError: If it is recurrent and there is no recurrent state, or the other way round.
+        """
+        state, device = inputs.recurrent_state, inputs.observation.device
+        if (state is None) != (self._state_size == 0):
+            raise ValueError("a recurrent policy needs its recurrent state, and no other has one")
+        feeds = self._feeds(inputs.observation, inputs.action_mask)
+        if state is None:
+            values = self._session.run(self._outputs, feeds)
+            return ActorOutput(action=self._chosen(values, device=device, generator=generator))
         feeds[STATE_IN] = state.cpu().numpy()
         *values, after = self._session.run([*self._outputs, STATE_OUT], feeds)
-        action = self._chosen(values, device=observation.device, generator=generator)
-        return action, torch.from_numpy(after).to(observation.device)
+        return ActorOutput(
+            action=self._chosen(values, device=device, generator=generator),
+            recurrent_state=torch.from_numpy(after).to(device),
+        )
 
     def _feeds(self, observation: torch.Tensor, action_mask: torch.Tensor | None) -> Feeds:
         feeds = feeds_of(observation.cpu(), self._layout)

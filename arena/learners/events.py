@@ -1,4 +1,4 @@
-"""What a learner's state machine is told, and what it wants done. Plain data."""
+"""Events and commands of a learner's state machine. Plain data."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Received:
     """The controller said something.
 
     Attributes:
-        message: What.
-        epoch: The controller's, from the header.
+        message: Message of the controller.
+        epoch: Epoch of the controller, from the header.
     """
 
     message: FromController
@@ -28,14 +28,14 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkDone:
-    """The worker is done with what it was given."""
+    """The worker has finished its assignment."""
 
     result: Finished | Failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
-    """Somebody on this side wants the learner to end: a signal, a debugger."""
+    """This side wants the learner to end: a signal, a debugger."""
 
     reason: str
 
@@ -50,18 +50,18 @@ Event = Started | Received | WorkDone | StopRequested | Ticked
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """Send a message of the current epoch; whether it arrives, nobody knows."""
+    """Send a message of the current epoch; it may be lost."""
 
     message: FromLearner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendHeartbeat:
-    """Send a Heartbeat with the figures of now.
+    """Send a Heartbeat with current figures.
 
     Attributes:
-        assignment_id: What runs, or None.
-        attempt: Of it; 0 when idle.
+        assignment_id: Assignment that runs, or None.
+        attempt: Attempt at it; 0 when idle.
     """
 
     assignment_id: AssignmentId | None
@@ -82,11 +82,11 @@ class StopWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """End the learner; what the worker does no longer matters. Last command.
+    """End the learner, without waiting for the worker. Last command.
 
     Attributes:
-        code: Of the process.
-        reason: For the log.
+        code: Exit code of the process.
+        reason: Reason for the log.
     """
 
     code: int

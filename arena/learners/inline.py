@@ -13,7 +13,7 @@ from arena.wire.in_memory import InMemoryHub
 logger = logging.getLogger(__name__)
 
 GRACE_S = 5.0
-"""Shorter than a process has: nothing can kill a thread, so whoever stops it waits for it."""
+"""Shorter than a process has: nothing can kill a thread, so its stop waits for it."""
 
 
 class InlineLearner:

@@ -23,6 +23,7 @@ import psutil
 from arena.checkpoints.files import store_digest
 from arena.config import LearnerSetup
 from arena.errors import NotAdmitted, VersionMismatch, WireError
+from arena.learners.ack_log import make_ack_log
 from arena.learners.events import (
     Command,
     Event,
@@ -39,7 +40,6 @@ from arena.learners.events import (
 )
 from arena.learners.progress import Progress
 from arena.learners.state import EXIT_REFUSED, LearnerState, Patience
-from arena.learners.witness import make_witness
 from arena.types import LearnerId
 from arena.wire.codec import encode
 from arena.wire.messages import (
@@ -67,11 +67,11 @@ TRACEBACK_LINES = 12
 
 
 class Work(Protocol):
-    """Carries out assignments; `arena.learners.worker.Worker` is one. Owned by one thread."""
+    """Carries out assignments; `arena.learners.work.worker.Worker` is one. Owned by one thread."""
 
     @property
     def device(self) -> object:
-        """What it computes on."""
+        """Device that it computes on."""
         ...
 
     def carry_out(self, assignment: Assignment) -> Finished | Failed:
@@ -96,24 +96,24 @@ class MakeWork(Protocol):
 def make_worker(
     setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
 ) -> Work:
-    """The worker of the product, on one thread. Imports torch."""
+    """Make the product's worker, on one thread. Imports torch."""
     import torch
 
-    from arena.learners.worker import Worker
+    from arena.learners.work.worker import Worker
 
     torch.set_num_threads(1)
     return Worker(setup, progress=progress, should_stop=should_stop)
 
 
 def new_learner_id(holder: str | None = None) -> LearnerId:
-    """An id that no other process has: host, process id, chance; before them whose key it has."""
+    """Return a unique id: the key's holder if there is one, host, process id, random digits."""
     host = re.sub(r"[^A-Za-z0-9]", "", socket.gethostname())[:24] or "host"
     own = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
     return LearnerId(own if holder is None else f"{holder}.{own}")
 
 
 def arena_version() -> str:
-    """The installed version, or ``unknown`` in a bare checkout."""
+    """Return the installed version, or ``unknown`` in a bare checkout."""
     try:
         return importlib.metadata.version("arena-league")
     except importlib.metadata.PackageNotFoundError:
@@ -152,7 +152,7 @@ class LearnerLoop:
         self._assignments: queue.SimpleQueue[Assignment | None] = queue.SimpleQueue()
         self._events: deque[Event] = deque()
         self._process = psutil.Process()
-        self._witness = make_witness(learner)
+        self._ack_log = make_ack_log(learner)
         self._exit: Exit | None = None
 
     def request_stop(self, reason: str) -> None:
@@ -204,7 +204,7 @@ class LearnerLoop:
         )
 
     def _talk(self, state: LearnerState) -> None:
-        """The other thread. Whatever happens in it, the working thread is told to end."""
+        """Run the other thread. However it ends, the working thread is told to end."""
         try:
             self._exit = self._converse(state)
         except (VersionMismatch, NotAdmitted) as error:
@@ -237,8 +237,8 @@ class LearnerLoop:
         received = self._transport.receive(0.0 if self._events else wait_s)
         if received is not None:
             header, message = received
-            if isinstance(message, Acknowledge) and self._witness is not None:
-                self._witness.acknowledged(message)
+            if isinstance(message, Acknowledge) and self._ack_log is not None:
+                self._ack_log.acknowledged(message)
             if isinstance(message, FromController):
                 self._events.append(Received(message=message, epoch=header.epoch))
 
@@ -255,8 +255,8 @@ class LearnerLoop:
                 seen = replace(hello, store=store_digest(Path(self._setup.root)))
                 self._transport.send(seen, epoch=epoch)
             case Send():
-                if isinstance(command.message, Finished) and self._witness is not None:
-                    self._witness.sent(command.message)
+                if isinstance(command.message, Finished) and self._ack_log is not None:
+                    self._ack_log.sent(command.message)
                 self._transport.send(command.message, epoch=epoch)
             case SendHeartbeat():
                 self._transport.send(self._heartbeat(command), epoch=epoch)
@@ -279,7 +279,7 @@ class LearnerLoop:
 
 
 def carry_out(work: Work, assignment: Assignment) -> Finished | Failed:
-    """The result of an assignment; whatever is raised, or cannot be sent, becomes a Failed."""
+    """Return an assignment's result; an exception, or a result that cannot be sent, is a Failed."""
     try:
         result = work.carry_out(assignment)
         encode(Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0), result)

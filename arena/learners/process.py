@@ -133,7 +133,7 @@ def die_with_parent(parent_pid: int, *, death_fd: int | None) -> None:
 
 
 def _wait_for_death(death_fd: int) -> None:
-    """Nobody ever writes to the pipe: a read returns when the parent is gone."""
+    """End this process once its parent is gone: nothing is written to the pipe before."""
     os.read(death_fd, 1)
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""How far the training loop is: written by the thread that works, read for heartbeats."""
+"""Progress of the training loop: written by the thread that works, read for heartbeats."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 
 class Progress:
-    """Counts turns of the training loop and what trainees did in them. Thread-safe."""
+    """Counter of the training loop's turns and of trainees' decisions. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -16,7 +16,7 @@ REAP_S = 10.0
 
 
 class LearnerProcess:
-    """A learner process, and whatever it may have started: they are one process group.
+    """A learner process and all that it may have started: they are one process group.
 
     Owned by one thread. All methods may be called again and after the end.
     """
@@ -85,13 +85,13 @@ def spawn_learner(
 
     Args:
         setup_path: A LearnerSetup as JSON.
-        endpoint: Where its controller listens.
-        populations: Which it trains; empty: any.
-        log_path: Its output is appended there; the directory is made, but not that one's parent: a
-            run directory that was moved away does not come back with nothing but logs in it.
-        keys: Its key file, which only its owner can read. (Its arguments anybody can.)
-        python: The interpreter.
-        command: What of it is run.
+        endpoint: Endpoint of its controller.
+        populations: Populations that it trains; empty: any.
+        log_path: File that its output is appended to; the directory is made, but not that one's
+            parent: a run directory that was moved away does not come back with nothing but logs.
+        keys: Key file, which only its owner can read. (Its arguments anybody can.)
+        python: Path of the interpreter.
+        command: Arguments of the interpreter that start a learner.
 
     Raises:
         RuntimeError: From another thread than the main one: the kernel would take the end of that
@@ -131,5 +131,5 @@ def spawn_learner(
 
 
 def stacks_path(log_path: Path) -> Path:
-    """Where a learner writes its stacks: ``stacks-learner-0.txt`` beside ``learner-0.log``."""
+    """Return the file of a learner's stacks: ``stacks-learner-0.txt`` beside ``learner-0.log``."""
     return log_path.with_name(f"stacks-{log_path.stem}.txt")

@@ -1,9 +1,9 @@
 """A learner's side of the protocol as a pure state machine: an event comes in, commands come out.
 
 No socket, thread, clock or file in it; times are arguments. Messages may be lost, repeated and late
-in both directions, so whatever needs an answer is said again until it comes: Hello until Welcome,
-Finished and Failed until Acknowledge. A controller that says nothing for long is asked whether it
-is there by another Hello; the next controller of the run answers it, too, with its epoch.
+in both directions, so a message that needs an answer is repeated until it comes: Hello until
+Welcome, Finished and Failed until Acknowledge. A controller that is silent for long gets another
+Hello; the next controller of the run answers it, too, with its epoch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from arena.wire.messages import (
 EXIT_DONE = 0
 EXIT_REFUSED = 2
 FENCED = "fenced"
-"""How the reason of a Refuse begins that tells a learner of the past to go."""
+"""Prefix of the reason of a Refuse that a learner of an earlier epoch gets."""
 
 MIN_HEARTBEAT_S = 0.01
 MAX_QUEUED = 1
@@ -54,13 +54,13 @@ Lease = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a learner waits.
+    """Waiting times of a learner.
 
     Attributes:
-        hello_s: Between Hellos: doubles from the first to the second of these.
-        resend_s: Between repetitions of an unacknowledged result: doubles likewise.
+        hello_s: Seconds between Hellos: doubles from the first to the second of these.
+        resend_s: Seconds between repetitions of an unacknowledged result: doubles likewise.
         liveness_s: Silence of the controller after which the learner says Hello again.
-        grace_s: To finish and be acknowledged after a stop that names no time itself.
+        grace_s: Seconds to finish and be acknowledged after a stop that names no time.
     """
 
     hello_s: tuple[float, float] = (0.02, 5.0)
@@ -71,7 +71,7 @@ class Patience:
 
 @dataclass(slots=True)
 class Repeated:
-    """When something is to be said again; the waits double."""
+    """Times at which a message is repeated; the waits double."""
 
     wait_s: float
     last_wait_s: float
@@ -79,35 +79,35 @@ class Repeated:
 
     @classmethod
     def begin(cls, waits_s: tuple[float, float], *, now_s: float) -> Repeated:
-        """Said now for the first time."""
+        """Record the first sending."""
         return cls(wait_s=waits_s[0], last_wait_s=waits_s[1], due_s=now_s + waits_s[0])
 
     def again(self, *, now_s: float) -> None:
-        """Said again now."""
+        """Record a repetition."""
         self.wait_s = min(2.0 * self.wait_s, self.last_wait_s)
         self.due_s = now_s + self.wait_s
 
 
 def lease_of(message: Train | Evaluate | Finished | Failed | Acknowledge) -> Lease:
-    """Which attempt at which assignment a message is about."""
+    """Return the attempt at an assignment that a message is about."""
     return message.assignment_id, message.attempt
 
 
 @dataclass(slots=True)
 class LearnerState:
-    """Everything a learner knows about its conversation with the controller.
+    """The state of a learner's conversation with the controller.
 
     Attributes:
-        hello: What it says of itself.
-        patience: How long it waits.
-        epoch: Of the controller that welcomed it; 0 before.
-        heartbeat_s: Between heartbeats, as the controller wants it.
-        running: What the worker does.
-        abandoned: The worker's result will be nobody's: its lease was given to somebody else.
-        queued: What comes next: at most one.
-        results: What the controller has not acknowledged yet, by lease.
-        stop_reason: Why it is ending; None while it is not.
-        is_over: Whether Exit was said; nothing follows.
+        hello: Description of the learner.
+        patience: Waiting times.
+        epoch: Epoch of the controller that welcomed it; 0 before.
+        heartbeat_s: Seconds between heartbeats, as the controller wants them.
+        running: Assignment that the worker carries out.
+        abandoned: Whether the lease of ``running`` was given to another learner.
+        queued: Next assignment: at most one.
+        results: Results that the controller has not acknowledged yet, by lease.
+        stop_reason: Reason why it is ending; None while it is not.
+        is_over: Whether Exit was returned; no command follows.
     """
 
     hello: Hello
@@ -129,11 +129,11 @@ class LearnerState:
     _stopped_locally: Literal[0, 1] = 0
 
     def handle(self, event: Event, *, now_s: float) -> list[Command]:
-        """Take in one event and say what is to be done, in order.
+        """Handle one event and return the commands to carry out, in order.
 
         Args:
-            event: What happened.
-            now_s: When, on this process's monotonic clock.
+            event: Event to handle.
+            now_s: Time of it on this process's monotonic clock.
         """
         if self.is_over:
             return []
@@ -151,7 +151,7 @@ class LearnerState:
         return commands + self._end_if_stopped(now_s)
 
     def due_s(self) -> float:
-        """When to tick next at the latest, if nothing else happens."""
+        """Return the latest time of the next tick, if no event comes."""
         times_s = [repeated.due_s for repeated in self._resends.values()]
         if self._greeting is not None:
             times_s.append(self._greeting.due_s)
@@ -203,7 +203,7 @@ class LearnerState:
         return commands + self._heartbeat(now_s)
 
     def _forget(self) -> list[Command]:
-        """Drop what another epoch's controller gave out: its successor gives it out again."""
+        """Drop assignments of another epoch's controller: its successor gives them out again."""
         self.queued.clear()
         self.results.clear()
         self._resends.clear()

@@ -1,4 +1,4 @@
-"""Generalized advantage estimation along each agent's own decisions, and what followed each.
+"""Generalized advantage estimation along each agent's own decisions, and their successors.
 
 Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation"
 (2016), https://arxiv.org/abs/1506.02438. A trajectory belongs to (environment, agent): its steps
@@ -11,18 +11,20 @@ from dataclasses import dataclass
 
 import torch
 
+from arena.learning.shapes import check_equal_shapes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """What P agents decided and received in T calls of ``step``.
+    """Decisions and rewards of P agents in T calls of ``step``.
 
     Attributes:
         decided: A decision was asked for before call t. bool [T, B, P].
         trained: It is to be trained on; implies ``decided``. bool [T, B, P].
-        value: Of trained decisions; undefined elsewhere. float32 [T, B, P].
-        reward: Received in call t. float32 [T, B, P].
+        value: Values of trained decisions; undefined elsewhere. float32 [T, B, P].
+        reward: Rewards received in call t. float32 [T, B, P].
         ended: The agent's episode ended in call t, in any way. bool [T, B, P].
-        end_value: What follows such an end: V(final observation) of a truncation, 0 otherwise.
+        end_value: Value after such an end: V(final observation) of a truncation, 0 otherwise.
             float32 [T, B, P].
         next_decided: The agent is on turn after the last call. bool [B, P].
         next_value: Value of that decision. float32 [B, P].
@@ -37,14 +39,36 @@ class Decisions:
     next_decided: torch.Tensor
     next_value: torch.Tensor
 
+    def check_shapes(self) -> None:
+        """Check ranks and shapes.
 
-def own_decision_advantages(
+        Raises:
+            ValueError: If a tensor is not as the attributes say.
+        """
+        check_equal_shapes(
+            3,
+            decided=self.decided,
+            trained=self.trained,
+            value=self.value,
+            reward=self.reward,
+            ended=self.ended,
+            end_value=self.end_value,
+        )
+        check_equal_shapes(
+            2,
+            each_call=self.value[0],
+            next_decided=self.next_decided,
+            next_value=self.next_value,
+        )
+
+
+def generalized_advantages(
     decisions: Decisions, *, gamma: float, gae_lambda: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Advantages, backwards over time and vectorised over everything else.
+    """Compute advantages, backwards over time and vectorised over everything else.
 
     Args:
-        decisions: Of one rollout.
+        decisions: Decisions of one rollout.
         gamma: Discount per own decision.
         gae_lambda: 0: one step, 1: all of them.
 
@@ -52,10 +76,14 @@ def own_decision_advantages(
         Advantages float32 [T, B, P] and where they are defined, bool [T, B, P]: at trained
         decisions whose successor (the agent's next decision or its end) is known. The others'
         advantages are 0.
+
+    Raises:
+        ValueError: If the decisions' shapes do not fit each other.
     """
+    decisions.check_shapes()
     advantage = torch.zeros_like(decisions.value)
     defined = torch.zeros_like(decisions.trained)
-    # What a decision before call t will see: the reward until its successor, the successor's value
+    # As a decision before call t sees it: the reward until its successor, the successor's value
     # and advantage, and whether there is a successor at all.
     reward = torch.zeros_like(decisions.next_value)
     next_value = decisions.next_value
@@ -84,13 +112,13 @@ def own_decision_advantages(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
-    """What followed each decision; undefined where its successor is not known.
+class Successors:
+    """The successor of each decision; undefined where it is not known.
 
     Attributes:
-        reward: Received until the agent's next decision or its end. float32 [T, B, P].
-        next_value: Value of the next decision; of an end, what follows it. float32 [T, B, P].
-        next_call: Before which call the next decision came; T: after the last one; -1: none, the
+        reward: Reward until the agent's next decision or its end. float32 [T, B, P].
+        next_value: Value of the next decision, or after the end. float32 [T, B, P].
+        next_call: Call before which the next decision came; T: after the last one; -1: none, the
             episode ended. int64 [T, B, P].
     """
 
@@ -99,10 +127,15 @@ class Followed:
     next_call: torch.Tensor
 
 
-def what_followed(decisions: Decisions) -> Followed:
-    """The rewards and successors that advantages are made of."""
+def successors(decisions: Decisions) -> Successors:
+    """Return the rewards and successors that advantages are made of.
+
+    Raises:
+        ValueError: If the decisions' shapes do not fit each other.
+    """
+    decisions.check_shapes()
     num_calls = len(decisions.value)
-    followed = Followed(
+    found = Successors(
         reward=torch.zeros_like(decisions.value),
         next_value=torch.zeros_like(decisions.value),
         next_call=torch.zeros_like(decisions.value, dtype=torch.int64),
@@ -115,31 +148,9 @@ def what_followed(decisions: Decisions) -> Followed:
         reward = decisions.reward[t] + reward.masked_fill(ended, 0.0)
         next_value = torch.where(ended, decisions.end_value[t], next_value)
         next_call = next_call.masked_fill(ended, -1)
-        followed.reward[t], followed.next_value[t] = reward, next_value
-        followed.next_call[t] = next_call
+        found.reward[t], found.next_value[t] = reward, next_value
+        found.next_call[t] = next_call
         reward = reward.masked_fill(decided, 0.0)
         next_value = torch.where(decided, decisions.value[t], next_value)
         next_call = next_call.masked_fill(decided, t)
-    return followed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transitions:
-    """What followed each of D decisions, for whoever values them anew.
-
-    Attributes:
-        reward: Received until the agent's next decision or its end. float32 [D].
-        successor: Row of the agent's next decision; -1: the episode ended, or the decision is not
-            among the rows. int64 [D].
-        next_value: Value of what followed when it was collected, in units of reward; 0 after an end
-            for good. float32 [D].
-    """
-
-    reward: torch.Tensor
-    successor: torch.Tensor
-    next_value: torch.Tensor
-
-    def next_of(self, values: torch.Tensor) -> torch.Tensor:
-        """The values of what followed: of successors from ``values``, else those collected. [D]."""
-        inside = self.successor >= 0
-        return torch.where(inside, values[self.successor.clamp(min=0)], self.next_value)
+    return found

@@ -1,32 +1,33 @@
-"""Builds the algorithm that a population's configuration names."""
+"""Makes the algorithm that a population's configuration names."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Protocol, cast
 
 import torch
 
 from arena.config import Model, NetworkConfig, PopulationSetup
-from arena.core import Algorithm, state_size
+from arena.core import Algorithm
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
 from arena.learning.hyperparameters import (
+    algorithm_hyperparameters,
     coerce_hyperparameters,
     hyperparameter_model,
     make_settings,
-    own_hyperparameters,
 )
 from arena.learning.ppo import Ppo
 from arena.resolve import resolve
 
 
 class AlgorithmClass(Protocol):
-    """What ``package.module:Name`` must be: a class that is called like `Ppo`.
+    """The class that ``package.module:Name`` names, called like `Ppo`.
 
     It has an attribute ``Hyperparameters``, an `arena.config.Model` of numbers that PBT may change,
-    and may have one ``Settings``, an `arena.config.Model` of what it may not.
+    and may have one ``Settings``, an `arena.config.Model` of settings that it may not.
     """
 
     def __call__(
@@ -44,18 +45,19 @@ class AlgorithmClass(Protocol):
         """Make one policy with fresh weights that depend on the arguments alone.
 
         Args:
-            network: The population's architecture. What `arena.networks.make.make_actor_critic`
-                makes of it with these layouts is what plays: ``weights`` are its ``state_dict``.
-            observation: What the rows of observations are.
-            action: What the rows of actions are.
-            hyperparameters: An instance of the class's ``Hyperparameters``.
-            settings: An instance of its ``Settings``; without such, an empty model.
-            device: Where it lives.
-            precision: ``auto``, ``float32`` or ``bfloat16``: of products in training.
-            seed: Of the weights.
+            network: Architecture of the population. The network that
+                `arena.networks.make.make_actor_critic` makes of it with these layouts is the one
+                that plays: ``weights`` are its ``state_dict``.
+            observation: Layout of the observations.
+            action: Layout of the actions.
+            hyperparameters: Instance of the class's ``Hyperparameters``.
+            settings: Instance of its ``Settings``; without such, an empty model.
+            device: Device that it trains on.
+            precision: ``auto``, ``float32`` or ``bfloat16``: precision of products in training.
+            seed: Seed of the weights.
 
-        Where ``network.critic`` is not ``own``, it is called with ``critic_input`` besides, the
-        layout of the rows that only its values see.
+        Where ``network.critic`` is not ``own``, there is one more argument, ``critic_input``: the
+        layout of a centralized critic's input.
         """
         ...
 
@@ -75,49 +77,70 @@ def make_algorithm(
     """Make one policy with fresh weights.
 
     Args:
-        setup: Its population.
-        observation: What the rows of observations are.
-        action: What the rows of actions are.
-        hyperparameters: A policy's by name; integral ones are rounded, absent ones have their
-            defaults, and weights of the reward are not the algorithm's business.
-        device: Where it lives.
+        setup: Population of the policy.
+        observation: Layout of the observations.
+        action: Layout of the actions.
+        hyperparameters: Values by name; integral ones are rounded, absent ones have their defaults,
+            and weights of the reward are not the algorithm's business.
+        device: Device that it trains on.
         precision: ``auto``, ``float32`` or ``bfloat16``.
-        seed: Of the weights.
-        launch_directory: Where ``package`` is looked for first.
-        critic_input: What a centralized critic reads, where the network has one.
+        seed: Seed of the weights.
+        launch_directory: Directory in which ``package`` is looked for first.
+        critic_input: Layout of a centralized critic's input, where the network has one.
 
     Raises:
         ConfigError: If there is no such algorithm, a hyperparameter or setting is not as it must
-            be, or the network has a memory or a centralized critic and the algorithm knows of none.
+            be, or the network is recurrent or has a centralized critic and the algorithm supports
+            none.
     """
-    model = hyperparameter_model(setup.algorithm, launch_directory=launch_directory)
-    values = coerce_hyperparameters(model, own_hyperparameters(hyperparameters))
-    algorithm = (
-        Ppo
-        if setup.algorithm == "ppo"
-        else resolve(setup.algorithm, launch_directory=launch_directory)
-    )
-    if setup.network.critic != "own" and not hasattr(algorithm, "critic_size"):
+    name, network = setup.algorithm, setup.network
+    model = hyperparameter_model(name, launch_directory=launch_directory)
+    values = coerce_hyperparameters(model, algorithm_hyperparameters(hyperparameters))
+    algorithm_class = Ppo if name == "ppo" else resolve(name, launch_directory=launch_directory)
+    if network.critic != "own" and not _takes_critic_input(algorithm_class):
         raise ConfigError(
-            f"network.critic must be own with algorithm {setup.algorithm}, which has no "
-            f"critic_size (arena.core.CentralizedAlgorithm), got {setup.network.critic!r}"
+            f"network.critic must be own with algorithm {name}, which takes no critic_input "
+            f"(arena.core.Algorithm.critic_size), got {network.critic!r}"
         )
-    made = cast("AlgorithmClass", algorithm)(
-        setup.network,
+    algorithm = cast("AlgorithmClass", algorithm_class)(
+        network,
         observation=observation,
         action=action,
         hyperparameters=model.model_validate(values),
-        settings=make_settings(
-            setup.algorithm, setup.algorithm_settings, launch_directory=launch_directory
-        ),
+        settings=make_settings(name, setup.algorithm_settings, launch_directory=launch_directory),
         device=device,
         precision=precision,
         seed=seed,
         **({} if critic_input is None else {"critic_input": critic_input}),
     )
-    if setup.network.core != "none" and not state_size(made):
+    _check_algorithm(algorithm, name=name, network=network)
+    return algorithm
+
+
+def _takes_critic_input(algorithm_class: object) -> bool:
+    if not callable(algorithm_class):
+        return False
+    return "critic_input" in inspect.signature(algorithm_class).parameters
+
+
+def _check_algorithm(algorithm: object, *, name: str, network: NetworkConfig) -> None:
+    """Check that a user's algorithm is one, and that it can train the network.
+
+    Raises:
+        ConfigError: If not.
+    """
+    if not isinstance(algorithm, Algorithm):
+        missing = [part for part in _parts(Algorithm) if not hasattr(algorithm, part)]
         raise ConfigError(
-            f"network.core must be none with algorithm {setup.algorithm}, which has no state_size "
-            f"(arena.core.RememberingAlgorithm), got {setup.network.core!r}"
+            f"algorithm {name} must be an arena.core.Algorithm (inherit from it for the defaults), "
+            f"it has no {', '.join(missing)}"
         )
-    return made
+    if network.core != "none" and not algorithm.state_size:
+        raise ConfigError(
+            f"network.core must be none with algorithm {name}, whose state_size is 0 "
+            f"(arena.core.Algorithm), got {network.core!r}"
+        )
+
+
+def _parts(protocol: type) -> list[str]:
+    return [part for part in vars(protocol) if not part.startswith("_")]

@@ -1,6 +1,6 @@
 """A slow copy of a network: an exponential average of its parameters.
 
-Two things are such averages: what plays where the live weights are too restless (Polyak and
+Two things are such averages: the weights that play where the live ones are too restless (Polyak and
 Juditsky, "Acceleration of Stochastic Approximation by Averaging", 1992), and the magnet, the
 policy's own past that a loss holds it near (Sokota et al., "A Unified Approach to Reinforcement
 Learning, Quantal Response Equilibria, and Two-Player Zero-Sum Games", ICLR 2023).
@@ -19,13 +19,13 @@ NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
 class AveragedNetwork(Generic[NetworkT]):
-    """Follows a live network and shares no memory with it.
+    """A network that follows a live one and shares no memory with it.
 
     Buffers (normalizers) are not averaged: the live network's are more exact.
     """
 
     def __init__(self, live: NetworkT) -> None:
-        """Start where the live network is."""
+        """Start as a copy of the live network."""
         self.network = copy.deepcopy(live).requires_grad_(False)
         """Computes with the averaged parameters."""
         self._average: list[torch.Tensor] = list(self.network.parameters())
@@ -34,13 +34,14 @@ class AveragedNetwork(Generic[NetworkT]):
 
     @torch.no_grad()
     def follow(self, rate: float) -> None:
-        """Go towards the live network: a <- a + rate (w - a)."""
+        """Move towards the live network."""
+        # a <- a + rate (w - a)
         torch._foreach_lerp_(self._average, self._live, rate)
         self._copy_buffers()
 
     @torch.no_grad()
     def restart(self) -> None:
-        """Be what the live network is."""
+        """Copy the live network."""
         torch._foreach_copy_(self._average, self._live)
         self._copy_buffers()
 
@@ -49,17 +50,17 @@ class AveragedNetwork(Generic[NetworkT]):
             own.copy_(live)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """The live average by name of parameter."""
+        """Return the live average by name of parameter."""
         return {name: tensor.detach() for name, tensor in self.network.named_parameters()}
 
 
 def with_prefix(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The same tensors, their names behind a prefix."""
+    """Return the tensors with a prefix before their names."""
     return {prefix + name: tensor for name, tensor in tensors.items()}
 
 
 def without_prefix(prefix: str, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Those whose names begin with a prefix, by the rest of their names."""
+    """Return the tensors whose name begins with a prefix, with the prefix removed."""
     return {
         name.removeprefix(prefix): tensor
         for name, tensor in tensors.items()

@@ -1,4 +1,4 @@
-"""The numbers of a policy that PBT may change, and the settings that it may not. Torch-free."""
+"""Hyperparameters of a policy, which PBT may change, and settings, which it may not. Torch-free."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from arena.resolve import resolve
 from arena.rules import broken_rules
 
 REWARD_WEIGHT = "reward_weights."
-"""Begins the names of the hyperparameters that weigh components of the reward."""
+"""Prefix of the hyperparameters that weigh components of the reward."""
 
 
 class PpoHyperparameters(Model):
@@ -68,8 +68,8 @@ class PpoHyperparameters(Model):
     """How far the magnet goes towards the policy after each rollout."""
 
     ema_decay: float = Field(0.0, ge=0.0, lt=1.0)
-    """What plays elsewhere (ratings, ghosts, exports) is an exponential average of the weights that
-    keeps this much of itself after each rollout. 0: the weights themselves."""
+    """Decay per rollout of the exponential average of weights that plays elsewhere (ratings,
+    ghosts, exports). 0: the weights themselves play."""
 
     rho_bar: float = Field(1.0, gt=0.0, le=1e6)
     """V-trace: largest importance of a decision."""
@@ -79,7 +79,7 @@ class PpoHyperparameters(Model):
 
 
 class PpoSettings(Model):
-    """Settings of PPO: what holds for all policies of a population, and PBT does not change."""
+    """Settings of PPO, equal for all policies of a population; PBT does not change them."""
 
     advantages: Literal["gae", "vtrace"] = "gae"
     """``gae`` trusts the log-probabilities and values of when the decisions were made; ``vtrace``
@@ -89,17 +89,17 @@ class PpoSettings(Model):
     """Whether values are learned in standard deviations of returns; if not, in units of reward."""
 
     bptt_length: int | None = Field(None, ge=1)
-    """Own decisions through which a memory is trained, before the gradient is cut; None: those of
-    an episode in a rollout. Does nothing where ``network.core`` is ``none``."""
+    """Own decisions of a recurrent policy through which gradients flow before they are cut; None:
+    those of an episode in a rollout. Does nothing where ``network.core`` is ``none``."""
 
 
 def hyperparameter_model(algorithm: str, *, launch_directory: str) -> type[Model]:
-    """The type of an algorithm's hyperparameters.
+    """Return the type of an algorithm's hyperparameters.
 
     Args:
         algorithm: ``ppo``, or ``package.module:Name`` of a class with an attribute
             ``Hyperparameters``.
-        launch_directory: Where ``package`` is looked for first.
+        launch_directory: Directory in which ``package`` is looked for first.
 
     Raises:
         ConfigError: If there is no such class or attribute.
@@ -111,13 +111,13 @@ def hyperparameter_model(algorithm: str, *, launch_directory: str) -> type[Model
 
 
 def make_settings(algorithm: str, values: Mapping[str, object], *, launch_directory: str) -> Model:
-    """An algorithm's settings, checked and complete.
+    """Return an algorithm's settings, checked and complete.
 
     Args:
         algorithm: ``ppo``, or ``package.module:Name`` of a class that may have an attribute
             ``Settings``.
-        values: Some of them by name.
-        launch_directory: Where ``package`` is looked for first.
+        values: Settings by name; absent ones have their defaults.
+        launch_directory: Directory in which ``package`` is looked for first.
 
     Raises:
         ConfigError: If there is no such class, or a setting is not as the class wants it. Names
@@ -143,10 +143,10 @@ def _model(found: object, name: str, *, algorithm: str) -> type[Model]:
 
 
 def with_reward_weights(model: type[Model], reward_weights: Mapping[str, float]) -> type[Model]:
-    """The type of a policy's hyperparameters: its algorithm's, and a weight for each component.
+    """Add a weight for each component of the reward to the type of hyperparameters.
 
     Args:
-        model: Of the algorithm.
+        model: Type of the algorithm's hyperparameters.
         reward_weights: ``environment.reward_weights``: the weights where a policy has none.
     """
     if not reward_weights:
@@ -158,8 +158,8 @@ def with_reward_weights(model: type[Model], reward_weights: Mapping[str, float])
     return create_model(model.__name__, __base__=model, **weights)
 
 
-def own_hyperparameters(hyperparameters: Mapping[str, float]) -> dict[str, float]:
-    """Those that are the algorithm's: all but the weights of the reward's components."""
+def algorithm_hyperparameters(hyperparameters: Mapping[str, float]) -> dict[str, float]:
+    """Return the algorithm's hyperparameters: all but the weights of the reward's components."""
     return {
         name: value for name, value in hyperparameters.items() if not name.startswith(REWARD_WEIGHT)
     }
@@ -168,11 +168,11 @@ def own_hyperparameters(hyperparameters: Mapping[str, float]) -> dict[str, float
 def policy_reward_weights(
     hyperparameters: Mapping[str, float], *, reward_weights: Mapping[str, float]
 ) -> tuple[float, ...]:
-    """What a policy weighs the components of its reward by.
+    """Return a policy's weights of the components of its reward.
 
     Args:
-        hyperparameters: The policy's.
-        reward_weights: ``environment.reward_weights``, for what the policy has no weight of.
+        hyperparameters: Hyperparameters of the policy.
+        reward_weights: ``environment.reward_weights``, the weights where the policy has none.
 
     Returns:
         In the order of ``reward_weights``.
@@ -211,7 +211,7 @@ def coerce_hyperparameters(
 
 
 def _rounded(value: float) -> float | int:
-    """The nearest integer; what is none (infinity, NaN, text) is left to the validation."""
+    """Return the nearest integer; infinity, NaN and text are left to the validation."""
     try:
         return round(value)
     except (TypeError, ValueError, OverflowError):

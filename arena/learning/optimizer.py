@@ -17,7 +17,7 @@ STATE = ("exp_avg", "exp_avg_sq", "step")
 
 
 class NamedAdam:
-    """Fused Adam over a module's parameters, with its state there from the start.
+    """Fused Adam over a module's parameters, whose state exists from the start.
 
     The state holds no hyperparameters, so that restoring it can never overwrite a mutated one.
     """
@@ -40,7 +40,7 @@ class NamedAdam:
 
     @property
     def learning_rate(self) -> float:
-        """As the optimizer has it."""
+        """Learning rate, read back from the optimizer."""
         return float(self._adam.param_groups[0]["lr"])
 
     def apply(self, *, learning_rate: float, beta1: float) -> None:
@@ -50,7 +50,7 @@ class NamedAdam:
             group["betas"] = (beta1, BETA2)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """The live state: ``exp_avg.<parameter>``, ``exp_avg_sq.<parameter>``, ``step.<...>``."""
+        """Return the live state: ``exp_avg.<parameter>``, ``exp_avg_sq.<...>``, ``step.<...>``."""
         return {
             f"{kind}.{name}": self._adam.state[parameter][kind]
             for kind in STATE
@@ -69,5 +69,5 @@ class NamedAdam:
         return nn.utils.clip_grad_norm_(self._parameters.values(), max_norm)
 
     def step(self) -> None:
-        """Follow the gradients."""
+        """Take a step along the gradients."""
         self._adam.step()

@@ -2,8 +2,9 @@
 
 Schulman et al., "Proximal Policy Optimization Algorithms" (2017), https://arxiv.org/abs/1707.06347;
 Andrychowicz et al., "What Matters In On-Policy Reinforcement Learning?" (2021) for the choices.
-Shapes: N rows, F features of an observation, n logits, P parameters of a distribution, D decisions
-of a rollout, M of a minibatch, H numbers of a state, G of a row that only the value reads.
+One update is read in three files: this one (the steps), `ppo_loss` (minibatches and losses) and
+`acting` (the forward pass of play). Shapes: D decisions of a rollout, F features of an observation,
+P parameters of a distribution, M decisions of a minibatch, G numbers of a critic's input.
 """
 
 from __future__ import annotations
@@ -17,21 +18,24 @@ from arena.config import NetworkConfig
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import NonFiniteError
-from arena.learning import losses
+from arena.experience import Rollout, Sequences
+from arena.learning.acting import ActingNetwork, product_dtype
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
-from arena.learning.batch import Batch, minibatches, predict, predict_all
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
-from arena.learning.objective import objective
 from arena.learning.optimizer import NamedAdam
-from arena.learning.playing import PlayingNetwork
-from arena.learning.precision import product_dtype
-from arena.learning.progress import MAGNET_DISTANCE, METRICS, Progress
-from arena.learning.sequences import Sequences
-from arena.learning.vtrace import valued_anew
+from arena.learning.ppo_loss import (
+    Batch,
+    explained_variance,
+    minibatches,
+    ppo_loss,
+    predict,
+    predict_all,
+)
+from arena.learning.update_metrics import MAGNET_KL, METRICS, UpdateMetrics
+from arena.learning.vtrace import with_vtrace_targets
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
-from arena.rollout.buffer import Rollout
 
 MAX_SKIPPED = 3
 """So many skipped updates in a row are no accident."""
@@ -45,10 +49,10 @@ MAGNET = "magnet."
 """Begins the names of the magnet's weights."""
 
 
-class Ppo(PlayingNetwork):
+class Ppo(ActingNetwork):
     """An `arena.core.Algorithm`: one policy's network and optimizer.
 
-    What makes a number non-finite is undone, not carried on: the weights are finite always.
+    The weights are always finite: a step or rollout that would make a number non-finite is undone.
     """
 
     Hyperparameters = PpoHyperparameters
@@ -70,15 +74,15 @@ class Ppo(PlayingNetwork):
         """Start with fresh weights and a fresh optimizer.
 
         Args:
-            network: The architecture.
-            observation: What the rows of observations are.
-            action: What the rows of actions are.
-            hyperparameters: For good; a mutation is a new object and a load.
-            device: Where the network lives.
-            precision: Of the products while it trains; see `arena.learning.precision`.
-            seed: Of the fresh weights.
-            settings: Of the population; None: the defaults.
-            critic_input: What the rows of a centralized critic are, where ``network`` has one.
+            network: Architecture of the policy.
+            observation: Layout of the observations.
+            action: Layout of the actions.
+            hyperparameters: Values for good; a mutation is a new object and a load.
+            device: Device of the network.
+            precision: Precision of products while it trains; see `product_dtype`.
+            seed: Seed of the fresh weights.
+            settings: Settings of the population; None: the defaults.
+            critic_input: Layout of a centralized critic's input, where ``network`` has one.
         """
         self._hyperparameters = hyperparameters
         self._settings = settings or PpoSettings()
@@ -87,10 +91,10 @@ class Ppo(PlayingNetwork):
         )
         dtype = product_dtype(precision, network=network, device=device, observation=observation)
         super().__init__(made.to(device), product_dtype=dtype)
-        # What plays, and what a loss holds the policy near; None where neither is wanted.
+        # An average that plays, and a magnet that a loss holds the policy near; None: not wanted.
         self._average = AveragedNetwork(self._network) if hyperparameters.ema_decay else None
         self._magnet = AveragedNetwork(self._network) if hyperparameters.magnet_coef else None
-        self._metrics = METRICS if self._magnet is None else (*METRICS, MAGNET_DISTANCE)
+        self._metrics = METRICS if self._magnet is None else (*METRICS, MAGNET_KL)
         self._optimizer = NamedAdam(
             self._network,
             learning_rate=hyperparameters.learning_rate,
@@ -116,7 +120,7 @@ class Ppo(PlayingNetwork):
 
     @property
     def needs_transitions(self) -> bool:
-        """Whether advantages are computed anew when they are used."""
+        """Whether advantages are recomputed from transitions, by V-trace."""
         return self._settings.advantages == "vtrace"
 
     @property
@@ -133,9 +137,10 @@ class Ppo(PlayingNetwork):
         """Learn from one rollout.
 
         Returns:
-            Flat, finite metrics: those of `arena.learning.progress`, ``value/explained_variance``,
-            ``gradient/skipped``, ``optimizer/learning_rate`` and ``optimizer/updates``; what is not
-            defined is left out. A rollout without decisions changes nothing and says nothing.
+            Flat, finite metrics: those of `arena.learning.update_metrics`,
+            ``value/explained_variance``, ``gradient/skipped``, ``optimizer/learning_rate`` and
+            ``optimizer/updates``; undefined ones are left out. A rollout without decisions changes
+            nothing and has no metrics.
 
         Raises:
             NonFiniteError: After three updates in a row that had to be skipped, within one rollout
@@ -156,13 +161,13 @@ class Ppo(PlayingNetwork):
                 self._learner_updates = updates_before
         if undone:
             # No step was refused and still they led nowhere: the rollout counts as one skipped.
-            progress = Progress(self._metrics)
+            progress = UpdateMetrics(self._metrics)
             progress.add(None)
             self._skipped_in_a_row = skipped_before
             self._skip()
         else:
             self._follow(rollout)
-        explained = losses.explained_variance(rollout.value, rollout.return_)
+        explained = explained_variance(rollout.value, rollout.return_)
         return {
             **progress.means(),
             **({} if explained is None else {"value/explained_variance": explained}),
@@ -172,7 +177,7 @@ class Ppo(PlayingNetwork):
         }
 
     def _follow(self, rollout: Rollout) -> None:
-        """Move all that moves once per rollout."""
+        """Move normalizers, magnet and average, once per rollout."""
         if self._network.observation_normalizer is not None:
             # Only now: the policy that is updated must be the one that played.
             self._network.observation_normalizer.update(rollout.observation)
@@ -184,12 +189,12 @@ class Ppo(PlayingNetwork):
             self._average.follow(1.0 - self._hyperparameters.ema_decay)
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Network and normalizers: all that playing needs. float32 CPU copies."""
+        """Return network and normalizers: all that playing needs. float32 CPU copies."""
         averaged = {} if self._average is None else self._average.tensors()
         return copy_tensors({**self._network.state_dict(), **averaged})
 
     def optimizer_state(self) -> dict[str, torch.Tensor]:
-        """``exp_avg.<parameter>``, ``exp_avg_sq.<parameter>``, ``step.<parameter>``.
+        """Return ``exp_avg.<parameter>``, ``exp_avg_sq.<parameter>``, ``step.<parameter>``.
 
         With a magnet also ``magnet.<parameter>``; where an average plays, ``live.<parameter>``.
         """
@@ -238,9 +243,9 @@ class Ppo(PlayingNetwork):
         self._learner_updates = learner_updates
         self._skipped_in_a_row = 0
 
-    def _learn(self, rollout: Rollout, *, generator: torch.Generator) -> Progress:
-        """All epochs over one rollout."""
-        progress = Progress(self._metrics)
+    def _learn(self, rollout: Rollout, *, generator: torch.Generator) -> UpdateMetrics:
+        """Take all epochs over one rollout."""
+        progress = UpdateMetrics(self._metrics)
         batch = self._prepare(rollout)
         target_kl = self._hyperparameters.target_kl
         for _ in range(self._hyperparameters.num_epochs):
@@ -258,22 +263,27 @@ class Ppo(PlayingNetwork):
 
     @torch.no_grad()
     def _prepare(self, rollout: Rollout) -> Batch:
-        """Compute once what all epochs use; the statistics stay put meanwhile."""
-        normalized = self._in_few_bits(self._network.normalize_observation(rollout.observation))
-        judged = rollout.critic_input
-        if judged is not None:
-            judged = self._in_few_bits(self._network.normalize_critic_input(judged))
+        """Compute the rows that all epochs use; the statistics do not change meanwhile."""
+        normalized = self._network.normalize_observation(rollout.observation)
+        normalized = self._to_product_dtype(normalized)
+        critic_input = rollout.critic_input
+        if critic_input is not None:
+            critic_input = self._network.normalize_critic_input(critic_input)
+            critic_input = self._to_product_dtype(critic_input)
         if self._settings.advantages == "vtrace":
-            rollout = self._valued_anew(rollout, normalized, judged)
+            rollout = self._vtrace_targets(rollout, normalized, critic_input)
         returns = self._network.return_normalizer
-        # By the statistics that it was predicted with: as the network itself gave it.
+        # Normalized by the statistics that it was predicted with: as the network itself gave it.
         predicted = returns.normalize(rollout.value)
         if self._settings.normalize_returns:
             returns.update(rollout.return_.unsqueeze(1))
+        # A <- (A - mean) / deviation, over the rollout
         deviation, mean = torch.std_mean(rollout.advantage, correction=0)
         magnet = None
         if self._magnet is not None:
-            magnet, _ = self._predict(self._magnet.network, normalized, judged, rollout.sequences)
+            magnet, _ = self._predict(
+                self._magnet.network, normalized, critic_input, rollout.sequences
+            )
         return Batch(
             normalized=normalized,
             action_mask=rollout.action_mask,
@@ -283,21 +293,17 @@ class Ppo(PlayingNetwork):
             target=returns.normalize(rollout.return_),
             value=None if self._hyperparameters.value_clip is None else predicted,
             magnet=magnet,
-            critic_input=judged,
+            critic_input=critic_input,
         )
 
-    def _in_few_bits(self, normalized: torch.Tensor) -> torch.Tensor:
-        """Rounded once for all epochs; images stay small."""
-        if not normalized.is_floating_point():
-            return normalized
-        return normalized.to(self._product_dtype)
-
-    def _valued_anew(
-        self, rollout: Rollout, normalized: torch.Tensor, judged: torch.Tensor | None = None
+    def _vtrace_targets(
+        self, rollout: Rollout, normalized: torch.Tensor, critic_input: torch.Tensor | None = None
     ) -> Rollout:
-        """By V-trace."""
-        parameters, value = self._predict(self._network, normalized, judged, rollout.sequences)
-        return valued_anew(
+        """Return the rollout with the advantages and targets of V-trace."""
+        parameters, value = self._predict(
+            self._network, normalized, critic_input, rollout.sequences
+        )
+        return with_vtrace_targets(
             rollout,
             value=self._network.return_normalizer.denormalize(value),
             log_prob=self._distribution(parameters, rollout.action_mask).log_prob(rollout.action),
@@ -308,18 +314,18 @@ class Ppo(PlayingNetwork):
         self,
         network: ActorCritic,
         normalized: torch.Tensor,
-        judged: torch.Tensor | None,
+        critic_input: torch.Tensor | None,
         sequences: Sequences | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Parameters [D, P] and normalized values [D]."""
+        """Return parameters [D, P] and normalized values [D]."""
         num_parts = self._hyperparameters.num_minibatches
         with self._autocast():
             return predict_all(
-                network, normalized, sequences, num_parts=num_parts, critic_input=judged
+                network, normalized, sequences, num_parts=num_parts, critic_input=critic_input
             )
 
     def _step(self, batch: Batch) -> list[float] | None:
-        """One optimizer step. Returns its metrics in order, or None if it had to be skipped."""
+        """Take one optimizer step; return its metrics in order, or None if it had to be skipped."""
         with self._autocast():
             parameters, value = predict(
                 self._network,
@@ -330,7 +336,7 @@ class Ppo(PlayingNetwork):
         magnet = None
         if batch.magnet is not None:
             magnet = self._distribution(batch.magnet, batch.action_mask)
-        found = objective(
+        loss = ppo_loss(
             self._distribution(parameters, batch.action_mask),
             value,
             batch,
@@ -338,9 +344,9 @@ class Ppo(PlayingNetwork):
             hyperparameters=self._hyperparameters,
         )
         max_norm = self._hyperparameters.max_grad_norm
-        norm = self._optimizer.compute_gradients(found.total, max_norm=max_norm)
+        norm = self._optimizer.compute_gradients(loss.total, max_norm=max_norm)
         with torch.no_grad():  # one transfer for all numbers
-            metrics = torch.stack([*found.terms, norm, *found.distances])
+            metrics = torch.stack([*loss.terms, norm, *loss.diagnostics])
         numbers: list[float] = metrics.tolist()
         if not all(map(math.isfinite, numbers)):
             self._skip()
@@ -360,11 +366,11 @@ class Ppo(PlayingNetwork):
             )
 
     def _live(self) -> dict[str, torch.Tensor]:
-        """Every tensor that an update may change, not copied."""
+        """Return every tensor that an update may change, not copied."""
         return self._network.state_dict() | self._optimizer.tensors()
 
     def _weights_are_sane(self) -> bool:
-        """Whether all tensors are finite, and the squares of their lengths too.
+        """Whether all tensors are finite, and the squares of their norms too.
 
         Weights of 1e19 are finite, but nothing computed from them is.
         """

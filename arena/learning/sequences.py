@@ -1,8 +1,8 @@
-"""Which decisions follow each other in one memory, and how they are unrolled together.
+"""Sequences of a recurrent policy's decisions, and how they are unrolled together.
 
 Truncated backpropagation through time: a sequence begins with the state that was stored when it was
 played, and gradients end there (Williams and Peng, 1990). Shapes: D decisions of a rollout, Q
-sequences of at most L decisions, H numbers of a state, R decisions of some of the sequences.
+sequences of at most L decisions, H numbers of a recurrent state, R decisions of some sequences.
 """
 
 from __future__ import annotations
@@ -11,25 +11,10 @@ from dataclasses import dataclass
 
 import torch
 
+from arena.experience import Sequences
+
 NONE = -1
-"""In a table of rows: there is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sequences:
-    """All decisions of a rollout, each in one sequence.
-
-    Attributes:
-        rows: The decisions of each sequence in order, -1 after its last one. int64 [Q, L].
-        state: What was remembered before its first one. float32 [Q, H].
-    """
-
-    rows: torch.Tensor
-    state: torch.Tensor
-
-    def __len__(self) -> int:
-        """Q."""
-        return len(self.rows)
+"""Entry of a table of rows where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +23,9 @@ class Packed:
     sequence first, then the second ones of those that have one, and so on.
 
     Attributes:
-        rows: Of the rollout. int64 [R].
-        batch_sizes: How many sequences have a first, second, ... decision. int64 [L], on the CPU.
-        state: Before the first decisions. float32 [Q, H].
+        rows: Rows of the rollout. int64 [R].
+        batch_sizes: Number of sequences that have a first, second, ... decision. int64 [L], CPU.
+        state: Recurrent state before the first decisions. float32 [Q, H].
     """
 
     rows: torch.Tensor
@@ -49,12 +34,12 @@ class Packed:
 
 
 def cut_into_sequences(successor: torch.Tensor, *, max_length: int | None) -> torch.Tensor:
-    """Each agent's own decisions in order, as sequences of at most ``max_length``.
+    """Cut each agent's decisions, in order, into sequences of at most ``max_length``.
 
     Args:
-        successor: Row of what the same agent decided next in the same episode; -1: none, or it is
-            not among the rows. int64 [D].
-        max_length: None: sequences are as long as they are.
+        successor: Row of the same agent's next decision in the same episode; -1: none, or it is not
+            among the rows. int64 [D].
+        max_length: Largest number of decisions; None: no limit.
 
     Returns:
         Rows of each sequence, -1 after its last one. int64 [Q, L].
@@ -74,7 +59,7 @@ def cut_into_sequences(successor: torch.Tensor, *, max_length: int | None) -> to
 
 
 def pack(sequences: Sequences, index: torch.Tensor | None = None) -> Packed:
-    """Some sequences (int64 [Q'], at least one), or all of them, for one unroll."""
+    """Pack some sequences (int64 [Q'], at least one), or all of them, for one unroll."""
     rows, state = sequences.rows, sequences.state
     if index is not None:
         rows, state = rows.index_select(0, index), state.index_select(0, index)

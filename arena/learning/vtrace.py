@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import torch
 
-from arena.learning import losses
-from arena.learning.advantages import Transitions
+from arena.experience import Rollout, Transitions
 from arena.learning.hyperparameters import PpoHyperparameters
-from arena.rollout.buffer import Rollout
+from arena.learning.ppo_loss import clamped_log_ratio
+from arena.learning.shapes import check_equal_shapes
 
 
 def vtrace(
@@ -27,55 +27,70 @@ def vtrace(
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Advantages and targets of values, for the policy of now.
+    """Compute advantages and value targets for the current policy.
 
     Args:
-        transitions: Of the rows.
-        value: Of each decision, by the policy of now. float32 [D].
-        ratio: Probability of the action now, by that when it was chosen. float32 [D].
+        transitions: Successors of the decisions.
+        value: Value of each decision under the current policy. float32 [D].
+        ratio: Probability of each action now, divided by that when it was chosen. float32 [D].
         gamma: Discount per own decision.
-        gae_lambda: Multiplies the weights that are passed on.
+        gae_lambda: Factor of the importance that is passed on.
         rho_bar: Largest importance of a decision.
-        c_bar: Largest importance that is passed on.
+        c_bar: Largest importance that is passed on to earlier decisions.
 
     Returns:
         Advantages float32 [D], which carry the importance of their decision, and targets
         float32 [D].
+
+    Raises:
+        ValueError: If the tensors do not have one number per decision each.
     """
+    check_equal_shapes(
+        1,
+        value=value,
+        ratio=ratio,
+        reward=transitions.reward,
+        successor=transitions.successor,
+        next_value=transitions.next_value,
+    )
     rho, passed_on = ratio.clamp(max=rho_bar), gae_lambda * ratio.clamp(max=c_bar)
     # delta_s = rho_s (r_s + gamma V(s+1) - V(s))
     delta = rho * (transitions.reward + gamma * transitions.next_of(value) - value)
     # v_s - V(s) = delta_s + gamma c_s (v_{s+1} - V(s+1))
     target = value + _accumulated(delta, gamma * passed_on, successor=transitions.successor)
+    # A_s = rho_s (r_s + gamma v_{s+1} - V(s))
     advantage = rho * (transitions.reward + gamma * transitions.next_of(target) - value)
     return advantage, target
 
 
-def valued_anew(
+def with_vtrace_targets(
     rollout: Rollout,
     *,
     value: torch.Tensor,
     log_prob: torch.Tensor,
     hyperparameters: PpoHyperparameters,
 ) -> Rollout:
-    """A rollout as if the policy of now had looked at what another one played.
+    """Replace values and log-probabilities by the current policy's, and advantages by V-trace's.
 
     Args:
-        rollout: With transitions.
-        value: Of each decision, by the policy of now. float32 [D].
-        log_prob: Of each action, by the policy of now. float32 [D].
-        hyperparameters: Of V-trace.
+        rollout: Rollout with transitions.
+        value: Value of each decision under the current policy. float32 [D].
+        log_prob: Log-probability of each action under the current policy. float32 [D].
+        hyperparameters: Discount, lambda and bars.
 
     Returns:
-        Its advantages carry the importance, so the surrogate's ratio is to begin at 1: the
-        log-probabilities are those of now.
+        A rollout whose advantages carry the importance, so the surrogate's ratio is to begin at 1:
+        its log-probabilities are the current ones.
+
+    Raises:
+        ValueError: If the rollout has no transitions, or the tensors do not fit it.
     """
     if rollout.transitions is None:
-        raise ValueError("V-trace needs a rollout that says what followed each decision")
+        raise ValueError("V-trace needs a rollout with the successor of each decision")
     advantage, target = vtrace(
         rollout.transitions,
         value=value,
-        ratio=losses.log_ratio(log_prob, rollout.log_prob).exp(),
+        ratio=clamped_log_ratio(log_prob, rollout.log_prob).exp(),
         gamma=hyperparameters.gamma,
         gae_lambda=hyperparameters.gae_lambda,
         rho_bar=hyperparameters.rho_bar,
@@ -87,7 +102,7 @@ def valued_anew(
 def _accumulated(
     term: torch.Tensor, weight: torch.Tensor, *, successor: torch.Tensor
 ) -> torch.Tensor:
-    """x_d = term_d + weight_d * x_{successor of d}, in as many rounds as the longest has bits.
+    """Solve x_d = term_d + weight_d * x_{successor of d}, in log2(longest chain) rounds.
 
     Each round composes the affine maps of twice as many decisions, for all rows at once.
     """

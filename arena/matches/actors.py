@@ -1,4 +1,4 @@
-"""Bots: players that are programs, not networks.
+"""Bots: programs as players.
 
 Shapes: N rows, F features of a flattened observation, n choices, K numbers of an action.
 """
@@ -6,7 +6,7 @@ Shapes: N rows, F features of a flattened observation, n choices, K numbers of a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -14,28 +14,28 @@ import numpy.typing as npt
 import torch
 
 from arena.bot_ids import FORM, parse_bot
-from arena.core import Actor
+from arena.core import Actor, ActorInput, ActorOutput, Games
 from arena.environment_spec import AgentSpec
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError
-from arena.matches.memory import new_episodes
+from arena.matches.recurrent_state import new_episodes
 from arena.resolve import resolve
 from arena.types import Seat
 from arena.users_code import users_code
 
 
 class Bot(Protocol):
-    """What ``bot:package.module:Class(depth=3)`` names: a class that is called with the keywords.
+    """An object of the class in ``bot:package.module:Class(depth=3)``, made with the keywords.
 
     It sees and answers what the environment gives and takes: arrays with a leading axis of N rows,
-    nested in dictionaries and tuples as the spaces are. What it decides depends on nothing but its
-    arguments, what it is told, and ``rng`` or the seeds of `reset`: then a seed repeats a match.
+    nested in dictionaries and tuples as the spaces are. Its decisions depend on nothing but its
+    arguments, its calls, and ``rng`` or the seeds of `reset`: then a seed repeats a match.
 
     One object may play several games at once, several seats of a game too, and one set of games
-    after another. A bot that remembers anything keeps it by game and agent, and has a method
-    ``reset(game, *, seat, agents, seed)``, which forgets it: see `Resetting`.
+    after another. A bot with a state keeps it by game and agent, and has a method
+    ``reset(game, *, seat, agents, seed)``, which drops it: see `Resetting`.
     """
 
     def act(
@@ -56,7 +56,7 @@ class Bot(Protocol):
                 it, and a leading axis of N rows.
             action_mask: True for legal choices; where there are several categories, their masks
                 side by side. [N, n], or None.
-            agent: Whose decisions these are.
+            agent: Name of the deciding agent.
             rng: The only source of randomness beside the seeds of ``reset``.
 
         Returns:
@@ -67,25 +67,25 @@ class Bot(Protocol):
 
 
 class Resetting(Protocol):
-    """A bot that is told when it begins to play in a game."""
+    """A bot with a method `reset`, called when it begins to play in a game."""
 
     def reset(self, game: int, *, seat: str, agents: tuple[str, ...], seed: int) -> None:
-        """Forget what belongs to a game's agents.
+        """Drop the state of a game's agents.
 
         Called before the first decision of a seat in each episode, and again where the seat is
         taken up in the middle of one.
 
         Args:
-            game: The index of the environment in the batch.
-            seat: Its name.
-            agents: That decide there, all of them this bot's.
-            seed: For all that is drawn in this game; in [0, 2**63).
+            game: Index of the environment in the batch.
+            seat: Name of the seat.
+            agents: Agents that decide there, all of them this bot's.
+            seed: Seed of all draws in this game, in [0, 2**63).
         """
         ...
 
 
-class RandomActor:
-    """Uniform over the legal actions: see `uniform_actions`.
+class RandomActor(Actor):
+    """A player that is uniform over the legal actions: see `uniform_actions`.
 
     Args:
         actions: Layout of the actions of the agents it plays.
@@ -96,37 +96,31 @@ class RandomActor:
     def __init__(self, actions: ActionLayout) -> None:
         self._actions = actions
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        """Draw one action per row. int64 [N] or float32 [N, K]."""
-        return uniform_actions(
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        """Draw one action per row."""
+        action = uniform_actions(
             self._actions,
-            num_rows=len(observation),
-            action_mask=action_mask,
+            num_rows=len(inputs.observation),
+            action_mask=inputs.action_mask,
             generator=generator,
         )
+        return ActorOutput(action=action)
 
 
-class BotActor:
+class BotActor(Actor):
     """A user's bot as an Actor: it sees observations as the environment gives them.
 
     Args:
-        bot: The user's object.
-        name: For error texts.
-        facts: Of the agents it plays: how observations are flattened, and where masks are.
-        actions: Brings its answers into rows.
+        bot: Object of the user's class.
+        name: Name in error texts.
+        facts: Facts about the agents it plays: how observations are flattened, where masks are.
+        actions: Layout of their actions, which brings its answers into rows.
 
     Raises:
         ConfigError: If the object has no ``act``, or its methods take other arguments.
     """
 
-    reads_agent = True
+    reads_games = True
 
     def __init__(self, bot: Bot, *, name: str, facts: AgentSpec, actions: ActionLayout) -> None:
         self._bot = bot
@@ -148,56 +142,24 @@ class BotActor:
         self._playing: dict[tuple[int, str], int] = {}
 
     @property
-    def remembers_games(self) -> bool:
+    def keeps_games(self) -> bool:
         """Whether it tells games apart, so that one batch's must not be taken for another's."""
         return self._reset is not None or self._is_told_games
 
     def _games(self, games: object) -> dict[str, object]:
         return {"games": games} if self._is_told_games else {}
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        """Ask the bot; each row is a game of its own, without a past.
-
-        Raises:
-            ConfigError: If it answers with anything but one legal action per row.
-        """
-        number = len(observation)
-        return self.act_in(
-            observation,
-            action_mask,
-            seat=Seat(name=agent, side=agent, population="", agents=(agent,)),
-            agent=agent,
-            games=torch.arange(number),
-            episodes=new_episodes(number),
-            generator=generator,
-        )
-
-    def act_in(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        seat: Seat,
-        agent: str,
-        games: torch.Tensor,
-        episodes: torch.Tensor,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        """Ask the bot, see `arena.core.ActorInGames`.
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        """Ask the bot. Where the games are not given, each row is a game without a past.
 
         Raises:
             ConfigError: If it raises, or answers with anything but one legal action per row.
         """
+        observation, action_mask = inputs.observation, inputs.action_mask
+        games = _separate_games(agent, len(observation)) if inputs.games is None else inputs.games
         seed = torch.randint(2**63 - 1, (), generator=generator, device=generator.device).item()
         if self._reset is not None:
-            self._begin(games.tolist(), episodes.tolist(), seat=seat, seed=int(seed))
+            self._begin(games, seed=int(seed))
         mask = None if action_mask is None else action_mask.cpu().numpy()
         with users_code(f"{self._name} in act"):
             answer = self._bot.act(
@@ -205,17 +167,16 @@ class BotActor:
                 mask,
                 agent=agent,
                 rng=np.random.default_rng(int(seed)),
-                **self._games(games.numpy() if self._is_told_games else None),
+                **self._games(games.index.numpy() if self._is_told_games else None),
             )
         action = self._checked(answer, num_rows=len(observation), mask=mask)
-        return torch.from_numpy(action).to(observation.device)
+        return ActorOutput(action=torch.from_numpy(action).to(observation.device))
 
-    def _begin(
-        self, games: Sequence[int], episodes: Sequence[int], *, seat: Seat, seed: int
-    ) -> None:
-        """Tell the bot of episodes that it has not been told of, or not last at this place."""
+    def _begin(self, games: Games, *, seed: int) -> None:
+        """Reset the bot for episodes in which it has not played, or not last at this place."""
         assert self._reset is not None
-        for game, episode in zip(games, episodes, strict=True):
+        seat = games.seat
+        for game, episode in zip(games.index.tolist(), games.episode.tolist(), strict=True):
             if self._playing.get((game, seat.name)) == episode:
                 continue
             self._playing[game, seat.name] = episode
@@ -225,7 +186,7 @@ class BotActor:
                 self._reset(game, seat=seat.name, agents=seat.agents, seed=int(words[0] >> 1))
 
     def _given(self, observation: torch.Tensor, mask: npt.NDArray[np.bool_] | None) -> object:
-        """Observations as the environment gives them."""
+        """Return observations as the environment gives them."""
         given: object = self._layout.to_environment(observation.cpu())
         if mask is None or self._mask_place not in ("observation", "beside"):
             return given
@@ -256,6 +217,15 @@ class BotActor:
         return rows
 
 
+def _separate_games(agent: str, number: int) -> Games:
+    """Return as many games in which nothing was decided before."""
+    return Games(
+        seat=Seat(name=agent, side=agent, population="", agents=(agent,)),
+        index=torch.arange(number),
+        episode=new_episodes(number),
+    )
+
+
 def _allowed(mask: npt.NDArray[np.bool_]) -> list[int]:
     allowed: list[int] = np.flatnonzero(mask).tolist()
     return allowed
@@ -268,9 +238,9 @@ def make_bot(
 
     Args:
         player: ``bot:random``, or ``bot:package.module:Class`` with or without arguments.
-        facts: Of the agents that it plays.
+        facts: Facts about the agents that it plays.
         actions: Layout of their actions.
-        launch_directory: First on ``sys.path`` while the class is resolved.
+        launch_directory: First entry of ``sys.path`` while the class is resolved.
 
     Raises:
         ConfigError: If there is no such bot, or its class cannot be made or has no ``act``.
@@ -305,7 +275,7 @@ def _fits(method: object, *arguments: object, **keywords: object) -> bool:
 
 
 def _signature(method: object) -> inspect.Signature | None:
-    """How a method is called; None where that is not known: not every one is written in Python."""
+    """Return a method's signature; None where it is not known: some are not written in Python."""
     if not callable(method):
         return None
     try:

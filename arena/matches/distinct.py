@@ -1,8 +1,8 @@
-"""Tells games apart: a hash of who decided what, and of what came of it.
+"""Tells games apart by a hash of all decisions and returns.
 
-Two games are the same where all decisions and the returns of all seats are. What chance hid from
-everybody (a card that nobody saw) does not count. With 64 bits, two of a million different games
-look the same with a probability of 3e-8.
+Two games are the same where all decisions and the returns of all seats are. Chance that no agent
+saw (a hidden card) does not count. With 64 bits, two of a million different games look the same
+with a probability of 3e-8.
 
 Shapes: B environments, S decisions of a population at once, N games that have ended.
 """
@@ -24,24 +24,24 @@ _SHIFT = 29
 
 
 class GameHashes:
-    """Hashes of the games that B environments play. Owned by who steps the environments.
+    """Hashes of the games that B environments play. Owned by the loop that steps them.
 
     Args:
         num_envs: B.
-        device: Where turns and actions are.
+        device: Device of turns and actions.
     """
 
     def __init__(self, *, num_envs: int, device: torch.device) -> None:
         self._hashes = torch.zeros(num_envs, dtype=torch.int64, device=device)
 
     def absorb(self, turn: Turn, actions: Mapping[str, torch.Tensor]) -> None:
-        """Take in the decisions that a turn asked for.
+        """Add the decisions that a turn asked for.
 
-        Where nobody decides, the agent is -1 and the action 0, which a game says each time alike.
+        Where no decision is asked for, the agent is -1 and the action 0, equally in each game.
 
         Args:
-            turn: That asked.
-            actions: What was answered, by population. int64 [B, S] or float32 [B, S, K].
+            turn: Turn that asked for them.
+            actions: Actions by population. int64 [B, S] or float32 [B, S, K].
         """
         for population, group in turn.groups.items():
             chosen = actions[population]
@@ -56,7 +56,7 @@ class GameHashes:
             self._hashes.mul_(_STEP).add_(said).add_(_COLUMN)
 
     def of(self, games: torch.Tensor) -> torch.Tensor:
-        """Return hashes of what was decided so far, on the CPU. int64 [N].
+        """Return hashes of the decisions so far, on the CPU. int64 [N].
 
         Args:
             games: Environments: indices int64 [N], or bool [B].
@@ -82,9 +82,9 @@ class Games:
     """Games that have ended.
 
     Attributes:
-        row: What they are counted under. int64 [N].
-        decisions: Hashes of what was decided. int64 [N].
-        returns: What came of it, in Q seats. float64 [N, Q].
+        row: Row that each is counted under. int64 [N].
+        decisions: Hashes of the decisions. int64 [N].
+        returns: Returns of the Q seats. float64 [N, Q].
     """
 
     row: torch.Tensor
@@ -107,13 +107,13 @@ def num_distinct(games: Sequence[Games], *, rows: int) -> list[int]:
 
 
 def _mixed(values: torch.Tensor) -> torch.Tensor:
-    """Spread what the high bits say over the low ones, and on."""
+    """Mix the high bits into the low ones, and on."""
     values = (values ^ (values >> _SHIFT)) * _COLUMN
     return values ^ (values >> _SHIFT)
 
 
 @cache
 def _columns(number: int, device: torch.device) -> torch.Tensor:
-    """Different odd multipliers of columns. int64 [number]."""
+    """Return different odd multipliers of columns. int64 [number]."""
     index = torch.arange(1, number + 1, dtype=torch.int64, device=device)
     return (_mixed(index * _STEP) << 1) | 1

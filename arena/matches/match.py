@@ -23,7 +23,7 @@ from arena.types import Entrant, Seat, Tally
 
 
 class Progress(Protocol):
-    """What a loop tells that it goes on."""
+    """Counter of a loop's turns, which shows that it goes on."""
 
     def advance(self, agent_steps: int = 0) -> None:
         """Count one turn of the loop."""
@@ -31,7 +31,7 @@ class Progress(Protocol):
 
 
 class Stopped(Exception):
-    """Play was told to stop before its end."""
+    """Play was stopped before its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +39,10 @@ class Block:
     """Environments in which the same players sit.
 
     Attributes:
-        entrants: The names in the tally, one per seat.
-        actors: Who plays, one per seat.
-        num_envs: How many environments.
-        num_matches: That each of them plays.
+        entrants: Names in the tally, one per seat.
+        actors: Actors, one per seat.
+        num_envs: Number of environments.
+        num_matches: Number of matches that each of them plays.
     """
 
     entrants: tuple[Entrant, ...]
@@ -56,9 +56,9 @@ class Share:
     """Environments that a pairing gets.
 
     Attributes:
-        pairing: Its index.
-        num_envs: How many environments.
-        num_matches: That each of them plays.
+        pairing: Index of the pairing.
+        num_envs: Number of environments.
+        num_matches: Number of matches that each of them plays.
     """
 
     pairing: int
@@ -73,8 +73,8 @@ def share_envs(num_matches: Sequence[int], *, num_envs: int) -> tuple[tuple[Shar
     environment's number is fixed and the pairing's total exact.
 
     Args:
-        num_matches: Of each pairing.
-        num_envs: That step as one batch.
+        num_matches: Number of matches of each pairing.
+        num_envs: Number of environments that step as one batch.
 
     Returns:
         Waves that are played one after the other; there is more than one if there are more
@@ -93,7 +93,7 @@ def share_envs(num_matches: Sequence[int], *, num_envs: int) -> tuple[tuple[Shar
 
 
 def _fewest_rounds(counts: Sequence[int], *, num_envs: int) -> int:
-    """The smallest M for which environments of at most M matches each suffice."""
+    """Return the smallest M for which environments of at most M matches each suffice."""
     rounds = max(1, -(-sum(counts) // num_envs))
     while sum(-(-count // rounds) for count in counts) > num_envs:
         rounds += 1
@@ -130,21 +130,21 @@ def play_matches(
     all agents.
 
     Args:
-        env: Steps the environments; the first blocks have the first ones. It is reset here.
-        blocks: Who plays where. Environments beyond their sum stand still.
-        seats: The environment's seats.
+        env: Environments, stepped as one; the first blocks have the first ones. Reset here.
+        blocks: Players by block of environments. Environments beyond their sum are halted.
+        seats: Seats of the environment.
         sides: Agents that share one score, by side.
-        seeds: One per environment.
-        generator: Of all actions, on the environment's device.
-        progress: Told of every step.
-        should_stop: Asked before every step.
+        seeds: Seeds, one per environment.
+        generator: Source of all actions, on the environment's device.
+        progress: Counter of steps.
+        should_stop: Called before every step; True stops.
 
     Returns:
         One tally per distinct tuple of entrants.
 
     Raises:
         ValueError: If the blocks need more environments than there are.
-        Stopped: If ``should_stop`` said so.
+        Stopped: If ``should_stop`` returned True.
         EnvironmentFault: If an environment broke its contract.
     """
     spare = env.num_envs - sum(block.num_envs for block in blocks)
@@ -229,10 +229,10 @@ class _EpisodeLog:
 
     Attributes:
         returns: Mean return of each seat's agents. float64 [episodes, seats of the team].
-        scores: What teams are compared by: the environment's outcome, or, where that is the return,
-            the mean return of all agents. float64 [episodes, 1].
+        scores: Scores that teams are compared by: the environment's outcome, or, where that is the
+            return, the mean return of all agents. float64 [episodes, 1].
         lengths: Calls of ``step``. int64 [episodes].
-        games: Hashes of what was decided. int64 [episodes].
+        games: Hashes of the decisions. int64 [episodes].
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class _Play:
             actions = self._actions(turn, seated=seated, active=active)
             self.games.absorb(turn, actions)
             turn = self._env.step(actions)
-            seated.memory.forget(turn)
+            seated.recurrent_state.reset(turn)
             record(turn)
             if self._progress is not None:
                 self._progress.advance()

@@ -13,11 +13,11 @@ from arena.core import Actor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActorMixture:
-    """Actors of whom one plays a match from its beginning to its end.
+    """Several actors, one of which plays a match from its beginning to its end.
 
     Attributes:
-        actors: At least one.
-        probabilities: Of each; they sum to one.
+        actors: Actors, at least one.
+        probabilities: Probability of each; they sum to one.
     """
 
     actors: tuple[Actor, ...]
@@ -31,15 +31,15 @@ def draw_lineups(
     num_matches: int,
     rng: np.random.Generator,
 ) -> list[tuple[tuple[Actor, ...], int]]:
-    """Draw who plays each of some matches.
+    """Draw the actors of some matches.
 
     Matches with the same actors are one block, because nothing tells them apart but their seeds.
 
     Args:
-        players: Who has each seat.
-        identities: Equal where one player has several seats: it draws once for all of them.
-        num_matches: How many.
-        rng: Draws once for each match and mixture.
+        players: Player of each seat.
+        identities: Keys, equal where one player has several seats: it draws once for all of them.
+        num_matches: Number of matches.
+        rng: Source of one draw for each match and mixture.
 
     Returns:
         Actors, one per seat, and the number of their matches, which sum to ``num_matches``.

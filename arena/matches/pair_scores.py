@@ -1,4 +1,4 @@
-"""Scores of pairs: what wins, draws and losses add up to, or, in games with stakes, their scores.
+"""Scores of pairs: sums from wins, draws and losses, or, in games with stakes, of scores.
 
 A match's score is in [0, 1] for each of two opponents, and both scores add up to 1. Where it says
 only who won, it is 1, 1/2 or 0, and the sums follow from wins, draws and losses. Where it says by
@@ -12,7 +12,7 @@ import math
 from typing import Protocol
 
 ROUNDING = 1e-6
-"""Per match: by how much sums of rounded scores may miss a bound."""
+"""Tolerance per match of sums of rounded scores."""
 
 
 class Scored(Protocol):

@@ -1,4 +1,4 @@
-"""Mean and deviation of a player's returns over tallies, where they say anything."""
+"""Mean and deviation of a player's returns over tallies, where they do not cancel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from arena.types import Entrant, Tally
 
 ZERO = 1e-9
-"""Relative to the size of returns: what is left of a sum that is 0."""
+"""Rounding left of a sum that is 0, relative to the size of returns."""
 
 
 @dataclass(slots=True)
@@ -25,12 +25,12 @@ class ReturnSums:
     squares: float = 0.0
 
     def add(self, tally: Tally, *, entrant: Entrant, sides: Sequence[str]) -> None:
-        """Take in a tally.
+        """Add a tally.
 
         Args:
-            tally: The results.
-            entrant: The player.
-            sides: The side of each seat.
+            tally: Results of some matches.
+            entrant: Entrant of the player.
+            sides: Side of each seat.
         """
         mine = [index for index, name in enumerate(tally.entrants) if name == entrant]
         total = math.fsum(tally.return_sum[index] for index in mine)
@@ -44,7 +44,7 @@ class ReturnSums:
         self.squares += squares
 
     def metrics(self) -> dict[str, float]:
-        """Empty where nothing says anything."""
+        """Return mean and deviation; nothing where all matches were left out."""
         if not self.count:
             return {}
         mean = self.total / self.count

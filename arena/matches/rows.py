@@ -14,8 +14,8 @@ class Rows:
     """The rows of a flattened group that one player decides.
 
     Args:
-        group: The decisions that are asked for.
-        where: Which of them. bool [B, S].
+        group: Decisions that are asked for.
+        where: Decisions of the player. bool [B, S].
     """
 
     def __init__(self, group: Group, *, where: torch.Tensor) -> None:
@@ -26,11 +26,11 @@ class Rows:
         self._all = len(self.index) == where.numel()
 
     def __len__(self) -> int:
-        """How many decisions."""
+        """Return the number of decisions."""
         return len(self.index)
 
     def take(self, per_decision: torch.Tensor) -> torch.Tensor:
-        """The rows of a tensor [B, S, ...]. Shape [rows, ...]."""
+        """Return the rows of a tensor [B, S, ...]. Shape [rows, ...]."""
         flat = per_decision.flatten(0, 1)
         # Several times faster than indexing.
         return flat if self._all else flat.index_select(0, self.index)

@@ -1,8 +1,8 @@
-"""Who decides where: routes the decisions of B environments to the players that have the seats.
+"""Seated players: routes the decisions of B environments to the players that have the seats.
 
-One mechanism for matches and for training. A player is whatever the caller seats: an Actor, or a
-policy that learns. Shapes: B environments, A agents, S decisions of a population at once, N rows of
-a flattened group (B * S), F features, n actions, H numbers of a state.
+One mechanism for matches and for training. A player is an Actor, or a policy that learns, which
+decides elsewhere. Shapes: B environments, A agents, S decisions of a population at once, N rows of
+a flattened group (B * S), F features, n actions, H numbers of a recurrent state.
 """
 
 from __future__ import annotations
@@ -10,26 +10,36 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import torch
 
-from arena.core import Actor, ActorInGames, RememberingActor, state_size
+from arena.core import Actor, ActorInput, Games
 from arena.envs.base import Group
-from arena.matches.memory import Memory
+from arena.matches.recurrent_state import RecurrentState
 from arena.matches.rows import Rows
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.stack import PolicyStack, stack_key
 from arena.types import Seat
 
-PlayerT = TypeVar("PlayerT")
+
+class Seatable(Protocol):
+    """A player that can have a seat: an Actor, or a policy that learns."""
+
+    @property
+    def state_size(self) -> int:
+        """H; 0: it is not recurrent."""
+        ...
+
+
+PlayerT = TypeVar("PlayerT", bound=Seatable)
 
 NOBODY = -1
-"""In a table of owners: no decision is asked for here."""
+"""Entry of a table of owners where no decision is asked for."""
 
 
 def block_of_envs(sizes: Sequence[int], *, device: torch.device | str = "cpu") -> torch.Tensor:
-    """Index of the block of each environment, blocks one after the other. int64 [sum(sizes)]."""
+    """Return each environment's block, blocks one after the other. int64 [sum(sizes)]."""
     counts = torch.tensor(sizes, dtype=torch.int64, device=device)
     return torch.repeat_interleave(torch.arange(len(sizes), device=device), counts)
 
@@ -37,7 +47,7 @@ def block_of_envs(sizes: Sequence[int], *, device: torch.device | str = "cpu") -
 def equal_blocks(
     num_blocks: int, *, num_envs: int, device: torch.device | str = "cpu"
 ) -> torch.Tensor:
-    """Index of the block of each environment, in blocks whose sizes differ by at most one.
+    """Return each environment's block, in blocks whose sizes differ by at most one.
 
     Environment b belongs to block b * K // B. int64 [B].
 
@@ -53,17 +63,18 @@ class SeatedPlayers(Generic[PlayerT]):
     """The players of B environments in their seats, which they keep until `move`.
 
     Args:
-        blocks: For each block of environments one player per seat; the same object is one player
+        blocks: One player per seat, for each block of environments; the same object is one player
             wherever it sits.
-        block_of_env: The block of each environment. int64 [B].
-        seats: The seats that are filled; together they have every agent once.
-        agents: The environment's agents in order.
-        product_dtypes: In which a population's frozen policies act where several do in one call;
-            float32 where it says nothing.
-        memory: States of the episodes that go on; None: all begin.
+        block_of_env: Block of each environment. int64 [B].
+        seats: Seats that are filled; together they have every agent once.
+        agents: Agents of the environment in order.
+        product_dtypes: Dtype, by population, in which several frozen policies act in one call;
+            float32 where there is none.
+        recurrent_state: States of the episodes that go on; None: all episodes begin.
 
     Attributes:
-        memory: What players with a memory remember. Who steps the environments lets it forget.
+        recurrent_state: States of the recurrent players. The caller that steps the environments
+            resets it.
 
     Raises:
         ValueError: If a block does not fill every seat, or the seats do not partition the agents.
@@ -77,7 +88,7 @@ class SeatedPlayers(Generic[PlayerT]):
         seats: Sequence[Seat],
         agents: tuple[str, ...],
         product_dtypes: Mapping[str, torch.dtype] = MappingProxyType({}),
-        memory: Memory | None = None,
+        recurrent_state: RecurrentState | None = None,
     ) -> None:
         seated = sorted(agent for seat in seats for agent in seat.agents)
         if seated != sorted(agents):
@@ -102,12 +113,12 @@ class SeatedPlayers(Generic[PlayerT]):
         self._members = members
         self._table_of_blocks = table.to(block_of_env.device)
         self.table = self._table_of_blocks[block_of_env]
-        self.memory = Memory(
+        self.recurrent_state = RecurrentState(
             num_envs=len(self.table),
             num_agents=len(agents),
-            size=max(map(state_size, self.players), default=0),
+            size=max((player.state_size for player in self.players), default=0),
             device=self.table.device,
-            before=memory,
+            before=recurrent_state,
         )
         self._agents = agents
         self._seat_of = {agent: seat for seat in seats for agent in seat.agents}
@@ -115,7 +126,7 @@ class SeatedPlayers(Generic[PlayerT]):
         self._deciders = self._deciders_of(len(blocks))
 
     def _deciders_of(self, num_blocks: int) -> dict[str, _Deciders]:
-        """The actors of the first blocks, by population."""
+        """Return the actors of the first blocks, by population."""
         indices: dict[str, set[int]] = {}
         for members in self._members[:num_blocks]:
             for population, own in members.items():
@@ -143,15 +154,15 @@ class SeatedPlayers(Generic[PlayerT]):
         self._deciders = self._deciders_of(from_block)
 
     def leave(self) -> None:
-        """Let go of all players. Only `memory` is of use after that."""
+        """Release all players. Only `recurrent_state` is of use after that."""
         self.players = ()
         self._deciders = {}
 
     def owners(self, agent_index: torch.Tensor, *, active: torch.Tensor | None) -> torch.Tensor:
-        """Index in ``players`` of who makes each decision, NOBODY where there is none.
+        """Return the index in ``players`` of each decision's player, NOBODY where there is none.
 
         Args:
-            agent_index: Which agent decides, -1 for no decision. int64 [B, S].
+            agent_index: Index of the deciding agent, -1 for no decision. int64 [B, S].
             active: Environments that still play; None: all. bool [B].
 
         Returns:
@@ -175,13 +186,13 @@ class SeatedPlayers(Generic[PlayerT]):
         """Let a population's actors make their decisions and write them into ``action``.
 
         Frozen policies of one architecture decide in one call, every other actor in one of its own
-        (see `decide`). What others decide stays as it is.
+        (see `decide`). Decisions of others stay as they are.
 
         Args:
-            population: Whose decisions these are.
-            group: The decisions that are asked for.
-            owner: Who makes them, from `owners`. int64 [B, S].
-            action: Where they are written. int64 [B, S] or float32 [B, S, K].
+            population: Population that decides.
+            group: Decisions that are asked for.
+            owner: Player of each decision, from `owners`. int64 [B, S].
+            action: Tensor that they are written into. int64 [B, S] or float32 [B, S, K].
             generator: The only source of randomness.
         """
         deciders = self._deciders.get(population)
@@ -195,53 +206,43 @@ class SeatedPlayers(Generic[PlayerT]):
                 rows.put(
                     action, stack.act(rows.observation, mask, player=player, generator=generator)
                 )
-        for index, actor in deciders.alone:
-            decide(
-                actor,
-                group,
-                where=owner == index,
-                action=action,
-                agents=self._agents,
-                generator=generator,
-            )
-        for index, in_games in deciders.in_games:
-            self._decide_in(
-                in_games, group, where=owner == index, action=action, generator=generator
-            )
-        for index, remembering in deciders.remembering:
-            decide_from(
-                remembering,
-                group,
-                where=owner == index,
-                action=action,
-                agents=self._agents,
-                memory=self.memory,
-                generator=generator,
-            )
+        for index, actor in deciders.singles:
+            self._decide(actor, group, where=owner == index, action=action, generator=generator)
 
-    def _decide_in(
+    def _decide(
         self,
-        actor: ActorInGames,
+        actor: Actor,
         group: Group,
         *,
         where: torch.Tensor,
         action: torch.Tensor,
         generator: torch.Generator,
     ) -> None:
-        """As `decide`, for an actor that is told in which games it decides."""
-        episodes = self.memory.episodes
-        for agent, rows in _by_agent(group, where=where, agents=self._agents):
-            games = rows.index.cpu() // where.shape[1]
-            chosen = actor.act_in(
-                rows.observation,
-                rows.action_mask,
-                seat=self._seat_of[agent],
-                agent=agent,
-                games=games,
-                episodes=episodes[games],
-                generator=generator,
+        """Let an actor decide as in `decide`, with the recurrent state and games that it reads."""
+        if not actor.state_size and not actor.reads_games:
+            decide(
+                actor, group, where=where, action=action, agents=self._agents, generator=generator
             )
-            rows.put(action, chosen)
+            return
+        states, size = self.recurrent_state, actor.state_size
+        places = states.places(group.agent_index)
+        for agent, rows in _calls(actor, group, where=where, agents=self._agents):
+            place = rows.take(places)
+            inputs = ActorInput(
+                observation=rows.observation,
+                action_mask=rows.action_mask,
+                recurrent_state=states.read(place, size=size) if size else None,
+                games=self._games(agent, rows, group=group) if actor.reads_games else None,
+            )
+            output = actor.act(inputs, agent=agent, generator=generator)
+            rows.put(action, output.action)
+            if output.recurrent_state is not None:
+                states.write(place, output.recurrent_state)
+
+    def _games(self, agent: str, rows: Rows, *, group: Group) -> Games:
+        index = rows.index.cpu() // group.agent_index.shape[1]
+        episodes = self.recurrent_state.episodes
+        return Games(seat=self._seat_of[agent], index=index, episode=episodes[index])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,15 +252,12 @@ class _Deciders:
     Attributes:
         stacks: Frozen policies of one architecture, and of each player its index among them or
             NOBODY; the last entry, which the owner NOBODY finds, is NOBODY. int64 [players + 1].
-        alone: The other actors and their indices.
-        in_games: Those that are told in which games they decide.
-        remembering: Those with a memory.
+        singles: The other actors and their indices: those without games and recurrent state first,
+            then those that read games, then recurrent ones. The order of their draws depends on it.
     """
 
     stacks: tuple[tuple[PolicyStack, torch.Tensor], ...]
-    alone: tuple[tuple[int, Actor], ...]
-    in_games: tuple[tuple[int, ActorInGames], ...]
-    remembering: tuple[tuple[int, RememberingActor], ...]
+    singles: tuple[tuple[int, Actor], ...]
 
 
 def _deciders(
@@ -269,22 +267,24 @@ def _deciders(
     device: torch.device,
     product_dtype: torch.dtype,
 ) -> _Deciders:
-    """Those of some players that are actors."""
+    """Group the actors among some players."""
     alike: dict[Hashable, dict[int, FrozenPolicy]] = {}
-    alone: list[tuple[int, Actor]] = []
-    in_games: list[tuple[int, ActorInGames]] = []
-    remembering: list[tuple[int, RememberingActor]] = []
+    plain: list[tuple[int, Actor]] = []
+    in_games: list[tuple[int, Actor]] = []
+    recurrent: list[tuple[int, Actor]] = []
     for index in indices:
         player = players[index]
-        if isinstance(player, RememberingActor) and player.state_size:
-            remembering.append((index, player))
+        if not isinstance(player, Actor):  # a policy that learns
+            continue
+        if player.state_size:
+            recurrent.append((index, player))
         elif type(player) is FrozenPolicy:
             alike.setdefault(stack_key(player), {})[index] = player
-        elif isinstance(player, ActorInGames):
+        elif player.reads_games:
             in_games.append((index, player))
-        elif isinstance(player, Actor):
-            alone.append((index, player))
-    alone += [
+        else:
+            plain.append((index, player))
+    plain += [
         only for policies in alike.values() if len(policies) == 1 for only in policies.items()
     ]
     stacks = []
@@ -294,12 +294,7 @@ def _deciders(
             member[list(policies)] = torch.arange(len(policies))
             stack = PolicyStack(list(policies.values()), product_dtype=product_dtype)
             stacks.append((stack, member.to(device)))
-    return _Deciders(
-        stacks=tuple(stacks),
-        alone=tuple(alone),
-        in_games=tuple(in_games),
-        remembering=tuple(remembering),
-    )
+    return _Deciders(stacks=tuple(stacks), singles=(*plain, *in_games, *recurrent))
 
 
 def decide(
@@ -313,62 +308,31 @@ def decide(
 ) -> None:
     """Let an actor make decisions and write them into ``action``.
 
-    `Actor.act` names a single agent, so an actor is asked once per agent on turn. A frozen policy,
-    and any other actor whose attribute ``reads_agent`` is False, gets all its rows in one call.
+    `Actor.act` names a single agent, so an actor that reads it is asked once per agent on turn; any
+    other gets all its rows in one call.
 
     Args:
-        actor: Who decides.
-        group: The decisions that are asked for.
-        where: Those that are the actor's. bool [B, S].
-        action: Where they are written. int64 [B, S] or float32 [B, S, K].
+        actor: Actor without a recurrent state, which reads no games.
+        group: Decisions that are asked for.
+        where: Decisions that are the actor's. bool [B, S].
+        action: Tensor that they are written into. int64 [B, S] or float32 [B, S, K].
         agents: Names of the agents.
         generator: The only source of randomness.
     """
     for agent, rows in _calls(actor, group, where=where, agents=agents):
-        chosen = actor.act(rows.observation, rows.action_mask, agent=agent, generator=generator)
-        rows.put(action, chosen)
-
-
-def decide_from(
-    actor: RememberingActor,
-    group: Group,
-    *,
-    where: torch.Tensor,
-    action: torch.Tensor,
-    agents: tuple[str, ...],
-    memory: Memory,
-    generator: torch.Generator,
-) -> None:
-    """As `decide`, for an actor that remembers; what it remembers afterwards is kept."""
-    places = memory.places(group.agent_index)
-    for agent, rows in _calls(actor, group, where=where, agents=agents):
-        own = rows.take(places)
-        chosen, state = actor.act_from(
-            rows.observation,
-            rows.action_mask,
-            state=memory.recall(own, size=actor.state_size),
-            agent=agent,
-            generator=generator,
-        )
-        rows.put(action, chosen)
-        memory.keep(own, state)
+        inputs = ActorInput(observation=rows.observation, action_mask=rows.action_mask)
+        rows.put(action, actor.act(inputs, agent=agent, generator=generator).action)
 
 
 def _calls(
-    actor: object, group: Group, *, where: torch.Tensor, agents: tuple[str, ...]
+    actor: Actor, group: Group, *, where: torch.Tensor, agents: tuple[str, ...]
 ) -> Iterator[tuple[str, Rows]]:
-    """The rows of each call of an actor, with the agent that it is told."""
+    """Yield the agent and the rows of each call of an actor."""
     rows = Rows(group, where=where)
     if not len(rows):
         return
-    if getattr(actor, "reads_agent", not isinstance(actor, FrozenPolicy)):
-        yield from _by_agent(group, where=where, agents=agents)
-    else:
+    if not actor.reads_agent:
         yield "", rows
-
-
-def _by_agent(
-    group: Group, *, where: torch.Tensor, agents: tuple[str, ...]
-) -> Iterator[tuple[str, Rows]]:
+        return
     for index in sorted(set(group.agent_index[where].tolist())):
         yield agents[index], Rows(group, where=where & (group.agent_index == index))

@@ -1,6 +1,6 @@
 """Seats of an environment, and seatings in which everyone plays every seat equally often.
 
-Torch-free: the controller decides who sits where, the learner carries it out.
+Torch-free: the controller chooses seatings, the learner carries them out.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _cooperation_seats(
 
 
 def seat_teams(seats: Sequence[Seat]) -> tuple[str, ...]:
-    """The team of each seat: its side; in cooperation ``home`` or ``away``, in this order.
+    """Return the team of each seat: its side; in cooperation ``home`` or ``away``, in this order.
 
     Home and away have the same agents, so each of them has all seats that one play needs.
     """
@@ -82,7 +82,7 @@ def seat_teams(seats: Sequence[Seat]) -> tuple[str, ...]:
 
 
 def num_episodes(tally: Tally, *, seats: Sequence[Seat]) -> int:
-    """Episodes that ``length_sum`` is of: a match is one, but two where plays are compared.
+    """Return the episodes in ``length_sum``: a match is one, but two where plays are compared.
 
     In cooperation home and away play the same seeded episode one after the other.
     """
@@ -91,10 +91,10 @@ def num_episodes(tally: Tally, *, seats: Sequence[Seat]) -> int:
 
 
 def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
-    """Pairs of seats whose players are compared, the lower index first.
+    """Return pairs of seats whose players are compared, the lower index first.
 
-    Those on different sides. In cooperation the two seats of each population: a team's result is
-    that of every member, so each scale has it once.
+    These are seats on different sides; in cooperation the two seats of each population: a team's
+    result is that of every member, so each scale has it once.
     """
     teams, is_one_side = seat_teams(seats), len({seat.side for seat in seats}) == 1
     return tuple(
@@ -108,18 +108,18 @@ def rival_seats(seats: Sequence[Seat]) -> tuple[tuple[int, int], ...]:
 def result_weights(
     pairs: Iterable[tuple[int, int]], *, entrants: Sequence[Hashable]
 ) -> dict[tuple[int, int], float]:
-    """How much of a result the comparison of two seats is worth, for ratings.
+    """Return the weight of each comparison of two seats in ratings.
 
     Comparisons of one match hang together: of n sides each meets n - 1 others, and of a team each
-    member has the team's result. A match is one result for whoever plays it, however many seats it
-    has and meets; counted more often, intervals would be too narrow.
+    member has the team's result. A match is one result for each player, however many seats it has
+    and meets; counted more often, intervals would be too narrow.
 
     Args:
         pairs: Seats that are compared.
-        entrants: Who is rated, by seat.
+        entrants: Entrant of each seat.
 
     Returns:
-        By pair; without those in which an entrant meets itself.
+        Weights by pair; without those in which an entrant meets itself.
     """
     met = [(i, j) for i, j in pairs if entrants[i] != entrants[j]]
     times = Counter(entrants[seat] for pair in met for seat in pair)
@@ -159,8 +159,8 @@ def seatings_for(
     those of theirs, and there is one seating.
 
     Args:
-        trainee: Who learns.
-        seats: The environment's seats.
+        trainee: Policy that learns.
+        seats: Seats of the environment.
         population: The trainee's population.
         opponents: Frozen players by population. Populations with seats other than the trainee's
             need at least one.
@@ -226,7 +226,7 @@ def pair_seatings(home: Player, away: Player, *, seats: tuple[Seat, ...]) -> tup
     Args:
         home: A player who can sit in every seat.
         away: Another one.
-        seats: The environment's seats.
+        seats: Seats of the environment.
 
     Returns:
         ``home`` as each single side against ``away`` as all others, and the reverse, without

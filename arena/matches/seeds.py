@@ -10,7 +10,7 @@ import torch
 
 
 class Stream(IntEnum):
-    """What a derived seed is for; streams of one seed are independent."""
+    """Purpose of a derived seed; streams of one seed are independent."""
 
     ENVIRONMENTS = 0
     ACTIONS = 1
@@ -19,17 +19,17 @@ class Stream(IntEnum):
 
 
 def derived_seed(seed: int, stream: Stream, *index: int) -> int:
-    """A seed in [0, 2**63) for one purpose."""
+    """Return a seed in [0, 2**63) for one purpose."""
     return _seeds(seed, stream, *index, count=1)[0]
 
 
 def environment_seeds(seed: int, *, num_envs: int, wave: int = 0) -> list[int]:
-    """One seed per environment, a function of (seed, wave, environment index) alone.
+    """Return one seed per environment, a function of (seed, wave, environment index) alone.
 
     Args:
-        seed: Of the assignment.
-        num_envs: How many.
-        wave: Which reset of the environments it is.
+        seed: Seed of the assignment.
+        num_envs: Number of environments.
+        wave: Number of earlier resets of the environments.
     """
     return _seeds(seed, Stream.ENVIRONMENTS, wave, count=num_envs)
 

@@ -126,18 +126,18 @@ class OpenEpisodes:
 
 
 class TallyBook:
-    """Follows B environments turn by turn and sums up their episodes.
+    """Sums of the episodes of B environments, updated turn by turn.
 
-    Owned by whoever steps the environments, who calls `record` after every step.
+    Owned by the loop that steps the environments, which calls `record` after every step.
 
     Args:
-        entrants: Of each block, one entrant per seat. Blocks with equal entrants are merged.
-        block_of_env: The block of each environment. int64 [B].
-        agents: The columns of ``Turn.reward``.
-        sides: The columns of ``Turn.score``.
-        seats: The environment's seats.
+        entrants: One entrant per seat, for each block. Blocks with equal entrants are merged.
+        block_of_env: Block of each environment. int64 [B].
+        agents: Names of the columns of ``Turn.reward``.
+        sides: Names of the columns of ``Turn.score``.
+        seats: Seats of the environment.
         open_episodes: Episodes that go on; None: all begin.
-        games: Told of all decisions in these environments; None: games are not told apart.
+        games: Hashes of the games in these environments; None: games are not told apart.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class TallyBook:
         )
 
     def tallies(self) -> tuple[Tally, ...]:
-        """The matches so far, one tally per distinct tuple of entrants."""
+        """Return the matches so far, one tally per distinct tuple of entrants."""
         return self._matches.tallies()
 
     def episodes(self) -> tuple[Tally, ...]:
@@ -218,12 +218,12 @@ class TallyBook:
 
 
 def played_to_the_end(turn: Turn) -> torch.Tensor:
-    """Where an episode is over and counts: its environment did not break. bool [B]."""
+    """Return environments whose episode is over and counts: it did not break. bool [B]."""
     return turn.episode_over if turn.void is None else turn.episode_over & ~turn.void
 
 
 def mean_of_agents(seats: tuple[Seat, ...], *, agents: tuple[str, ...]) -> torch.Tensor:
-    """The matrix that turns returns per agent into mean returns per seat. float64 [A, Q]."""
+    """Return the matrix from returns per agent to mean returns per seat. float64 [A, Q]."""
     matrix = torch.zeros(len(agents), len(seats), dtype=torch.float64)
     for column, seat in enumerate(seats):
         for agent in seat.agents:

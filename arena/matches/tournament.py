@@ -23,12 +23,13 @@ from arena.types import Entrant, Seat, Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """Who takes part.
+    """A participant.
 
     Attributes:
-        name: In results; distinct.
-        actors: What plays for it in the seats of a population. Several populations: a contender
-            may have an actor for one of them only. Of a mixture one is drawn for each match.
+        name: Name in results; distinct.
+        actors: Actor in the seats of each population. Where there are several populations, a
+            contender may have an actor for one of them only. Of a mixture one is drawn for each
+            match.
     """
 
     name: str
@@ -43,14 +44,14 @@ class PairResult:
     other side: ``wins + draws + losses`` is a multiple of ``matches``.
 
     Attributes:
-        home: A contender's name.
-        away: Another's.
-        seats: Who had which seat, by seat name; with more than two sides, in the first rotation.
-        matches: Played to their ends.
+        home: Name of a contender.
+        away: Name of another one.
+        seats: Contender by seat name; with more than two sides, in the first rotation.
+        matches: Matches played to their ends.
         wins: Comparisons that home won.
-        draws: That were equal.
-        losses: That home lost.
-        mean_return: Home's mean undiscounted return.
+        draws: Comparisons that were equal.
+        losses: Comparisons that home lost.
+        mean_return: Mean undiscounted return of home.
         points: Sum of home's scores in the comparisons.
         distinct: Different games among the matches.
     """
@@ -75,11 +76,11 @@ class PairResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TournamentResult:
-    """What a tournament found.
+    """The results of a tournament.
 
     Attributes:
-        pairs: One per ordered pair.
-        tallies: The same matches by who had which seat; entrants are contenders' names.
+        pairs: Results, one per ordered pair.
+        tallies: The same matches by seating; entrants are contenders' names.
     """
 
     pairs: tuple[PairResult, ...]
@@ -91,7 +92,7 @@ class _Pairing:
     """``home`` has the seats of one team, ``away`` all others.
 
     Attributes:
-        teams: The team of each seat.
+        teams: Team of each seat.
     """
 
     home: Contender
@@ -113,7 +114,7 @@ class _Pairing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lineup:
-    """Who plays some of a pairing's matches; without mixtures, all of them."""
+    """The actors of some of a pairing's matches; without mixtures, of all of them."""
 
     entrants: tuple[Entrant, ...]
     actors: tuple[Actor, ...]
@@ -137,15 +138,15 @@ def play_tournament(
     belong to several populations, pairs that lack an actor for one of their seats are left out.
 
     Args:
-        env: Steps the environments; reset here.
-        contenders: Who takes part, with distinct names.
-        num_matches: Per ordered pair, at least 1. Where it is no multiple of the sides (more than
-            two), which of them home has once more begins with the seed and goes on from pair to
-            pair.
-        seats: The environment's seats.
+        env: Environments, stepped as one; reset here.
+        contenders: Participants with distinct names.
+        num_matches: Matches per ordered pair, at least 1. Where it is no multiple of the sides
+            (more than two), the sides that home has once more rotate from pair to pair, starting
+            with one drawn from the seed.
+        seats: Seats of the environment.
         sides: Agents that share one score, by side.
-        seed: Of the episodes, and of who is drawn from mixtures.
-        generator: Of the actions, on the environment's device.
+        seed: Seed of the episodes, and of the draws from mixtures.
+        generator: Source of the actions, on the environment's device.
         progress: Told of every step.
 
     Raises:
@@ -222,7 +223,7 @@ def _pairings(
 
 
 def _balanced(pairings: Sequence[_Pairing], *, names: Sequence[str]) -> list[_Pairing]:
-    """In an order in which each wave has all contenders about equally often, at home and away.
+    """Order the pairings: each wave has all contenders about equally often, at home and away.
 
     They act as one stack, which is fastest when all have equally many decisions.
     """

@@ -1,7 +1,7 @@
 """Frozen policies, which play and never learn: ghosts, exported champions, opponents.
 
 Shapes: N rows, F numbers of a flattened observation, n logits of all branches, H numbers of a
-state.
+recurrent state.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 
 from arena.config import NetworkConfig
+from arena.core import Actor, ActorInput, ActorOutput
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.networks.actor_critic import ActorCritic
@@ -19,11 +20,11 @@ from arena.networks.make import make_actor_critic
 from arena.networks.weights import load_tensors, without_critic
 
 
-class FrozenPolicy:
-    """An `arena.core.Actor` with a copy of the weights: it shares no live tensor and never changes.
+class FrozenPolicy(Actor):
+    """An `arena.core.Actor` over weights of its own: no live tensor is shared, nothing moves.
 
-    A recurrent one is an `arena.core.RememberingActor`: ``act_from`` plays it, and the methods
-    without a state raise ValueError. Keeps nothing between calls, so several threads may use one.
+    A recurrent one raises ValueError where it is given no recurrent state. Keeps nothing between
+    calls, so several threads may use one.
     """
 
     reads_agent = False
@@ -78,7 +79,7 @@ class FrozenPolicy:
 
     @property
     def state_size(self) -> int:
-        """H; 0: the policy is not recurrent."""
+        """H; 0: it is not recurrent."""
         return self._network.state_size
 
     @torch.inference_mode()
@@ -96,35 +97,18 @@ class FrozenPolicy:
         return self._distribution(observation, action_mask)
 
     @torch.inference_mode()
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        """Choose one action per row, as in `arena.core.Actor`; ``agent`` is unused."""
-        distribution = self._distribution(observation, action_mask)
-        return distribution.greedy() if self._greedy else distribution.sample(generator)
-
-    @torch.inference_mode()
-    def act_from(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        state: torch.Tensor,
-        agent: str,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Choose one action per row, as in `arena.core.RememberingActor`."""
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        """Choose one action per row, as in `arena.core.Actor`."""
         network = self._network
-        normalized = network.normalize_observation(observation)
-        parameters, next_state = network.policy_step(normalized, state)
-        distribution = self._make_distribution(parameters, action_mask)
+        normalized = network.normalize_observation(inputs.observation)
+        recurrent_state = None
+        if inputs.recurrent_state is None:
+            parameters = network.policy(normalized)
+        else:
+            parameters, recurrent_state = network.policy_step(normalized, inputs.recurrent_state)
+        distribution = self._make_distribution(parameters, inputs.action_mask)
         action = distribution.greedy() if self._greedy else distribution.sample(generator)
-        return action, next_state
+        return ActorOutput(action=action, recurrent_state=recurrent_state)
 
     def _distribution(
         self, observation: torch.Tensor, action_mask: torch.Tensor | None

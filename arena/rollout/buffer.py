@@ -1,8 +1,8 @@
-"""The decisions of one policy in T steps of B environments, and what becomes of them.
+"""Storage of one policy's decisions in T steps of B environments, until they are a rollout.
 
 Shapes: T calls of step, B environments, S decisions of the population at once, A agents, P agents
 of the population, F features of a flattened observation, n actions, D decisions to train on, H
-numbers of a state, G of a row that a value network reads beside the observation.
+numbers of a recurrent state, G of a critic's input.
 """
 
 from __future__ import annotations
@@ -12,52 +12,9 @@ from dataclasses import dataclass
 import torch
 
 from arena.envs.base import Group, Turn
-from arena.learning.advantages import (
-    Decisions,
-    Transitions,
-    own_decision_advantages,
-    what_followed,
-)
-from arena.learning.sequences import Sequences, cut_into_sequences
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rollout:
-    """What an Algorithm learns from: decisions in the order of time, environment, slot.
-
-    The tensors are the receiver's own.
-
-    Attributes:
-        observation: float32 or uint8 [D, F].
-        action_mask: True for legal actions. bool [D, n], or None without masks.
-        action: int64 [D] or float32 [D, K].
-        log_prob: Of the action when it was chosen. float32 [D].
-        value: Predicted when the action was chosen, in units of reward. float32 [D].
-        advantage: float32 [D].
-        return_: Target of the value, advantage + value. float32 [D].
-        agent_steps: Decisions of this policy in the rollout, without those of void episodes. At
-            least D: an agent's last decision is left out where its successor is not known yet.
-        transitions: What followed each decision, for an algorithm that needs it.
-        sequences: Which decisions follow each other in one memory, of a policy that has one.
-        critic_input: What the value network read, where that is not the observation. float32 or
-            uint8 [D, G].
-    """
-
-    observation: torch.Tensor
-    action_mask: torch.Tensor | None
-    action: torch.Tensor
-    log_prob: torch.Tensor
-    value: torch.Tensor
-    advantage: torch.Tensor
-    return_: torch.Tensor
-    agent_steps: int
-    transitions: Transitions | None = None
-    sequences: Sequences | None = None
-    critic_input: torch.Tensor | None = None
-
-    def __len__(self) -> int:
-        """D."""
-        return len(self.action)
+from arena.experience import Rollout, Sequences, Transitions
+from arena.learning.advantages import Decisions, generalized_advantages, successors
+from arena.learning.sequences import cut_into_sequences
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,14 +51,14 @@ class _Storage:
 
 
 class RolloutBuffer:
-    """Fills up with T steps, is finished, and fills up again; owned by one collector.
+    """Buffer of T steps that is filled, finished and filled again; owned by one collector.
 
     The loop that uses it::
 
         for t in range(T):
-            buffer.store(t, group, ...)             # what was decided
+            buffer.store(t, group, ...)             # decisions
             turn = env.step(actions)
-            buffer.store_result(t, turn, ...)       # what came of it
+            buffer.store_result(t, turn, ...)       # rewards and ends
         rollout = buffer.finish(...)
 
     Memory is allocated by the first ``store``, which shows all shapes, and then kept.
@@ -116,8 +73,8 @@ class RolloutBuffer:
             length: T.
             agents: Columns of the population's agents in ``Turn.reward``. int64 [P], on the
                 environments' device.
-            reward_weights: Of the components of the reward, on the environments' device.
-                float32 [R]. None: the reward is what the environment says.
+            reward_weights: Weights of the reward's components, on the environments' device.
+                float32 [R]. None: the reward is the environment's.
         """
         self._length = length
         self._reward_weights = reward_weights
@@ -145,16 +102,16 @@ class RolloutBuffer:
 
         Args:
             t: In [0, T).
-            group: What was asked.
+            group: Decisions that were asked for.
             action: int64 [B, S] or float32 [B, S, K].
             log_prob: float32 [B, S]; anything where not ``trained``.
             value: In units of reward. float32 [B, S]; anything where not ``trained``.
             trained: The policy chose this action and learns from it. False for other players' and
                 random decisions, and where there is none. bool [B, S].
-            state: What the policy remembered before it decided. float32 [B, S, H]; anything where
-                not ``trained``. None: it has no memory.
-            critic_input: What the value was computed from; anything where not ``trained``.
-                [B, S, G]. None: from the observation.
+            state: Recurrent state before the decision. float32 [B, S, H]; anything where not
+                ``trained``. None: the policy is not recurrent.
+            critic_input: Input of the centralized critic; anything where not ``trained``.
+                [B, S, G]. None: there is none.
         """
         storage = self._storage
         if storage is None:
@@ -173,19 +130,19 @@ class RolloutBuffer:
         storage.trained[t] = trained & (group.agent_index >= 0)
         if storage.state is not None:
             if state is None:
-                raise ValueError("a policy has a memory always or never")
+                raise ValueError("a policy is recurrent always or never")
             storage.state[t] = state
         if storage.critic_input is not None:
             if critic_input is None:
-                raise ValueError("a value network reads rows of its own always or never")
+                raise ValueError("a policy has a centralized critic always or never")
             storage.critic_input[t] = critic_input
 
     def store_result(self, t: int, turn: Turn, *, final_value: torch.Tensor) -> None:
-        """Copy what step t brought.
+        """Copy the result of step t.
 
         Args:
             t: In [0, T).
-            turn: What ``step`` returned.
+            turn: Turn that ``step`` returned.
             final_value: Value of the final observation of truncated agents, in units of reward.
                 float32 [B, P]; anything elsewhere.
         """
@@ -199,7 +156,7 @@ class RolloutBuffer:
                 self._drop_episode(b, last=t)
 
     def _drop_episode(self, b: int, *, last: int) -> None:
-        """Train on nothing of the episode that ended in environment b with step ``last``."""
+        """Exclude the episode that ended in environment b with step ``last`` from training."""
         storage = self._stored()
         first = last
         while first > 0 and not bool(storage.ended[first - 1, b].all()):
@@ -207,7 +164,7 @@ class RolloutBuffer:
         storage.trained[first : last + 1, b] = False
 
     def _reward(self, turn: Turn) -> torch.Tensor:
-        """What the policy is trained on. float32 [B, P]."""
+        """Return the reward that the policy is trained on. float32 [B, P]."""
         if self._reward_weights is None:
             return turn.reward[:, self._agents]
         if turn.components is None:
@@ -227,14 +184,13 @@ class RolloutBuffer:
         """Compute advantages and hand out the decisions to train on.
 
         Args:
-            group: The decisions asked for after the last step; they belong to the next rollout.
-            value: Their values in units of reward. float32 [B, S]; anything where the policy does
-                not decide.
+            group: Decisions asked for after the last step; they belong to the next rollout.
+            value: Values of these in units of reward. float32 [B, S]; anything where the policy
+                does not decide.
             gamma: Discount per own decision.
-            gae_lambda: Of the advantages.
-            needs_transitions: Whether the rollout says what followed each decision.
-            bptt_length: Decisions of the longest sequence of a policy with a memory; None: no
-                limit.
+            gae_lambda: Bias (0) against variance (1) of the advantages.
+            needs_transitions: Whether the rollout has the successor of each decision.
+            bptt_length: Decisions of a recurrent policy's longest sequence; None: no limit.
         """
         storage = self._stored()
         position = self._positions[storage.agent_index]
@@ -248,7 +204,7 @@ class RolloutBuffer:
             next_decided=self._by_agent(group.agent_index >= 0, self._positions[group.agent_index]),
             next_value=self._by_agent(value, self._positions[group.agent_index]),
         )
-        by_agent, defined = own_decision_advantages(decisions, gamma=gamma, gae_lambda=gae_lambda)
+        by_agent, defined = generalized_advantages(decisions, gamma=gamma, gae_lambda=gae_lambda)
         advantage = _by_slot(by_agent, position)
         index = (storage.trained & _by_slot(defined, position)).flatten().nonzero().squeeze(1)
         transitions = sequences = None
@@ -290,7 +246,7 @@ class RolloutBuffer:
         )
 
     def _by_agent(self, slots: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-        """[..., S] by slot to [..., P] by agent; zero for agents without a slot."""
+        """Bring [..., S] by slot to [..., P] by agent; zero for agents without a slot."""
         agents = slots.new_zeros((*slots.shape[:-1], len(self._agents) + 1))
         return agents.scatter_(-1, position, slots)[..., :-1]
 
@@ -335,7 +291,7 @@ class RolloutBuffer:
 
 
 def _by_slot(agents: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
-    """[..., P] by agent to [..., S] by slot; zero where there is no decision."""
+    """Bring [..., P] by agent to [..., S] by slot; zero where there is no decision."""
     padding = agents.new_zeros((*agents.shape[:-1], 1))
     return torch.cat([agents, padding], dim=-1).gather(-1, position)
 
@@ -343,19 +299,19 @@ def _by_slot(agents: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
 def _transitions(
     decisions: Decisions, *, index: torch.Tensor, position: torch.Tensor
 ) -> Transitions:
-    """What followed the decisions at ``index`` (int64 [D], of all [T * B * S])."""
-    followed = what_followed(decisions)
-    num_calls, num_envs, num_agents = followed.reward.shape
+    """Return the successors of the decisions at ``index`` (int64 [D], of all [T * B * S])."""
+    found = successors(decisions)
+    num_calls, num_envs, num_agents = found.reward.shape
     call_and_env = index // position.shape[2]
     cell = call_and_env * num_agents + position.flatten()[index]
-    row_of_cell = torch.full((followed.reward.numel(),), -1, device=index.device)
+    row_of_cell = torch.full((found.reward.numel(),), -1, device=index.device)
     row_of_cell[cell] = torch.arange(len(index), device=index.device)
-    call = followed.next_call.flatten()[cell]
+    call = found.next_call.flatten()[cell]
     inside = (call >= 0) & (call < num_calls)
     calls_later = call - call_and_env // num_envs
     next_cell = cell + torch.where(inside, calls_later, 0) * num_envs * num_agents
     return Transitions(
-        reward=followed.reward.flatten()[cell],
+        reward=found.reward.flatten()[cell],
         successor=torch.where(inside, row_of_cell[next_cell], -1),
-        next_value=followed.next_value.flatten()[cell],
+        next_value=found.next_value.flatten()[cell],
     )

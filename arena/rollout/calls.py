@@ -1,4 +1,4 @@
-"""How many calls of ``step`` a rollout has. Torch-free: the sizes of a run depend on it, too."""
+"""Calls of ``step`` in a rollout. Torch-free: the sizes of a run depend on it, too."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 
 
 def rollout_calls(rollout_length: int, *, agents_in_turn: int) -> int:
-    """Calls of ``step`` in a rollout.
+    """Return the calls of ``step`` in a rollout.
 
-    Where more than two agents take turns it has half their number as many, so that each decides as
-    often as in a game of two: an agent's last decision is not trained on, and what it did is judged
-    by few of its later decisions, if a rollout has few of them.
+    Where N > 2 agents take turns there are N / 2 times as many, so that each agent decides as often
+    as in a game of two: an agent's last decision is not trained on, and advantages are noisy where
+    few later decisions of the agent follow.
 
     Args:
-        rollout_length: Wanted, of agents who decide at once, or two in turn.
-        agents_in_turn: Of whom one decides at a time; 1: they decide at once.
+        rollout_length: Length wanted for agents who decide at once, or two in turn.
+        agents_in_turn: Number of agents who take turns; 1: they decide at once.
     """
     return math.ceil(rollout_length * max(2, agents_in_turn) / 2)

@@ -1,7 +1,7 @@
-"""Plays T steps of B environments and keeps the decisions of those who learn.
+"""Plays T steps of B environments and keeps the decisions of the policies that learn.
 
 Shapes: T steps, B environments, A agents, S decisions of a population at once, P agents of a
-population, F features of a flattened observation, H numbers of a state.
+population, F features of a flattened observation, H numbers of a recurrent state.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from arena.config import RandomOpenings
 from arena.envs.base import BatchedEnv, Group, Turn
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput
+from arena.experience import Rollout
 from arena.matches.actors import RandomActor
 from arena.matches.match import Progress
-from arena.matches.memory import Memory
+from arena.matches.recurrent_state import RecurrentState
 from arena.matches.seated import NOBODY, SeatedPlayers, decide, equal_blocks
 from arena.matches.seating import HOME, seat_teams
 from arena.matches.tally import OpenEpisodes, TallyBook
-from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.calls import rollout_calls
 from arena.rollout.critic_rows import CriticRows
 from arena.rollout.measured import Measured
@@ -34,11 +35,11 @@ from arena.types import Entrant, PolicyId, Seat, Tally
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingBlock:
-    """Who plays in one block of environments.
+    """The players of one block of environments.
 
     Attributes:
-        entrants: The names in the tally, one per seat.
-        players: Frozen actors, and those that learn, one per seat.
+        entrants: Names in the tally, one per seat.
+        players: Frozen actors and policies that learn, one per seat.
     """
 
     entrants: tuple[Entrant, ...]
@@ -60,25 +61,25 @@ class Collector:
     one. Owned by one thread; resets ``env`` when it is made, and owns it from then on.
 
     Args:
-        env: Steps the environments.
-        seeds: One per environment.
-        blocks: Who plays; environments are divided among them as equally as possible.
-        seats: The environment's seats.
+        env: Environments, stepped as one.
+        seeds: Seeds, one per environment.
+        blocks: Players; environments are divided among the blocks as equally as possible.
+        seats: Seats of the environment.
         sides: Names of the sides, the columns of ``Turn.score``.
         populations: Agents by population.
-        actions: Layouts by population; what random openings draw from.
-        openings: How many episodes start with random decisions.
-        generator: Of all actions and openings, on the environment's device.
-        progress: Told of every step.
-        critics: By population, what its value network reads beside observations.
-        product_dtypes: By population, in which several of its frozen policies act in one call.
+        actions: Layouts by population, from which random openings draw.
+        openings: Share and length of random openings.
+        generator: Source of all actions and openings, on the environment's device.
+        progress: Counter of steps.
+        critics: Inputs of centralized critics, by population.
+        product_dtypes: Dtype, by population, in which several frozen policies act in one call.
         episodes: Whole episodes that each environment plays before it stands still. None: they go
             on, and environments are spread over the phases of an episode.
         episode_length: Expected calls of ``step`` in an episode; 0: not known.
 
     Raises:
-        ValueError: If nobody learns, or a policy that learns has a seat of another population, or
-            values that are not known how to be computed.
+        ValueError: If no policy learns, or one has a seat of another population or a centralized
+            critic without an input.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class Collector:
         }
         self._open = OpenEpisodes(num_envs=env.num_envs, num_agents=len(env.agents), device=device)
         self._block_of_env = equal_blocks(len(blocks), num_envs=env.num_envs, device=device)
-        self._seat(blocks, num_new=len(blocks), memory=None)
+        self._seat(blocks, num_new=len(blocks), recurrent_state=None)
         self._openings = Openings(
             openings, num_envs=env.num_envs, num_agents=len(env.agents), device=device
         )
@@ -147,10 +148,10 @@ class Collector:
         blocks. Counts and tallies begin anew.
 
         Args:
-            blocks: Who plays.
-            num_new: How many of them, the first ones, get new episodes.
-            becomes: Of each block of before that `in_flight` names, its index in ``blocks``.
-            generator: Of all actions and openings from now on.
+            blocks: Players of each block.
+            num_new: Number of blocks, the first ones, that get new episodes.
+            becomes: Index in ``blocks`` of each earlier block that `in_flight` names.
+            generator: Source of all actions and openings from now on.
 
         Raises:
             KeyError: If a block with episodes in flight is missing in ``becomes``.
@@ -163,10 +164,10 @@ class Collector:
             goes_on[before] = becomes[before]
         is_open = self._open.length > 0
         self._block_of_env = torch.where(is_open, goes_on[self._block_of_env], new)
-        self._seat(blocks, num_new=num_new, memory=self._seated.memory)
+        self._seat(blocks, num_new=num_new, recurrent_state=self._seated.recurrent_state)
 
     def rest(self) -> None:
-        """Free what is made anew by `go_on`: buffers of rollouts, players and stacks of them."""
+        """Free all that `go_on` makes again: buffers of rollouts, players and stacks of them."""
         self._recorders.clear()
         self._seated.leave()
 
@@ -182,7 +183,11 @@ class Collector:
         return self._remaining is not None and not bool((self._remaining > 0).any())
 
     def _seat(
-        self, blocks: Sequence[TrainingBlock], *, num_new: int, memory: Memory | None
+        self,
+        blocks: Sequence[TrainingBlock],
+        *,
+        num_new: int,
+        recurrent_state: RecurrentState | None,
     ) -> None:
         """Give each environment the players of its block, and count from 0."""
         env, device = self._env, self._generator.device
@@ -201,7 +206,7 @@ class Collector:
             seats=played,
             agents=env.agents,
             product_dtypes=self._product_dtypes,
-            memory=memory,
+            recurrent_state=recurrent_state,
         )
         if not self._is_moving:
             self._seated.retire(from_block=num_new)
@@ -236,21 +241,21 @@ class Collector:
                 length=self._num_steps, agents=columns, reward_weights=learning.reward_weights
             ),
             agents=columns,
-            memory=self._seated.memory,
+            recurrent_state=self._seated.recurrent_state,
             critic=self._critics.get(learning.population),
             generator=self._generator,
         )
 
     def tallies(self) -> tuple[Tally, ...]:
-        """The matches so far. Episodes that began with a random opening are none."""
+        """Return the matches so far. Episodes that began with a random opening are none."""
         return self._book.tallies()
 
     def episodes(self) -> tuple[Tally, ...]:
-        """All episodes so far, matches or not; for statistics only."""
+        """Return all episodes so far, matches or not; for statistics only."""
         return self._book.episodes()
 
     def measured(self) -> dict[PolicyId, dict[str, float]]:
-        """Metrics of rewards and of the environments' own figures, by policy that learns."""
+        """Return metrics of rewards and of the environments' figures, by policy that learns."""
         return {
             recorder.learning.policy: self._measured.metrics(
                 recorder.index, table=self._seated.table
@@ -261,12 +266,12 @@ class Collector:
     def collect(
         self, should_stop: Callable[[], bool] = lambda: False
     ) -> tuple[tuple[Learning, Rollout], ...]:
-        """Play one rollout: the longest ``rollout_length`` of those who learn.
+        """Play one rollout: the longest ``rollout_length`` of the policies that learn.
 
-        Where many take turns it is longer (`arena.rollout.calls`).
+        Where many agents take turns it is longer (`arena.rollout.calls`).
 
         Args:
-            should_stop: Asked before every step; the rollout is thrown away if it says so.
+            should_stop: Called before every step; on True the rollout is thrown away.
 
         Returns:
             One rollout per policy that learns; none if it was stopped.
@@ -301,8 +306,8 @@ class Collector:
             critic_rows.show(turn)
         for recorder in self._recorders:
             recorder.store_result(t, turn, seated=self._seated)
-        self._seated.memory.forget(turn)
-        self._measured.take(turn, table=self._seated.table)
+        self._seated.recurrent_state.reset(turn)
+        self._measured.add(turn, table=self._seated.table)
         over = turn.episode_over
         if bool(over.any()):
             length = float(self._open.length[over].double().mean()) + 1.0
@@ -314,7 +319,7 @@ class Collector:
 
     @property
     def _halted(self) -> torch.Tensor | None:
-        """Environments that stand still; None: none does. bool [B]."""
+        """Environments that are halted; None: none is. bool [B]."""
         return self._phases.waiting if self._remaining is None else self._remaining <= 0
 
     def _begin_next(self, over: torch.Tensor, *, length: float) -> None:
@@ -339,7 +344,7 @@ class Collector:
             self._seated.retire(from_block=self._num_new)
 
     def _halt(self, environments: torch.Tensor | None) -> None:
-        """Let environments (bool [B]; None: none) stand still, and ask nobody there."""
+        """Halt environments (bool [B]; None: none), and ask for no decisions there."""
         if environments is None:
             return
         self._env.halt(environments)
@@ -354,7 +359,7 @@ class Collector:
     def _decide(
         self, t: int, population: str, *, group: Group, random: torch.Tensor | None
     ) -> torch.Tensor:
-        """Actions of one population. int64 [B, S] or float32 [B, S, K]."""
+        """Return the actions of one population. int64 [B, S] or float32 [B, S, K]."""
         owner = self._seated.owners(group.agent_index, active=None)
         action = group.new_actions()
         if random is not None:
@@ -380,7 +385,7 @@ class Collector:
 
 
 def _agents_in_turn(first: Turn, *, num_agents: int) -> int:
-    """How many agents take turns, by the first turn; 1: they decide at once."""
+    """Return the number of agents who take turns, by the first turn; 1: they decide at once."""
     groups = first.groups.values()
     num_slots = max(group.agent_index.shape[1] for group in groups)
     deciding = torch.stack([(group.agent_index >= 0).sum(dim=1) for group in groups]).sum(dim=0)

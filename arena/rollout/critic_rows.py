@@ -1,7 +1,7 @@
-"""Rows of a value network that sees more than its policy, put together from turns.
+"""Inputs of a centralized critic, put together from turns.
 
 Shapes: B environments, A agents, S decisions of a population at once, P agents of a population,
-K different teams, F numbers of an observation, J of a joint one or a state, G of a row.
+K different teams, F numbers of an observation, J of a joint one or a state, G of an input.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from arena.envs.spaces.critic_input import CriticInput
 
 
 class CriticRows:
-    """What one population's value network reads of the turn that was shown last.
+    """The inputs of one population's centralized critic, from the turn that was shown last.
 
     Args:
-        critic: Which rows.
+        critic: Layout of the inputs.
         agents: The A agents.
         populations: Agents by population.
-        device: Where turns are.
+        device: Device of the turns.
     """
 
     def __init__(
@@ -46,38 +46,38 @@ class CriticRows:
             self._ids = one_hots(agents, critic.agents).to(device)
 
     def show(self, turn: Turn) -> None:
-        """Take note of a turn: each one, in order."""
+        """Read a turn. Every turn is to be shown, in order."""
         self._source.show(turn)
 
     def of(self, agent_index: torch.Tensor) -> torch.Tensor:
-        """Rows of decisions.
+        """Return the rows of decisions.
 
         Args:
-            agent_index: Which agent decides, -1 for no decision. int64 [B, S].
+            agent_index: Index of the deciding agent, -1 for no decision. int64 [B, S].
 
         Returns:
             float32 or uint8 [B, S, G]; undefined where there is no decision.
         """
-        return self._told(self._source.now(agent_index.clamp(min=0)), agent_index)
+        return self._with_agent_id(self._source.now(agent_index.clamp(min=0)), agent_index)
 
     def final(self) -> torch.Tensor:
-        """Rows of what was there when agents of the population were truncated.
+        """Return the rows of the population's agents at their truncation.
 
         Returns:
-            [B, P, G]; undefined for those who were not truncated in the turn.
+            [B, P, G]; undefined for agents that were not truncated in the turn.
         """
         agent_index = self._columns.expand(self._source.num_envs, -1)
-        return self._told(self._source.final(agent_index), agent_index)
+        return self._with_agent_id(self._source.final(agent_index), agent_index)
 
-    def _told(self, rows: torch.Tensor, agent_index: torch.Tensor) -> torch.Tensor:
+    def _with_agent_id(self, rows: torch.Tensor, agent_index: torch.Tensor) -> torch.Tensor:
         if self._ids is None:
             return rows
-        who = self._ids[agent_index.clamp(min=0)].to(rows.dtype)
-        return torch.cat([rows, who], dim=-1)
+        agent_id = self._ids[agent_index.clamp(min=0)].to(rows.dtype)
+        return torch.cat([rows, agent_id], dim=-1)
 
 
 class _Source(Protocol):
-    """Rows without who decides."""
+    """Rows without the one-hot agent id."""
 
     @property
     def num_envs(self) -> int:
@@ -89,11 +89,11 @@ class _Source(Protocol):
         ...
 
     def now(self, agent_index: torch.Tensor) -> torch.Tensor:
-        """Of agents, [B, S] to [B, S, J]."""
+        """Return rows of agents, [B, S] to [B, S, J]."""
         ...
 
     def final(self, agent_index: torch.Tensor) -> torch.Tensor:
-        """Of truncated agents, [B, P] to [B, P, J]."""
+        """Return rows of truncated agents, [B, P] to [B, P, J]."""
         ...
 
 
@@ -132,8 +132,8 @@ def _for_each(state: torch.Tensor | None, agent_index: torch.Tensor) -> torch.Te
 class _Joint:
     """The observations of a team side by side, zeros of agents that are not there.
 
-    Where all decide at once, these are the observations of those who decide. Where agents take
-    turns, they are what each has seen last in this episode, until it ends for the agent.
+    Where all decide at once, these are the observations of the agents that decide. Where agents
+    take turns, each agent's is its last one in this episode, until the episode ends for it.
     """
 
     def __init__(
@@ -157,8 +157,8 @@ class _Joint:
         }
         self._num_agents = len(agents)
         self._in_turn = critic.in_turn
-        # By population, of every agent of the environment what it saw, and a last column for
-        # decisions that there are not. [B, A + 1, F].
+        # Last observation of every agent, by population, and a last column that missing
+        # decisions are written to. [B, A + 1, F].
         self._seen: dict[str, torch.Tensor] = {}
         self._turn: Turn | None = None
 
@@ -194,7 +194,7 @@ class _Joint:
         final = {}
         for name, size in self._sizes.items():
             columns = self._columns[name]
-            # What belongs to the next episode was not there.
+            # Observations of the next episode were not there yet.
             seen = self._seen[name].masked_fill(turn.episode_over[:, None, None], 0)
             truncated = turn.truncated[:, columns, None]
             last = turn.final_observation[name][..., :size]
@@ -210,7 +210,7 @@ class _Joint:
         return rows.gather(1, team.expand(-1, -1, rows.shape[2]))
 
     def _team_rows_of(self, seen: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
-        """Of each of the K teams, [B, J]."""
+        """Return the rows of each of the K teams, [B, J]."""
         return [
             torch.cat([seen[name][:, column] for name, column in team], dim=1)
             for team in self._teams

@@ -1,4 +1,4 @@
-"""What is measured while environments run, beside what is learned from: for people and alerts.
+"""Measurements while environments run, for people and alerts; no algorithm reads them.
 
 Shapes: B environments, A agents, D decisions, F features of a flattened observation.
 """
@@ -29,7 +29,7 @@ class Spread:
     high: float = -math.inf
 
     def add(self, value: float) -> None:
-        """Take in one more."""
+        """Add a number."""
         self.count += 1
         gap = value - self.mean
         self.mean += gap / self.count
@@ -37,7 +37,7 @@ class Spread:
         self.low, self.high = min(self.low, value), max(self.high, value)
 
     def metrics(self, name: str) -> dict[str, float]:
-        """What four curves show; the deviation is that of the numbers themselves."""
+        """Return mean, bounds and deviation as metrics; the deviation is that of the numbers."""
         return {
             f"{name}_mean": self.mean,
             f"{name}_min": self.low,
@@ -47,12 +47,12 @@ class Spread:
 
 
 class Measured:
-    """Follows the turns of one assignment. Two operations a step, no wait for a device.
+    """Measurements of one assignment's turns. Two operations a step, no wait for a device.
 
     Args:
         num_envs: B.
         num_agents: A.
-        device: Where turns are.
+        device: Device of the turns.
     """
 
     def __init__(self, *, num_envs: int, num_agents: int, device: torch.device) -> None:
@@ -62,20 +62,20 @@ class Measured:
         self._figures: dict[int, dict[str, Spread]] = {}
         self._num_ignored: dict[int, int] = {}
 
-    def take(self, turn: Turn, *, table: torch.Tensor) -> None:
-        """Take in what a step brought.
+    def add(self, turn: Turn, *, table: torch.Tensor) -> None:
+        """Add the result of a step.
 
         Args:
-            turn: Of the step.
-            table: Which player each agent is. int64 [B, A].
+            turn: Turn that ``step`` returned.
+            table: Index of each agent's player. int64 [B, A].
         """
         self._num_steps += 1
         torch.minimum(self._low, turn.reward, out=self._low)
         torch.maximum(self._high, turn.reward, out=self._high)
         if turn.figures:
-            self._take_figures(turn.figures, table=table)
+            self._add_figures(turn.figures, table=table)
 
-    def _take_figures(self, reports: Sequence[Report], *, table: torch.Tensor) -> None:
+    def _add_figures(self, reports: Sequence[Report], *, table: torch.Tensor) -> None:
         environments = [report.environment for report in reports]
         players = table[environments, [report.agent for report in reports]].tolist()
         for player, report in zip(players, reports, strict=True):
@@ -85,7 +85,7 @@ class Measured:
             self._num_ignored[player] = self._num_ignored.get(player, 0) + report.num_ignored
 
     def metrics(self, player: int, *, table: torch.Tensor) -> dict[str, float]:
-        """About one player: rewards of single steps, what its environments reported of it."""
+        """Return a player's metrics: rewards of single steps, and reported figures."""
         found = {"rollout/steps_count": float(self._num_steps)}
         mine = table == player
         if self._num_steps and bool(mine.any()):
@@ -98,8 +98,8 @@ class Measured:
         return found
 
 
-def note_spread(metrics: dict[str, float], observation: torch.Tensor) -> None:
-    """Note in metrics by how much observations differed, of decisions that can differ."""
+def record_spread(metrics: dict[str, float], observation: torch.Tensor) -> None:
+    """Record the spread of a rollout's observations in metrics, the largest of all rollouts."""
     name = "observation/spread"
     if len(observation) > 1:
         metrics[name] = max(metrics.get(name, 0.0), observation_spread(observation))

@@ -15,13 +15,13 @@ from arena.envs.base import Group
 
 
 class Openings:
-    """Keeps count of the random decisions that are left in each environment's episode.
+    """The number of random decisions left in each environment's episode.
 
     Args:
-        settings: How many episodes have an opening, and how long it is at most.
+        settings: Share of episodes with an opening, and its largest length.
         num_envs: B.
         num_agents: A.
-        device: Of the environments.
+        device: Device of the environments.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class Openings:
         """Draw the openings of episodes that begin now.
 
         Args:
-            environments: Where an episode begins. bool [B].
-            generator: Draws which episodes have one and how long it is.
+            environments: Environments in which an episode begins. bool [B].
+            generator: Source of the openings and their lengths.
 
         Returns:
-            Where it begins with an opening. bool [B].
+            Environments whose episode begins with an opening. bool [B].
         """
         if self._settings.share == 0.0:
             return torch.zeros_like(environments)

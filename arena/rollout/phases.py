@@ -24,7 +24,7 @@ class Phases:
     Args:
         num_envs: B.
         rollout_length: Calls of ``step`` in a rollout.
-        device: Of the environments.
+        device: Device of the environments.
 
     Attributes:
         waiting: Environments that stand still until their next episode begins; None: none does.

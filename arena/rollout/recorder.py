@@ -1,7 +1,8 @@
-"""Lets one policy decide, and keeps what it decided.
+"""Lets one policy decide, and keeps its decisions.
 
 Shapes: B environments, S decisions of a population at once, P agents of a population, N rows, F
-features of a flattened observation, G numbers of a row that only values see, H numbers of a state.
+features of a flattened observation, G numbers of a critic's input, H numbers of a
+recurrent state.
 """
 
 from __future__ import annotations
@@ -11,19 +12,13 @@ from dataclasses import dataclass
 
 import torch
 
-from arena.core import (
-    Actor,
-    Algorithm,
-    CentralizedAlgorithm,
-    RememberingAlgorithm,
-    critic_size,
-    state_size,
-)
+from arena.core import Actor, ActorInput, Algorithm, AlgorithmOutput
 from arena.envs.base import Group, Turn
-from arena.matches.memory import Memory
+from arena.experience import Rollout
+from arena.matches.recurrent_state import RecurrentState
 from arena.matches.rows import Rows
 from arena.matches.seated import SeatedPlayers
-from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.rollout.buffer import RolloutBuffer
 from arena.rollout.critic_rows import CriticRows
 from arena.types import PolicyId, Seat, population_of
 
@@ -33,10 +28,10 @@ class Learning:
     """A policy that learns while it plays.
 
     Attributes:
-        policy: Its id.
-        algorithm: Its live weights.
-        reward_weights: Of the components of its reward, on the environments' device. float32 [R].
-            None: it learns from the environment's own reward.
+        policy: Id of the policy.
+        algorithm: Network and optimizer, live.
+        reward_weights: Weights of the components of its reward, on the environments' device.
+            float32 [R]. None: it learns from the environment's reward.
     """
 
     policy: PolicyId
@@ -45,38 +40,13 @@ class Learning:
 
     @property
     def population(self) -> str:
-        """Whose agents it plays."""
+        """Population whose agents it plays."""
         return population_of(self.policy)
 
     @property
     def state_size(self) -> int:
-        """H; 0: it has no memory."""
-        return state_size(self.algorithm)
-
-    @property
-    def remembering(self) -> RememberingAlgorithm | None:
-        """The algorithm, where its policy has a memory."""
-        algorithm: object = self.algorithm
-        if self.state_size and isinstance(algorithm, RememberingAlgorithm):
-            return algorithm
-        return None
-
-    @property
-    def critic_size(self) -> int:
-        """G; 0: its values see what it sees."""
-        return critic_size(self.algorithm)
-
-    @property
-    def centralized(self) -> CentralizedAlgorithm:
-        """The algorithm, where its values see more.
-
-        Raises:
-            TypeError: Where they do not.
-        """
-        algorithm: object = self.algorithm
-        if not isinstance(algorithm, CentralizedAlgorithm):
-            raise TypeError(f"the algorithm of {self.policy} is no arena.core.CentralizedAlgorithm")
-        return algorithm
+        """H; 0: it is not recurrent."""
+        return self.algorithm.state_size
 
 
 SeatedPlayer = Actor | Learning
@@ -107,19 +77,19 @@ def learning_in(
 
 
 class Recorder:
-    """Lets one policy decide, and keeps its decisions in its buffer.
+    """Lets one policy decide, and records its decisions in its buffer.
 
     Args:
-        learning: The policy.
-        index: Of it among the seated players.
-        buffer: Of its decisions.
+        learning: Policy that decides.
+        index: Index of it among the seated players.
+        buffer: Buffer of its decisions.
         agents: Columns of its population's agents in ``Turn.reward``. int64 [P].
-        memory: What it remembers, where it does.
-        critic: What its values are computed from; None: from what it sees.
-        generator: Of its actions.
+        recurrent_state: States of all seated players.
+        critic: Rows of its centralized critic; None: it has none.
+        generator: Source of its actions.
 
     Raises:
-        ValueError: If its values need what there is not, or do not need what there is.
+        ValueError: If it has a centralized critic and no rows for it, or the other way round.
     """
 
     def __init__(
@@ -129,20 +99,21 @@ class Recorder:
         index: int,
         buffer: RolloutBuffer,
         agents: torch.Tensor,
-        memory: Memory,
+        recurrent_state: RecurrentState,
         critic: CriticRows | None,
         generator: torch.Generator,
     ) -> None:
-        if (critic is None) != (learning.critic_size == 0):
+        critic_size = learning.algorithm.critic_size
+        if (critic is None) != (critic_size == 0):
             raise ValueError(
-                f"values of {learning.policy} are computed from {learning.critic_size} numbers of "
+                f"values of {learning.policy} are computed from {critic_size} numbers of "
                 f"their own, there are {'none' if critic is None else 'some'}"
             )
         self.learning = learning
         self.index = index
         self._buffer = buffer
         self._agents = agents
-        self._memory = memory
+        self._recurrent_state = recurrent_state
         self._critic = critic
         self._generator = generator
 
@@ -151,15 +122,14 @@ class Recorder:
         rows = Rows(group, where=where)
         log_prob = torch.zeros(where.shape, device=where.device)
         value = torch.zeros(where.shape, device=where.device)
-        state = self._no_states(where)
+        size = self.learning.state_size
+        state = torch.zeros(*where.shape, size, device=where.device) if size else None
         critic_input = None if self._critic is None else self._critic.of(group.agent_index)
         if len(rows):
-            chosen, chosen_log_prob, chosen_value = self._act(
-                rows, group, state=state, critic_input=critic_input
-            )
-            rows.put(action, chosen)
-            rows.put(log_prob, chosen_log_prob)
-            rows.put(value, chosen_value)
+            output = self._act(rows, group, state=state, critic_input=critic_input)
+            rows.put(action, output.action)
+            rows.put(log_prob, output.log_prob)
+            rows.put(value, output.value)
         self._buffer.store(
             t,
             group,
@@ -172,11 +142,6 @@ class Recorder:
         )
         return len(rows)
 
-    def _no_states(self, where: torch.Tensor) -> torch.Tensor | None:
-        """Zeros [B, S, H], where it remembers."""
-        size = self.learning.state_size
-        return torch.zeros(*where.shape, size, device=where.device) if size else None
-
     def _act(
         self,
         rows: Rows,
@@ -184,49 +149,23 @@ class Recorder:
         *,
         state: torch.Tensor | None,
         critic_input: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Actions, log-probabilities and values of some rows.
-
-        Where it remembers, what it did before is put into ``state``, and what it does now kept.
-        """
-        if critic_input is not None:
-            return self._act_with_critic(rows, group, state=state, critic_input=critic_input)
-        remembering = self.learning.remembering
-        if remembering is None or state is None:
-            return self.learning.algorithm.act(
-                rows.observation, rows.action_mask, generator=self._generator
-            )
-        places = rows.take(self._memory.places(group.agent_index))
-        before = self._memory.recall(places, size=remembering.state_size)
-        rows.put(state, before)
-        action, log_prob, value, after = remembering.act_from(
-            rows.observation, rows.action_mask, state=before, generator=self._generator
-        )
-        self._memory.keep(places, after)
-        return action, log_prob, value
-
-    def _act_with_critic(
-        self, rows: Rows, group: Group, *, state: torch.Tensor | None, critic_input: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        places = rows.take(self._memory.places(group.agent_index))
-        before = self._recall(places)
-        if state is not None and before is not None:
+    ) -> AlgorithmOutput:
+        """Decide some rows; where the policy is recurrent, put their states into ``state``."""
+        before = places = None
+        if state is not None:
+            places = rows.take(self._recurrent_state.places(group.agent_index))
+            before = self._recurrent_state.read(places, size=state.shape[2])
             rows.put(state, before)
-        action, log_prob, value, after = self.learning.centralized.act_with_critic(
-            rows.observation,
-            rows.action_mask,
-            critic_input=rows.take(critic_input),
-            state=before,
-            generator=self._generator,
+        inputs = ActorInput(
+            observation=rows.observation,
+            action_mask=rows.action_mask,
+            recurrent_state=before,
+            critic_input=None if critic_input is None else rows.take(critic_input),
         )
-        if after is not None:
-            self._memory.keep(places, after)
-        return action, log_prob, value
-
-    def _recall(self, places: torch.Tensor) -> torch.Tensor | None:
-        """Of int64 [N], float32 [N, H], where it remembers."""
-        size = self.learning.state_size
-        return self._memory.recall(places, size=size) if size else None
+        output = self.learning.algorithm.act(inputs, generator=self._generator)
+        if places is not None and output.recurrent_state is not None:
+            self._recurrent_state.write(places, output.recurrent_state)
+        return output
 
     def _value(
         self,
@@ -235,25 +174,21 @@ class Recorder:
         places: torch.Tensor,
         critic_input: torch.Tensor | None,
     ) -> torch.Tensor:
-        """Of observations [N, F] after what is remembered at ``places`` (int64 [N])."""
-        if critic_input is not None:
-            return self.learning.centralized.value_with_critic(
-                observation, critic_input=critic_input, state=self._recall(places)
-            )
-        remembering = self.learning.remembering
-        if remembering is None:
-            return self.learning.algorithm.value(observation)
-        state = self._memory.recall(places, size=remembering.state_size)
-        return remembering.value_from(observation, state=state)
+        """Return values of observations [N, F] after the states at ``places`` (int64 [N])."""
+        size = self.learning.state_size
+        state = self._recurrent_state.read(places, size=size) if size else None
+        return self.learning.algorithm.value(
+            ActorInput(observation=observation, recurrent_state=state, critic_input=critic_input)
+        )
 
     def store_result(self, t: int, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> None:
-        """Keep what a step brought; agents that were cut off bootstrap from what they saw last."""
+        """Record a step's result; truncated agents bootstrap from their final observation."""
         population = self.learning.population
         truncated = turn.truncated[:, self._agents]
         mine = truncated & (seated.table[:, self._agents] == self.index)
         final_value = torch.zeros(mine.shape, device=mine.device)
         if bool(mine.any()):
-            places = self._memory.places(self._agents.expand(mine.shape))
+            places = self._recurrent_state.places(self._agents.expand(mine.shape))
             final_value[mine] = self._value(
                 turn.final_observation[population][mine],
                 places=places[mine],
@@ -263,12 +198,12 @@ class Recorder:
 
     def finish(self, turn: Turn, *, seated: SeatedPlayers[SeatedPlayer]) -> Rollout:
         """Bootstrap from the decisions that are asked for next, and hand out the rollout."""
-        group, remembering = turn.groups[self.learning.population], self.learning.remembering
+        group, algorithm = turn.groups[self.learning.population], self.learning.algorithm
         owner = seated.owners(group.agent_index, active=None)
         rows = Rows(group, where=owner == self.index)
         value = torch.zeros(owner.shape, device=owner.device)
         if len(rows):
-            places = rows.take(self._memory.places(group.agent_index))
+            places = rows.take(self._recurrent_state.places(group.agent_index))
             critic_input = None
             if self._critic is not None:
                 critic_input = rows.take(self._critic.of(group.agent_index))
@@ -277,8 +212,8 @@ class Recorder:
         return self._buffer.finish(
             group=group,
             value=value,
-            gamma=self.learning.algorithm.gamma,
-            gae_lambda=self.learning.algorithm.gae_lambda,
-            needs_transitions=self.learning.algorithm.needs_transitions,
-            bptt_length=None if remembering is None else remembering.bptt_length,
+            gamma=algorithm.gamma,
+            gae_lambda=algorithm.gae_lambda,
+            needs_transitions=algorithm.needs_transitions,
+            bptt_length=algorithm.bptt_length if algorithm.state_size else None,
         )

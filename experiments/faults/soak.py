@@ -5,7 +5,7 @@
 
 Kills a learner, the controller, or both with SIGKILL; after each kill of a controller its learners
 must be gone within two seconds, all of the directory is verified, and another controller goes
-on. Learners write down what they sent and what was acknowledged (`arena.learners.witness`), and in
+on. Learners write down what they sent and what was acknowledged (`arena.learners.ack_log`), and in
 the end that is compared with the journal: whatever was acknowledged is there once, as it was sent,
 and nothing is there that no learner sent. Memory and descriptors are looked at all the time.
 
@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from arena.learners.witness import DIRECTORY
+from arena.learners.ack_log import DIRECTORY
 from experiments.faults.ack_logs import Comparison, compare
 from experiments.faults.killed_run import VICTIMS
 from experiments.faults.killing import (

@@ -131,7 +131,7 @@ def solved(learner: MirrorLearner, *, seed: int) -> float:
         owner = seated.owners(group.agent_index, active=playing)
         seated.play_frozen("player", group, owner=owner, action=action, generator=generator)
         turn = env.step(dict.fromkeys(turn.groups, action))
-        seated.memory.forget(turn)
+        seated.recurrent_state.reset(turn)
         prizes += int((turn.reward[playing] == 1.0).sum())
         playing &= ~turn.episode_over
     return prizes / (env.num_envs * len(env.agents))

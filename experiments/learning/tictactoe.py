@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from arena.core import ActorInput
 from arena.export.actor import ExportedActor
 
 NUM_CELLS = 9
@@ -138,8 +139,10 @@ def greedy_export(directory: Path) -> Policy:
     ) -> npt.NDArray[np.float64]:
         rows = torch.from_numpy(observation.reshape(len(observation), -1)).float()
         action = actor.act(
-            rows, torch.from_numpy(legal), agent="player_1", generator=torch.Generator()
-        )
+            ActorInput(observation=rows, action_mask=torch.from_numpy(legal)),
+            agent="player_1",
+            generator=torch.Generator(),
+        ).action
         return np.asarray(np.eye(NUM_CELLS)[action.numpy()])
 
     return play

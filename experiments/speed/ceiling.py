@@ -33,9 +33,9 @@ from arena.envs.chance import episode_seed
 from arena.envs.registry import make_environment
 from arena.envs.spaces.observations import first_action
 from arena.errors import ConfigError
+from arena.experience import Rollout
 from arena.matches.seating import is_cooperation, seatings_for
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, Player, PlayerId, PolicyId

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.networks.stack import PolicyStack
@@ -83,9 +84,21 @@ def measure(num_policies: int, *, rows_each: int, order: str) -> dict[str, list[
         {
             "stack": lambda: stack.act(observation, mask, player=player, generator=generator),
             "bfloat16": lambda: rounded.act(observation, mask, player=player, generator=generator),
-            "single": lambda: policies[0].act(observation, mask, agent="", generator=generator),
+            "single": lambda: (
+                policies[0]
+                .act(
+                    ActorInput(observation=observation, action_mask=mask),
+                    agent="",
+                    generator=generator,
+                )
+                .action
+            ),
             "each": lambda: [
-                policy.act(observation[part], mask[part], agent="", generator=generator)
+                policy.act(
+                    ActorInput(observation=observation[part], action_mask=mask[part]),
+                    agent="",
+                    generator=generator,
+                ).action
                 for policy, part in zip(policies, parts, strict=True)
             ],
         }

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from arena.config import EnvironmentConfig
-from arena.core import Actor
+from arena.core import Actor, ActorInput
 from arena.envs.batched.connect_four import ConnectFour
 from arena.envs.batched.find import game_facts
 from arena.envs.batched.native import make_game_batch
@@ -82,7 +82,15 @@ def pettingzoo() -> Game:
                 continue
             observation = torch.as_tensor(seen["observation"]).float().reshape(1, -1)
             mask = torch.as_tensor(seen["action_mask"]).bool()[None]
-            action = actors[agent].act(observation, mask, agent=agent, generator=generator)
+            action = (
+                actors[agent]
+                .act(
+                    ActorInput(observation=observation, action_mask=mask),
+                    agent=agent,
+                    generator=generator,
+                )
+                .action
+            )
             env.step(int(action))
 
     return play
@@ -99,8 +107,14 @@ def openspiel() -> Game:
             # Three planes, of which a network with random weights may get the first two.
             observation = torch.tensor(state.observation_tensor(player)[:84])[None]
             mask = torch.tensor(state.legal_actions_mask(player)).bool()[None]
-            action = (home, away)[player].act(
-                observation, mask, agent=AGENTS[player], generator=generator
+            action = (
+                (home, away)[player]
+                .act(
+                    ActorInput(observation=observation, action_mask=mask),
+                    agent=AGENTS[player],
+                    generator=generator,
+                )
+                .action
             )
             state.apply_action(int(action))
 

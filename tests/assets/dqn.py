@@ -21,15 +21,16 @@ from pydantic import Field
 from torch.nn import functional
 
 from arena.config import Model, NetworkConfig
+from arena.core import ActorInput, Algorithm, AlgorithmOutput
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import ConfigError, NonFiniteError
+from arena.experience import Rollout
 from arena.learning.averages import AveragedNetwork, with_prefix, without_prefix
 from arena.learning.optimizer import NamedAdam
 from arena.networks.heads import mask_logits
 from arena.networks.make import make_actor_critic
 from arena.networks.weights import copy_tensors, load_tensors
-from arena.rollout.buffer import Rollout
 
 TARGET = "target."
 
@@ -54,7 +55,7 @@ class DqnHyperparameters(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """Decisions and what followed them. R rows."""
+    """Decisions and their successors. R rows."""
 
     observation: torch.Tensor
     action: torch.Tensor
@@ -91,8 +92,8 @@ class Replay:
         return Replay(**{name: torch.cat(pair) for name, pair in pairs.items()})
 
 
-class Dqn:
-    """An `arena.core.Algorithm`."""
+class Dqn(Algorithm):
+    """An `arena.core.Algorithm` without recurrent state and centralized critic."""
 
     Hyperparameters = DqnHyperparameters
     Settings = DqnSettings
@@ -138,21 +139,17 @@ class Dqn:
         return self._learner_updates
 
     @torch.inference_mode()
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
+        observation, action_mask = inputs.observation, inputs.action_mask
         network = self._network
         logits, value = network(network.normalize_observation(observation))
         policy = network.distribution(logits, action_mask)
         action = policy.sample(generator)
-        return action, policy.log_prob(action), value
+        return AlgorithmOutput(action=action, log_prob=policy.log_prob(action), value=value)
 
     @torch.inference_mode()
-    def value(self, observation: torch.Tensor) -> torch.Tensor:
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        observation = inputs.observation
         return self._network.value(observation)
 
     def update(self, rollout: Rollout, *, generator: torch.Generator) -> dict[str, float]:

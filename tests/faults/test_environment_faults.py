@@ -18,7 +18,7 @@ from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.pettingzoo.batch import FREE_FAULTS
 from arena.errors import EnvironmentFault
-from arena.learners.worker import Worker
+from arena.learners.work.worker import Worker
 from arena.rollout.collector import Collector
 from arena.wire.messages import Failed, Finished
 from populations.controller.assignments.failures import MAX_BROKEN

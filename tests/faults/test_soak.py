@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from arena.learners.witness import make_witness, tally_digest
+from arena.learners.ack_log import make_ack_log, tally_digest
 from arena.types import AssignmentId, Entrant, LearnerId, PairScore, Tally
 from arena.wire.messages import Acknowledge, Evaluate, Finished
 from experiments.faults.ack_logs import Comparison, compare
@@ -69,14 +69,14 @@ def tallies(*numbers: int) -> list[TallyRow]:
 
 def heard(tmp_path: Path, *sent: Finished, acknowledged: tuple[tuple[int, int], ...]) -> Path:
     """What a learner would have written down."""
-    environment = {"ARENA_TESTING": "1", "ARENA_WITNESS": str(tmp_path)}
-    witness = make_witness(LEARNER, environment=environment)
-    assert witness is not None
+    environment = {"ARENA_TESTING": "1", "ARENA_ACK_LOG": str(tmp_path)}
+    log = make_ack_log(LEARNER, environment=environment)
+    assert log is not None
     for message in sent:
-        witness.sent(message)
-        witness.sent(message)  # results are said again
+        log.sent(message)
+        log.sent(message)  # results are said again
     for number, attempt in acknowledged:
-        witness.acknowledged(Acknowledge(assignment_id=AssignmentId(number), attempt=attempt))
+        log.acknowledged(Acknowledge(assignment_id=AssignmentId(number), attempt=attempt))
     return tmp_path
 
 
@@ -110,9 +110,9 @@ def test_an_older_attempt_that_was_acknowledged_late_is_no_loss(tmp_path: Path) 
     assert (compared.acknowledged, compared.superseded, compared.is_sound) == (1, 1, True)
 
 
-def test_no_real_run_has_a_witness() -> None:
-    assert make_witness(LEARNER, environment={"ARENA_WITNESS": "/nowhere"}) is None
-    assert make_witness(LEARNER, environment={"ARENA_TESTING": "1"}) is None
+def test_no_real_run_has_an_ack_log() -> None:
+    assert make_ack_log(LEARNER, environment={"ARENA_ACK_LOG": "/nowhere"}) is None
+    assert make_ack_log(LEARNER, environment={"ARENA_TESTING": "1"}) is None
 
 
 def test_equal_tallies_have_equal_digests_and_others_do_not() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.describe import environment_facts
-from arena.learners.worker import Worker
+from arena.learners.work.worker import Worker
 from arena.matches.seating import make_seats
 from arena.types import CheckpointRef, Player, PlayerId
 from tests.arena.learners.conftest import CountingProgress, published, train

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from arena.checkpoints.files import read_manifest
+from arena.core import ActorInput
 from arena.export.actor import ExportedActor
 from tests.integration.conftest import ARENA, Command
 
@@ -62,5 +63,7 @@ def test_simple_spread_learns_with_a_critic_that_sees_all(
     assert weights["critic.trunk.0.weight"].shape == (16, 57)
     arena("export", run, "--to", tmp_path / "champion")
     exported = ExportedActor(tmp_path / "champion", greedy=True)
-    action = exported.act(torch.zeros(2, 18), None, agent="", generator=torch.Generator())
+    action = exported.act(
+        ActorInput(observation=torch.zeros(2, 18)), agent="", generator=torch.Generator()
+    ).action
     assert action.shape == (2,)

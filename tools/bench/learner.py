@@ -12,10 +12,10 @@ import torch
 
 from arena.core import Actor, Algorithm
 from arena.envs.base import BatchedEnv, Turn
-from arena.learners.training import seatings_that_fit
+from arena.experience import Rollout
+from arena.learners.work.training import seatings_that_fit
 from arena.matches.seating import is_cooperation, seatings_for
 from arena.matches.seeds import environment_seeds
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, Player, PlayerId, PolicyId

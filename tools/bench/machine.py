@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from arena.config import NetworkConfig
-from arena.learning.precision import product_dtype
+from arena.learning.acting import product_dtype
 
 
 def machine_facts(device: torch.device) -> dict[str, object]:

@@ -12,7 +12,7 @@ from functools import partial
 
 import torch
 
-from arena.core import Algorithm
+from arena.core import ActorInput, Algorithm
 from arena.envs.base import BatchedEnv
 from arena.envs.batched.batch import GameBatch
 from arena.envs.batched.find import find_game
@@ -111,11 +111,13 @@ class Stages:
         policy = subject.make_policy()
 
         def play() -> int:
-            frozen.act(observation, mask, agent="", generator=generator)
+            frozen.act(
+                ActorInput(observation=observation, action_mask=mask), agent="", generator=generator
+            )
             return len(observation)
 
         def explore() -> int:
-            policy.act(observation, mask, generator=generator)
+            policy.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
             return len(observation)
 
         dtypes = {"inference/frozen": torch.float32, "inference/learning": subject.product_dtype}
@@ -222,7 +224,7 @@ class Stages:
         mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
 
         def act() -> int:
-            policy.act(observation, mask, generator=generator)
+            policy.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
             return len(observation)
 
         def update() -> int:

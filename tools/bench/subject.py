@@ -20,10 +20,10 @@ from arena.envs.make import make_batched_env
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id_wrapper import observation_layout
 from arena.envs.spaces.observations import ObservationLayout
-from arena.learners.worker import resolve_device
+from arena.learners.work.worker import resolve_device
+from arena.learning.acting import product_dtype
 from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import hyperparameter_model
-from arena.learning.precision import product_dtype
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
 from arena.types import Hyperparameters

@@ -25,9 +25,9 @@ from arena.checkpoints.manifest import WEIGHTS
 from arena.config import LearnerSetup
 from arena.core import Algorithm
 from arena.envs.make import make_batched_env
-from arena.learners.players import Players, frozen_entrant
-from arena.learners.training import seatings_that_fit
-from arena.learners.worker import resolve_device
+from arena.learners.work.players import Players, frozen_entrant
+from arena.learners.work.training import seatings_that_fit
+from arena.learners.work.worker import resolve_device
 from arena.matches.seeds import environment_seeds, seed_everything
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer

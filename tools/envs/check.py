@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from arena.envs.checks.measure import Measured
     from arena.envs.checks.time_limit import TimeLimit
     from arena.envs.findings import Finding
-    from arena.learners.trial import Trial
+    from arena.learners.smoke_training import SmokeTraining
     from arena.types import Hyperparameters
 
 TRIAL_ENVS = 16
@@ -38,7 +38,7 @@ class Checked:
     """
 
     report: EnvironmentReport
-    trial: Trial | None
+    trial: SmokeTraining | None
     preset: str
 
     @property
@@ -85,7 +85,7 @@ def check_and_try(
     """
     from arena.config import EnvironmentConfig
     from arena.envs.checks.check import check_environment
-    from arena.learners.trial import train_briefly
+    from arena.learners.smoke_training import run_smoke_training
 
     environment = EnvironmentConfig.model_validate(given)
     report = check_environment(
@@ -104,7 +104,7 @@ def check_and_try(
         return Checked(report=report, trial=None, preset=untried)
     trial = None
     with limit.stage(TRAINING):
-        trial = train_briefly(
+        trial = run_smoke_training(
             setup,
             hyperparameters=hyperparameters,
             agent_steps=agent_steps,
@@ -214,7 +214,7 @@ def _agent_lines(report: EnvironmentReport) -> Iterator[str]:
         yield f"  {agent}: sees {_space(facts.observation)}, does {_space(facts.action)}{mask}"
 
 
-def _trial_lines(trial: Trial | None) -> Iterator[str]:
+def _trial_lines(trial: SmokeTraining | None) -> Iterator[str]:
     if trial is None or trial.problem:
         return
     entropy = ", ".join(f"{name} {value:.2f}" for name, value in trial.entropy.items())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from arena.environment_spec import AgentSpec
     from arena.envs.checks.check import EnvironmentReport
     from arena.envs.probe.pace import Pace
-    from arena.learners.trial import Trial
+    from arena.learners.smoke_training import SmokeTraining
 
 DECISIONS = 4096
 """Decisions of a rollout, about: enough for a gradient's mean, few enough for many updates."""
@@ -57,7 +57,7 @@ def preset_text(
     report: EnvironmentReport,
     *,
     environment: Mapping[str, object],
-    trial: Trial | None = None,
+    trial: SmokeTraining | None = None,
 ) -> str:
     """Return a YAML document that `arena launch` takes.
 
@@ -299,7 +299,7 @@ def _pace(report: EnvironmentReport) -> Pace:
     )
 
 
-def _budgets(trial: Trial | None) -> Iterator[Line]:
+def _budgets(trial: SmokeTraining | None) -> Iterator[Line]:
     speed = trial.agent_steps_per_s if trial is not None else 0.0
     if speed:
         ready = _round(speed * 30)

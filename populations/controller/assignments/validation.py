@@ -37,7 +37,8 @@ MAX_PER_S = 1e9
 """Calls of ``step``, or decisions, in a second of one learner: more than any learner does."""
 
 MAX_MATCHES_PER_DECISION = 1000
-"""Learners fail an assignment in which trainees decide more rarely (`arena.learners.silence`)."""
+"""Learners fail an assignment in which trainees decide more rarely: see
+`arena.learners.work.silence`."""
 
 MAX_UPDATES = 2**40
 """Optimizer steps in an assignment."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pettingzoo.classic.connect_four.connect_four import raw_env
 
 from arena.bots.connect_four import Tactical
+from arena.core import ActorInput
 from arena.environment_spec import AgentSpec
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe
@@ -206,9 +207,8 @@ def test_plays_as_a_bot_of_arena() -> None:
     )
     board = torch.from_numpy(board_of("ooo.... xxx....").reshape(1, -1)).float()
     action = bot.act(
-        board,
-        torch.ones(1, COLUMNS, dtype=torch.bool),
+        ActorInput(observation=board, action_mask=torch.ones(1, COLUMNS, dtype=torch.bool)),
         agent="player_0",
         generator=torch.Generator().manual_seed(1),
-    )
+    ).action
     assert action.tolist() == [3]

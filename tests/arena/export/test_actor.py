@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from arena.core import Actor
+from arena.core import Actor, ActorInput
 from arena.errors import CheckpointCorrupt, CheckpointMissing
 from arena.export.actor import ExportedActor, load_export_weights
 from arena.export.card import Card
@@ -20,7 +20,9 @@ Policy = tuple[Card, dict[str, torch.Tensor]]
 
 def act(actor: Actor, observation: torch.Tensor, mask: torch.Tensor | None) -> list[int]:
     generator = torch.Generator().manual_seed(8)
-    return actor.act(observation, mask, agent="player_0", generator=generator).tolist()
+    return actor.act(
+        ActorInput(observation=observation, action_mask=mask), agent="player_0", generator=generator
+    ).action.tolist()
 
 
 def frozen(policy: Policy, *, greedy: bool) -> FrozenPolicy:

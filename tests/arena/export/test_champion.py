@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from arena.config import MarginOutcome
+from arena.core import ActorInput
 from arena.envs.batched.scoring import score_against
 from arena.envs.outcome import make_outcome
 from arena.export.card import Card
@@ -67,11 +68,13 @@ def test_it_stands_alone_and_plays_the_policys_likeliest_actions(
     card, weights = board_policy
     policy = frozen_policy(card, weights, greedy=True)
     expected = policy.act(
-        torch.from_numpy(rows.reshape(64, 84)).float(),
-        torch.from_numpy(masks).bool(),
+        ActorInput(
+            observation=torch.from_numpy(rows.reshape(64, 84)).float(),
+            action_mask=torch.from_numpy(masks).bool(),
+        ),
         agent="player_0",
         generator=torch.Generator(),
-    )
+    ).action
     assert json.loads(done.stdout) == expected.tolist()
 
 

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.export.champion import Champion
 from arena.export.write import write_export
 from tests.arena.export.conftest import make_policy
@@ -43,5 +44,7 @@ def test_the_graph_has_no_critic_and_the_weights_do(tmp_path: Path) -> None:
     assert (12, 16) not in shapes
     champion, policy = Champion(directory), frozen_policy(card, learned, greedy=True)
     rows = np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32)
-    expected = policy.act(torch.from_numpy(rows), None, agent="", generator=torch.Generator())
+    expected = policy.act(
+        ActorInput(observation=torch.from_numpy(rows)), agent="", generator=torch.Generator()
+    ).action
     assert [champion.act(row, agent="player_0") for row in rows] == expected.tolist()

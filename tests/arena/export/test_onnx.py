@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.envs.spaces.observations import ObservationLayout, describe
 from arena.errors import ExportError
 from arena.export.card import Card
@@ -58,7 +59,11 @@ def test_the_graph_of_a_masked_game_plays_like_the_frozen_policy(
     expected = policy.logits(flat, legal).numpy()
     np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-5)
     assert (logits[~mask] == np.finfo(np.float32).min).all()
-    greedy = policy.act(flat, legal, agent="player_0", generator=torch.Generator())
+    greedy = policy.act(
+        ActorInput(observation=flat, action_mask=legal),
+        agent="player_0",
+        generator=torch.Generator(),
+    ).action
     assert action.tolist() == greedy.tolist()
     assert len(set(action.tolist())) > 1
 

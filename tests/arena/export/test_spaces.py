@@ -14,6 +14,7 @@ import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.envs.spaces.agent_id import AGENT_ID
 from arena.envs.spaces.observations import describe
 from arena.errors import ExportError
@@ -158,7 +159,11 @@ def test_the_champion_takes_and_gives_what_the_environment_does(
     card, weights = policies[name]
     rows, masks = rows_and_masks(card, 24)
     policy = frozen_policy(card, weights, greedy=True)
-    greedy = policy.act(rows, masks, agent="player_0", generator=torch.Generator())
+    greedy = policy.act(
+        ActorInput(observation=rows, action_mask=masks),
+        agent="player_0",
+        generator=torch.Generator(),
+    ).action
     expected = card.action_layout.actions(greedy.numpy())
     champion = Champion(written[name].directory)
     given = as_given(card, rows, masks)
@@ -179,7 +184,11 @@ def test_the_graphs_action_is_in_the_environments_units_with_choices_from_0(
     card, weights = policies[name]
     rows, masks = rows_and_masks(card, 24)
     policy = frozen_policy(card, weights, greedy=True)
-    greedy = policy.act(rows, masks, agent="player_0", generator=torch.Generator()).numpy()
+    greedy = policy.act(
+        ActorInput(observation=rows, action_mask=masks),
+        agent="player_0",
+        generator=torch.Generator(),
+    ).action.numpy()
     action = card.action_layout
     actions = action.to_environment(greedy)
     session = onnxruntime.InferenceSession(written[name].directory / "policy.onnx")
@@ -255,8 +264,8 @@ def test_an_export_plays_like_its_policy_in_tournaments(
     def act(actor: Any) -> npt.NDArray[Any]:
         generator = torch.Generator().manual_seed(8)
         acted: npt.NDArray[Any] = actor.act(
-            rows, masks, agent="player_0", generator=generator
-        ).numpy()
+            ActorInput(observation=rows, action_mask=masks), agent="player_0", generator=generator
+        ).action.numpy()
         return acted
 
     found = act(ExportedActor(written[name].directory, greedy=greedy))

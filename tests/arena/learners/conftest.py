@@ -16,7 +16,7 @@ from arena.checkpoints.tensors import load_checkpoint
 from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
 from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.spaces.observations import describe
-from arena.learners.worker import Worker
+from arena.learners.work.worker import Worker
 from arena.matches.seating import make_seats
 from arena.types import (
     AssignmentId,
@@ -210,7 +210,7 @@ def make_bench(
         root = tmp_path / name
         root.mkdir()
         bench = Bench(root, env)
-        monkeypatch.setattr("arena.learners.worker.make_batched_env", bench.make_env)
+        monkeypatch.setattr("arena.learners.work.worker.make_batched_env", bench.make_env)
         return bench
 
     return make

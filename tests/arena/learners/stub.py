@@ -52,7 +52,7 @@ def assignment(what: int, *, number: int = 1, attempt: int = 1) -> Evaluate:
 
 
 class StubWork:
-    """Stands for `arena.learners.worker.Worker`."""
+    """Stands for `arena.learners.work.worker.Worker`."""
 
     def __init__(
         self, setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]

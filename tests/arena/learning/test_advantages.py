@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from arena.learning.advantages import Decisions, own_decision_advantages
+from arena.learning.advantages import Decisions, generalized_advantages
 
 
 def column(*numbers: float) -> torch.Tensor:
@@ -39,7 +39,7 @@ def decisions(
 
 
 def solve(given: Decisions) -> tuple[list[float], str]:
-    advantage, defined = own_decision_advantages(given, gamma=0.5, gae_lambda=0.8)
+    advantage, defined = generalized_advantages(given, gamma=0.5, gae_lambda=0.8)
     marks = "".join("x" if flag else "-" for flag in defined.flatten().tolist())
     return advantage.flatten().tolist(), marks
 
@@ -151,7 +151,7 @@ def test_without_a_future_only_ones_own_reward_counts() -> None:
         end_value=column(0.0, 0.0, 1e9, 0.0),
         next_value=1e9,
     )
-    advantage, defined = own_decision_advantages(given, gamma=0.0, gae_lambda=0.95)
+    advantage, defined = generalized_advantages(given, gamma=0.0, gae_lambda=0.95)
     # The first decision's reward came in two calls: 1.5 - 1; then 2 - 2 and 7 - 3.
     assert advantage.flatten().tolist() == [0.5, 0.0, 0.0, 4.0]
     assert defined.flatten().tolist() == [True, False, True, True]

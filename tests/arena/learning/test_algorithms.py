@@ -7,13 +7,12 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig, PopulationSetup
-from arena.core import Algorithm
+from arena.core import ActorInput, Algorithm
 from arena.errors import ConfigError
-from arena.learning.advantages import Transitions
+from arena.experience import Rollout, Transitions
 from arena.learning.algorithms import make_algorithm
 from arena.learning.ppo import Ppo
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.buffer import Rollout
 from tests.layouts import discrete, flat_observation
 
 ASSETS = Path(__file__).parents[2] / "assets"
@@ -73,6 +72,24 @@ def test_makes_a_users_algorithm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert algorithm.gamma == 0.25
 
 
+def test_says_what_a_users_algorithm_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "their_stub.py").write_text(
+        "from arena.config import Model\n"
+        "class Stub:\n"
+        "    class Hyperparameters(Model): ...\n"
+        "    gamma = gae_lambda = 1.0\n"
+        "    def __init__(self, network, **_): ...\n"
+        "    def act(self, inputs, *, generator): ...\n"
+    )
+    with pytest.raises(
+        ConfigError, match=r"inherit from it.* no state_size, critic_size,"
+    ) as error:
+        make("their_stub:Stub", hyperparameters={}, launch_directory=str(tmp_path))
+    assert "update" in str(error.value)
+    assert "gamma" not in str(error.value)
+
+
 def test_settings_reach_the_algorithm() -> None:
     assert not make("ppo", hyperparameters={}).needs_transitions
     algorithm = make("ppo", hyperparameters={}, settings={"advantages": "vtrace"})
@@ -120,8 +137,11 @@ def some_rollout(algorithm: Algorithm, *, generator: torch.Generator) -> Rollout
     """Episodes of two decisions."""
     observation = torch.randn(20, 2, generator=generator)
     mask = torch.ones(20, 3, dtype=torch.bool)
+    output = algorithm.act(
+        ActorInput(observation=observation, action_mask=mask), generator=generator
+    )
     action, log_prob, value = (
-        tensor.clone() for tensor in algorithm.act(observation, mask, generator=generator)
+        tensor.clone() for tensor in (output.action, output.log_prob, output.value)
     )
     row = torch.arange(20)
     return Rollout(

@@ -12,10 +12,11 @@ from torch.distributions.transforms import AffineTransform, TanhTransform
 from torch.nn import functional
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.envs.spaces.actions import ActionLayout
+from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
-from arena.rollout.buffer import Rollout
 from tests.layouts import branching, discrete, flat_observation, squashed
 
 SIZE, NUM_DECISIONS, BETA1 = 5, 48, 0.9
@@ -56,7 +57,8 @@ def make_rollout(ppo: Ppo, action: ActionLayout) -> Rollout:
         mask = torch.rand(NUM_DECISIONS, action.num_logits, generator=generator) < 0.6
         for first in starts(action):
             mask[:, first] = True
-    chosen, log_prob, value = ppo.act(observation, mask, generator=generator)
+    output = ppo.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
+    chosen, log_prob, value = output.action, output.log_prob, output.value
     # As if the policy had been another one, so that some ratios are clipped.
     noise = 0.4 * torch.randn(NUM_DECISIONS, generator=generator)
     advantage = torch.randn(NUM_DECISIONS, generator=generator)

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.core import Algorithm
+from arena.core import ActorInput, Algorithm
 from arena.errors import CheckpointCorrupt, NonFiniteError
+from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters
-from arena.learning.losses import explained_variance
 from arena.learning.ppo import Ppo
+from arena.learning.ppo_loss import explained_variance
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.buffer import Rollout
 from tests.layouts import discrete, flat_observation
 
 CPU = torch.device("cpu")
@@ -59,8 +59,9 @@ def make_rollout(ppo: Algorithm, *, num_decisions: int = 64, seed: int = 0) -> R
     observation = 2.0 * torch.randn(num_decisions, SIZE, generator=generator) + 1.0
     mask = torch.rand(num_decisions, NUM_ACTIONS, generator=generator) < 0.7
     mask[:, 1] = True
+    output = ppo.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
     action, log_prob, value = (
-        tensor.clone() for tensor in ppo.act(observation, mask, generator=generator)
+        tensor.clone() for tensor in (output.action, output.log_prob, output.value)
     )
     advantage = torch.randn(num_decisions, generator=generator)
     return Rollout(
@@ -150,7 +151,9 @@ def test_act_and_value_are_in_units_of_reward_and_legal() -> None:
     rollout = make_rollout(ppo, seed=5)
     assert rollout.action_mask is not None
     assert rollout.action_mask.gather(1, rollout.action[:, None]).all()
-    torch.testing.assert_close(ppo.value(rollout.observation), rollout.value)
+    torch.testing.assert_close(
+        ppo.value(ActorInput(observation=rollout.observation)), rollout.value
+    )
     # Returns are around 3; a network near its initialisation predicts their mean.
     returns = make_rollout(make(), seed=0).return_
     assert abs(float(rollout.value.mean() - returns.mean())) < 1.0
@@ -177,7 +180,9 @@ def test_values_learn_returns_of_any_scale() -> None:
         )
     rollout = make_rollout(ppo, num_decisions=256, seed=1000)
     expected = 1000.0 * rollout.observation[:, 0] - 5000.0
-    error = (ppo.value(rollout.observation) - expected).square().mean().sqrt()
+    error = (
+        (ppo.value(ActorInput(observation=rollout.observation)) - expected).square().mean().sqrt()
+    )
     # The returns' deviation is 2000.
     assert float(error) < 400.0
 
@@ -195,7 +200,7 @@ def test_a_clipped_value_learns_from_the_first_rollout() -> None:
     ppo.update(first, generator=generator)
     test = make_rollout(ppo, num_decisions=1024, seed=1).observation
     target = 3.0 * test[:, 0] - 30.0
-    explained = explained_variance(ppo.value(test), target)
+    explained = explained_variance(ppo.value(ActorInput(observation=test)), target)
     assert explained is not None
     assert explained > 0.8
 
@@ -210,7 +215,15 @@ def test_values_follow_returns_that_grow_tenfold() -> None:
         scale = 1.0 if k < 40 else 10.0
         rollout = make_rollout(ppo, num_decisions=256, seed=k)
         return_ = scale * (rollout.observation[:, 0] + 5.0)
-        errors[k] = float((ppo.value(rollout.observation) - return_).square().mean().sqrt()) / scale
+        errors[k] = (
+            float(
+                (ppo.value(ActorInput(observation=rollout.observation)) - return_)
+                .square()
+                .mean()
+                .sqrt()
+            )
+            / scale
+        )
         ppo.update(
             replace(rollout, return_=return_, advantage=return_ - rollout.value),
             generator=generator,

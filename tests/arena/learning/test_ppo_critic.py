@@ -5,6 +5,7 @@ The gradient is read from Adam: after its first step ``exp_avg`` is (1 - beta1) 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,15 +13,16 @@ import torch
 from torch.nn import functional
 
 from arena.config import NetworkConfig, PopulationSetup
-from arena.core import CentralizedAlgorithm
+from arena.core import ActorInput, Algorithm
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.observations import ObservationLayout
 from arena.errors import CheckpointCorrupt, ConfigError
-from arena.learning.advantages import Transitions
+from arena.experience import Rollout, Sequences, Transitions
 from arena.learning.algorithms import make_algorithm
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
-from arena.learning.sequences import Sequences, cut_into_sequences
+from arena.learning.sequences import cut_into_sequences
 from arena.networks.frozen import FrozenPolicy
-from arena.rollout.buffer import Rollout
 from tests.layouts import discrete, flat_observation
 
 SIZE, WIDE, NUM_ACTIONS, NUM_CHAINS, LENGTH, BETA1 = 5, 11, 3, 6, 8, 0.9
@@ -69,9 +71,9 @@ def play(ppo: Ppo, seed: int = 1) -> Rollout:
     for each in together:
         rows, critic_rows = each[:, :SIZE], each[:, SIZE:]
         before.append(state)
-        *part, state = ppo.act_with_critic(
-            rows, None, critic_input=critic_rows, state=state, generator=generator
-        )
+        inputs = ActorInput(observation=rows, critic_input=critic_rows, recurrent_state=state)
+        output = ppo.act(inputs, generator=generator)
+        state, part = output.recurrent_state, (output.action, output.log_prob, output.value)
         parts.append([tensor.clone() for tensor in part])
     action, log_prob, value = (torch.cat(part) for part in zip(*parts, strict=True))
     row = torch.arange(NUM_DECISIONS)
@@ -174,21 +176,22 @@ def test_what_the_policy_does_does_not_depend_on_what_the_critic_reads() -> None
     observation = torch.randn(7, SIZE, generator=generator)
     state = torch.randn(7, ppo.state_size, generator=generator)
     one, other = (
-        ppo.act_with_critic(
-            observation,
-            None,
-            critic_input=torch.full((7, WIDE), judged),
-            state=state,
+        ppo.act(
+            ActorInput(
+                observation=observation,
+                critic_input=torch.full((7, WIDE), number),
+                recurrent_state=state,
+            ),
             generator=torch.Generator().manual_seed(1),
         )
-        for judged in (1.0, -1.0)
+        for number in (1.0, -1.0)
     )
-    assert torch.equal(one[0], other[0])
-    assert torch.equal(one[1], other[1])
-    assert not torch.equal(one[2], other[2])
-    assert one[3] is not None
-    assert other[3] is not None
-    assert torch.equal(one[3], other[3])
+    assert torch.equal(one.action, other.action)
+    assert torch.equal(one.log_prob, other.log_prob)
+    assert not torch.equal(one.value, other.value)
+    assert one.recurrent_state is not None
+    assert other.recurrent_state is not None
+    assert torch.equal(one.recurrent_state, other.recurrent_state)
 
 
 @pytest.mark.parametrize("core", ["none", "lstm"])
@@ -239,22 +242,18 @@ def test_who_plays_needs_no_critic(core: str) -> None:
     assert not [name for name in names if name.startswith("critic")]
     observation, draws = rollout.observation, (torch.Generator(), torch.Generator())
     state = torch.zeros(NUM_DECISIONS, ppo.state_size) if core == "gru" else None
-    expected, _, _, after = ppo.act_with_critic(
-        observation,
-        None,
-        critic_input=torch.zeros(NUM_DECISIONS, WIDE),
-        state=state,
+    inputs = ActorInput(observation=observation, recurrent_state=state)
+    expected = ppo.act(
+        replace(inputs, critic_input=torch.zeros(NUM_DECISIONS, WIDE)),
         generator=draws[0].manual_seed(3),
     )
+    found = frozen.act(inputs, agent="", generator=draws[1].manual_seed(3))
     if state is None:
-        found = frozen.act(observation, None, agent="", generator=draws[1].manual_seed(3))
+        assert found.recurrent_state is None
     else:
-        found, frozen_after = frozen.act_from(
-            observation, None, state=state, agent="", generator=draws[1].manual_seed(3)
-        )
-        assert after is not None
-        torch.testing.assert_close(frozen_after, after)
-    assert torch.equal(found, expected)
+        assert expected.recurrent_state is not None
+        torch.testing.assert_close(found.recurrent_state, expected.recurrent_state)
+    assert torch.equal(found.action, expected.action)
     if core == "none":
         with pytest.raises(ValueError, match="only plays"):
             frozen.network.value(observation)
@@ -263,7 +262,7 @@ def test_who_plays_needs_no_critic(core: str) -> None:
 def test_values_need_their_rows() -> None:
     ppo = make(network())
     with pytest.raises(ValueError, match="needs its input"):
-        ppo.value(torch.zeros(1, SIZE))
+        ppo.value(ActorInput(observation=torch.zeros(1, SIZE)))
 
 
 def test_vtrace_a_magnet_and_an_average_have_a_critic_too() -> None:
@@ -287,10 +286,28 @@ def test_a_critic_of_its_own_draws_the_policy_that_there_was() -> None:
         assert torch.equal(plain[name], judged[name])
 
 
-def test_an_algorithm_without_such_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    setup = PopulationSetup(agents=("a",), network=network())
-    monkeypatch.delattr("arena.learning.playing.PlayingNetwork.critic_size")
-    with pytest.raises(ConfigError, match=r"network.critic must be own with algorithm ppo"):
+class Decentralized(Ppo):
+    """An algorithm that was written for values of observations."""
+
+    def __init__(
+        self,
+        network: NetworkConfig,
+        *,
+        observation: ObservationLayout,
+        action: ActionLayout,
+        hyperparameters: PpoHyperparameters,
+        settings: PpoSettings,
+        device: torch.device,
+        precision: str,
+        seed: int,
+    ) -> None:
+        raise AssertionError("refused before it is made")
+
+
+def test_an_algorithm_without_such_values_is_refused() -> None:
+    name = f"{__name__}:Decentralized"
+    setup = PopulationSetup(agents=("a",), network=network(), algorithm=name)
+    with pytest.raises(ConfigError, match=rf"network.critic must be own with algorithm {name}"):
         make_algorithm(
             setup,
             observation=flat_observation(SIZE),
@@ -299,12 +316,12 @@ def test_an_algorithm_without_such_values_is_refused(monkeypatch: pytest.MonkeyP
             device=CPU,
             precision="float32",
             seed=0,
-            launch_directory="",
+            launch_directory=".",
             critic_input=flat_observation(WIDE),
         )
 
 
 def test_ppo_says_that_it_can() -> None:
-    assert isinstance(make(network()), CentralizedAlgorithm)
+    assert isinstance(make(network()), Algorithm)
     assert make(network()).critic_size == WIDE
     assert make(NetworkConfig(hidden_sizes=(8,))).critic_size == 0

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.envs.base import Group, Turn
+from arena.experience import Rollout
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
-from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.rollout.buffer import RolloutBuffer
 from tests.layouts import discrete, flat_observation
 
 NUM_SYMBOLS, NUM_ENVS = 3, 64
@@ -64,23 +66,24 @@ def collect(ppo: Ppo, task: Recall, *, generator: torch.Generator) -> Rollout:
     for t in range(ppo.rollout_length):
         group = task.group()
         assert group.action_mask is not None
-        action, log_prob, value = ppo.act(
-            group.observation[:, 0], group.action_mask[:, 0], generator=generator
+        output = ppo.act(
+            ActorInput(observation=group.observation[:, 0], action_mask=group.action_mask[:, 0]),
+            generator=generator,
         )
         buffer.store(
             t,
             group,
-            action=action[:, None],
-            log_prob=log_prob[:, None],
-            value=value[:, None],
+            action=output.action[:, None],
+            log_prob=output.log_prob[:, None],
+            value=output.value[:, None],
             trained=~NOBODY,
         )
-        turn = task.step(action[:, None])
+        turn = task.step(output.action[:, None])
         buffer.store_result(t, turn, final_value=torch.zeros(NUM_ENVS, 1))
     group = task.group()
     return buffer.finish(
         group=group,
-        value=ppo.value(group.observation[:, 0])[:, None],
+        value=ppo.value(ActorInput(observation=group.observation[:, 0]))[:, None],
         gamma=ppo.gamma,
         gae_lambda=ppo.gae_lambda,
         needs_transitions=ppo.needs_transitions,
@@ -120,10 +123,14 @@ def test_learns_the_exact_answer_and_its_value(
         group = task.group()
         assert group.action_mask is not None
         rows = group.observation[:, 0]
-        actions, log_probs, _ = ppo.act(rows, group.action_mask[:, 0], generator=generator)
-        right = actions == (task.symbol + second) % NUM_SYMBOLS
+        output = ppo.act(
+            ActorInput(observation=rows, action_mask=group.action_mask[:, 0]), generator=generator
+        )
+        right = output.action == (task.symbol + second) % NUM_SYMBOLS
         assert right.float().mean() > 0.9
-        assert log_probs[right].exp().min() > 0.9
+        assert output.log_prob[right].exp().min() > 0.9
         # Discounted once per own decision still to come.
-        torch.testing.assert_close(ppo.value(rows).mean(), torch.tensor(value), rtol=0, atol=0.08)
+        torch.testing.assert_close(
+            ppo.value(ActorInput(observation=rows)).mean(), torch.tensor(value), rtol=0, atol=0.08
+        )
         task.step((task.symbol + second)[:, None] % NUM_SYMBOLS)

@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.errors import CheckpointCorrupt
-from arena.learning.advantages import Transitions
+from arena.experience import Rollout, Transitions
 from arena.learning.hyperparameters import PpoHyperparameters, PpoSettings
 from arena.learning.ppo import Ppo
 from arena.learning.vtrace import vtrace
 from arena.networks import heads
 from arena.networks.make import make_actor_critic
-from arena.rollout.buffer import Rollout
 from tests.layouts import discrete, flat_observation
 
 SIZE, NUM_ACTIONS, NUM_DECISIONS = 4, 3, 40
@@ -50,8 +50,9 @@ def play(ppo: Ppo, *, seed: int = 0, gamma: float = 0.9, gae_lambda: float = 1.0
     """Trajectories of four decisions, every second one ended."""
     generator = torch.Generator().manual_seed(seed)
     observation = torch.randn(NUM_DECISIONS, SIZE, generator=generator)
+    output = ppo.act(ActorInput(observation=observation), generator=generator)
     action, log_prob, value = (
-        tensor.clone() for tensor in ppo.act(observation, None, generator=generator)
+        tensor.clone() for tensor in (output.action, output.log_prob, output.value)
     )
     row = torch.arange(NUM_DECISIONS)
     successor = torch.where(row < NUM_DECISIONS - 10, row + 10, -1)
@@ -144,7 +145,7 @@ def test_vtrace_needs_to_know_what_followed() -> None:
     without = Rollout(
         **{name: getattr(rollout, name) for name in Rollout.__slots__} | {"transitions": None}
     )
-    with pytest.raises(ValueError, match="what followed each decision"):
+    with pytest.raises(ValueError, match="the successor of each decision"):
         ppo.update(without, generator=torch.Generator())
 
 

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arena.learning.sequences import Sequences, cut_into_sequences, pack
+from arena.experience import Sequences
+from arena.learning.sequences import cut_into_sequences, pack
 
 
 def test_chains_are_cut_where_they_end_and_where_they_are_long() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from arena.learning.advantages import Transitions
+from arena.experience import Transitions
 from arena.learning.vtrace import vtrace
 
 

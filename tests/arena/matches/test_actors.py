@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
+from arena.core import ActorInput
 from arena.environment_spec import AgentSpec
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import describe
@@ -55,12 +56,24 @@ class Scripted:
 def ask(bot: Scripted, *, mask: torch.Tensor | None = None, seed: int = 1) -> torch.Tensor:
     actor = BotActor(bot, name="bot:tests:Scripted", facts=BOARD, actions=FOUR)
     observation = torch.arange(12.0).reshape(2, 6)
-    return actor.act(observation, mask, agent="player_1", generator=generator(seed))
+    return actor.act(
+        ActorInput(observation=observation, action_mask=mask),
+        agent="player_1",
+        generator=generator(seed),
+    ).action
 
 
 def test_random_is_uniform_over_legal_actions() -> None:
     mask = torch.tensor([[True, False, True, True]]).expand(30_000, 4)
-    action = RandomActor(FOUR).act(torch.zeros(30_000, 6), mask, agent="", generator=generator())
+    action = (
+        RandomActor(FOUR)
+        .act(
+            ActorInput(observation=torch.zeros(30_000, 6), action_mask=mask),
+            agent="",
+            generator=generator(),
+        )
+        .action
+    )
     counts = torch.bincount(action, minlength=4)
     assert action.dtype == torch.int64
     assert counts[1] == 0
@@ -69,8 +82,10 @@ def test_random_is_uniform_over_legal_actions() -> None:
 
 
 def test_random_without_a_mask_draws_from_all_actions() -> None:
-    action = RandomActor(discrete(3)).act(
-        torch.zeros(30_000, 6), None, agent="", generator=generator()
+    action = (
+        RandomActor(discrete(3))
+        .act(ActorInput(observation=torch.zeros(30_000, 6)), agent="", generator=generator())
+        .action
     )
     assert all(abs(int(count) - 10_000) < 408 for count in torch.bincount(action, minlength=3))
 
@@ -78,10 +93,22 @@ def test_random_without_a_mask_draws_from_all_actions() -> None:
 def test_random_depends_on_the_generator_alone() -> None:
     rows, mask = torch.zeros(50, 1), torch.ones(50, 9, dtype=torch.bool)
     actor = RandomActor(discrete(9))
-    one = actor.act(rows, mask, agent="", generator=generator(1))
+    one = actor.act(
+        ActorInput(observation=rows, action_mask=mask), agent="", generator=generator(1)
+    ).action
     torch.rand(7)
-    assert torch.equal(one, actor.act(rows, mask, agent="", generator=generator(1)))
-    assert not torch.equal(one, actor.act(rows, mask, agent="", generator=generator(2)))
+    assert torch.equal(
+        one,
+        actor.act(
+            ActorInput(observation=rows, action_mask=mask), agent="", generator=generator(1)
+        ).action,
+    )
+    assert not torch.equal(
+        one,
+        actor.act(
+            ActorInput(observation=rows, action_mask=mask), agent="", generator=generator(2)
+        ).action,
+    )
 
 
 def test_a_bot_sees_the_environments_own_observations() -> None:
@@ -136,7 +163,9 @@ def test_bots_are_found_by_their_id(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     assert isinstance(make("bot:random"), RandomActor)
     actor = make("bot:bots_of_this_test:Last")
-    assert actor.act(torch.zeros(2, 6), None, agent="x", generator=generator()).tolist() == [3, 3]
+    assert actor.act(
+        ActorInput(observation=torch.zeros(2, 6)), agent="x", generator=generator()
+    ).action.tolist() == [3, 3]
     with pytest.raises(ConfigError, match="has no method act"):
         make("bot:bots_of_this_test:Silent")
 

@@ -14,6 +14,7 @@ import torch
 from pettingzoo.classic import connect_four_v3
 
 from arena.config import EnvironmentConfig
+from arena.core import ActorInput
 from arena.environment_spec import AgentSpec
 from arena.envs.base import Group
 from arena.envs.describe import environment_facts
@@ -22,7 +23,7 @@ from arena.envs.spaces.actions import ActionLayout
 from arena.errors import ConfigError
 from arena.matches.actors import BotActor, make_bot
 from arena.matches.match import Block, play_matches
-from arena.matches.memory import Memory
+from arena.matches.recurrent_state import RecurrentState
 from arena.matches.seated import SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
 from arena.types import Entrant, Tally
@@ -145,7 +146,9 @@ def test_masks_in_other_places_are_where_the_environment_has_them() -> None:
         facts = AgentSpec(observation=observation, action=action, mask=place)  # type: ignore[arg-type]
         actions = ActionLayout.from_json(action, continuous="squashed")
         actor = BotActor(Looking(), name="bot", facts=facts, actions=actions)
-        actor.act(rows, mask, agent=name, generator=torch.Generator())
+        actor.act(
+            ActorInput(observation=rows, action_mask=mask), agent=name, generator=torch.Generator()
+        )
 
     look("info", box, "info")
     look("beside", {"kind": "Dict", "spaces": {"eyes": box}}, "beside")
@@ -169,7 +172,11 @@ def test_a_network_that_is_told_who_decides_changes_nothing_for_bots() -> None:
 
     # Rows end with two numbers more then.
     mask = torch.ones(1, 7, dtype=torch.bool)
-    watched(Looking()).act(torch.zeros(1, 86), mask, agent="player_0", generator=torch.Generator())
+    watched(Looking()).act(
+        ActorInput(observation=torch.zeros(1, 86), action_mask=mask),
+        agent="player_0",
+        generator=torch.Generator(),
+    )
     assert seen == [(1, 6, 7, 2)]
 
 
@@ -228,13 +235,13 @@ def test_a_seed_of_a_game_is_all_that_its_draws_depend_on() -> None:
         assert [int(rng.choice(7)) for _ in moves[:3]] == moves[:3]
 
 
-def seat(bot: BotActor, memory: Memory | None = None) -> SeatedPlayers[Any]:
+def seat(bot: BotActor, states: RecurrentState | None = None) -> SeatedPlayers[Any]:
     return SeatedPlayers(
         [(bot, bot)],
         block_of_env=block_of_envs([2]),
         seats=SEATS,
         agents=AGENTS,
-        memory=memory,
+        recurrent_state=states,
     )
 
 
@@ -258,14 +265,14 @@ def test_episodes_that_go_on_in_other_seats_are_not_reset() -> None:
     decide_once(first)
     decide_once(first)
     assert len(bot.told) == 2
-    going_on = seat(actor, first.memory)
+    going_on = seat(actor, first.recurrent_state)
     decide_once(going_on)
     assert len(bot.told) == 2
     assert all(len(moves) == 3 for key, moves in bot.moves.items() if key[1] == "player_0")
     # An evaluation in between, in the same games of another batch.
     decide_once(seat(actor))
     assert len(bot.told) == 4
-    decide_once(seat(actor, going_on.memory))
+    decide_once(seat(actor, going_on.recurrent_state))
     assert len(bot.told) == 6
 
 
@@ -355,7 +362,11 @@ def made(name: str, home: Path) -> Any:
 
 def ask(actor: Any) -> list[int]:
     mask = torch.ones(2, 7, dtype=torch.bool)
-    answer = actor.act(torch.zeros(2, 84), mask, agent="player_0", generator=torch.Generator())
+    answer = actor.act(
+        ActorInput(observation=torch.zeros(2, 84), action_mask=mask),
+        agent="player_0",
+        generator=torch.Generator(),
+    ).action
     chosen: list[int] = answer.tolist()
     return chosen
 

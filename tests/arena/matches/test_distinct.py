@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, MarginOutcome
+from arena.core import Actor, ActorInput, ActorOutput
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv, Turn
 from arena.envs.batched.find import find_game, game_facts
@@ -136,26 +137,27 @@ def test_chance_is_seen_in_what_seeds_change(name: str, expected: bool) -> None:
     assert has_chance(env, actions=layouts, num_steps=60) == expected
 
 
-class Bettor:
+class Bettor(Actor):
     """Bets and calls, whatever it holds."""
 
     reads_agent = False
 
-    def act(self, observation: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        return torch.ones(len(observation), dtype=torch.int64)
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        return ActorOutput(action=torch.ones(len(inputs.observation), dtype=torch.int64))
 
 
-class Folder:
+class Folder(Actor):
     """Checks; calls with the king, and in the first seat with the queen."""
 
     reads_agent = False
 
-    def act(self, observation: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        observation = inputs.observation
         is_first, has_queen, has_king = observation[:, [0, 3, 4]].bool().T
         # A bet of the other one: in the second place before it, or in the first.
         is_bet = observation[:, [6, 8]].bool().any(dim=1)
         calls: torch.Tensor = is_bet & (has_king | (has_queen & is_first))
-        return calls.long()
+        return ActorOutput(action=calls.long())
 
 
 @pytest.mark.parametrize(

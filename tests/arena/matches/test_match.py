@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arena.core import Actor, ActorInput, ActorOutput
 from arena.matches.match import Block, Stopped, play_matches, share_envs
 from arena.matches.seating import make_seats
 from arena.types import Entrant, Tally
@@ -17,7 +18,7 @@ DUEL_SIDES = {"a": ("a",), "b": ("b",)}
 DUEL = make_seats(agents=("a", "b"), sides=DUEL_SIDES, populations={"player": ("a", "b")})
 
 
-class Fixed:
+class Fixed(Actor):
     """Always the same action; remembers what it saw."""
 
     reads_agent = False
@@ -27,17 +28,11 @@ class Fixed:
         self.seen: list[list[float]] = []
         self.calls = 0
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        observation = inputs.observation
         self.calls += 1
         self.seen += observation.tolist()
-        return torch.full((len(observation),), self.action)
+        return ActorOutput(action=torch.full((len(observation),), self.action))
 
 
 class PerAgent(Fixed):
@@ -45,16 +40,9 @@ class PerAgent(Fixed):
 
     reads_agent = True
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        assert set(observation[:, 3].tolist()) == {float("ab".index(agent))}
-        return super().act(observation, action_mask, agent=agent, generator=generator)
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        assert set(inputs.observation[:, 3].tolist()) == {float("ab".index(agent))}
+        return super().act(inputs, agent=agent, generator=generator)
 
 
 def block(home: Fixed, away: Fixed, names: str, *, num_envs: int, num_matches: int) -> Block:

@@ -6,23 +6,17 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from arena.core import Actor
+from arena.core import Actor, ActorInput, ActorOutput
 from arena.matches.mixture import ActorMixture, draw_lineups
 
 
 @dataclass(frozen=True)
-class Named:
+class Named(Actor):
     name: str
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        return torch.zeros(len(observation), dtype=torch.int64)
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        observation = inputs.observation
+        return ActorOutput(action=torch.zeros(len(observation), dtype=torch.int64))
 
 
 A, B, C = Named("a"), Named("b"), Named("c")

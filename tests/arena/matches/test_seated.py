@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.core import Actor
+from arena.core import Actor, ActorInput, ActorOutput
 from arena.envs.base import Group
 from arena.matches.match import Block, play_matches
-from arena.matches.seated import NOBODY, SeatedPlayers, block_of_envs
+from arena.matches.seated import NOBODY, Seatable, SeatedPlayers, block_of_envs
 from arena.matches.seating import make_seats
 from arena.matches.tournament import Contender, TournamentResult, play_tournament
 from arena.networks.frozen import FrozenPolicy
@@ -37,7 +37,7 @@ def make_policy(
     return FrozenPolicy(network, greedy=greedy)
 
 
-class ByItself:
+class ByItself(Actor):
     """A policy that the router knows nothing of: it gets a call of its own."""
 
     reads_agent = False
@@ -45,22 +45,17 @@ class ByItself:
     def __init__(self, policy: FrozenPolicy) -> None:
         self._policy = policy
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        return self._policy.act(observation, action_mask, agent=agent, generator=generator)
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        return self._policy.act(inputs, agent=agent, generator=generator)
 
 
 class Learner:
     """Sits there and decides elsewhere."""
 
+    state_size = 0
 
-def seat(*blocks: tuple[object, object], sizes: Sequence[int]) -> SeatedPlayers[object]:
+
+def seat(*blocks: tuple[Seatable, Seatable], sizes: Sequence[int]) -> SeatedPlayers[Seatable]:
     return SeatedPlayers(blocks, block_of_env=block_of_envs(sizes), seats=SEATS, agents=("a", "b"))
 
 
@@ -76,7 +71,7 @@ def make_group(num_envs: int, *, seed: int = 0) -> Group:
     )
 
 
-def play(seated: SeatedPlayers[object], group: Group) -> torch.Tensor:
+def play(seated: SeatedPlayers[Seatable], group: Group) -> torch.Tensor:
     owner = seated.owners(group.agent_index, active=None)
     action = torch.full_like(owner, -7)
     seated.play_frozen(
@@ -90,7 +85,7 @@ def test_every_decision_is_its_players_own() -> None:
     large = [make_policy(seed, hidden_sizes=(16,)) for seed in range(2)]
     bot = ByItself(make_policy(9))
     learner = Learner()
-    blocks = [
+    blocks: list[tuple[Seatable, Seatable]] = [
         (small[0], small[1]),
         (learner, large[0]),
         (small[2], bot),
@@ -108,11 +103,10 @@ def test_every_decision_is_its_players_own() -> None:
         player = blocks[block][on_turn] if on_turn >= 0 else None
         if isinstance(player, FrozenPolicy | ByItself):
             expected = player.act(
-                group.observation[env],
-                group.action_mask[env],
+                ActorInput(observation=group.observation[env], action_mask=group.action_mask[env]),
                 agent="",
                 generator=torch.Generator(),
-            )
+            ).action
             assert action[env].tolist() == expected.tolist()
         else:
             assert action[env].tolist() == [-7]
@@ -156,8 +150,16 @@ def test_populations_have_stacks_of_their_own() -> None:
         seated.play_frozen(population, group, owner=owner, action=action, generator=generator)
         assert group.action_mask is not None
         for env in range(8):
-            expected = policies[env // 4].act(
-                group.observation[env], group.action_mask[env], agent="", generator=generator
+            expected = (
+                policies[env // 4]
+                .act(
+                    ActorInput(
+                        observation=group.observation[env], action_mask=group.action_mask[env]
+                    ),
+                    agent="",
+                    generator=generator,
+                )
+                .action
             )
             assert action[env].tolist() == expected.tolist()
 

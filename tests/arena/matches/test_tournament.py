@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 import torch
 
+from arena.core import Actor, ActorInput, ActorOutput
 from arena.errors import ConfigError
 from arena.matches.seating import make_seats
 from arena.matches.tournament import Contender, TournamentResult, play_tournament
 from arena.types import Entrant
 
 
-class Strength:
+class Strength(Actor):
     """Its action is its strength."""
 
     reads_agent = False
@@ -21,15 +22,9 @@ class Strength:
     def __init__(self, action: int) -> None:
         self.action = action
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        return torch.full((len(observation),), self.action)
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        observation = inputs.observation
+        return ActorOutput(action=torch.full((len(observation),), self.action))
 
 
 def contender(name: str, action: int, *populations: str) -> Contender:

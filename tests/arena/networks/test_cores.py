@@ -7,7 +7,9 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.learning.sequences import Sequences, pack
+from arena.core import ActorInput
+from arena.experience import Sequences
+from arena.learning.sequences import pack
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
@@ -137,7 +139,7 @@ def test_whoever_does_not_know_of_a_state_is_told() -> None:
     with pytest.raises(ValueError, match="needs the state"):
         network(rows)
     with pytest.raises(ValueError, match="needs the state"):
-        policy.act(rows, None, agent="a", generator=torch.Generator())
+        policy.act(ActorInput(observation=rows), agent="a", generator=torch.Generator())
     with pytest.raises(ValueError, match="has no state"):
         make("none").step(rows, torch.zeros(2, 0))
     with pytest.raises(ValueError, match="without an encoder and a memory"):

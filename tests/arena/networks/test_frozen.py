@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig
-from arena.core import Actor
+from arena.core import Actor, ActorInput
 from arena.errors import CheckpointCorrupt
 from arena.networks.actor_critic import ActorCritic
 from arena.networks.frozen import FrozenPolicy
@@ -54,14 +54,20 @@ def test_samples_from_its_logits_and_greedy_takes_the_likeliest() -> None:
     observation = torch.tensor([[0.5, 1.0, 2.0]]).expand(50_000, 3)
     mask = torch.tensor([[True, True, False, True]]).expand(50_000, 4)
     action = actor.act(
-        observation, mask, agent="anyone", generator=torch.Generator().manual_seed(0)
-    )
+        ActorInput(observation=observation, action_mask=mask),
+        agent="anyone",
+        generator=torch.Generator().manual_seed(0),
+    ).action
     greedy = freeze(weights, greedy=True)
     probabilities = greedy.logits(observation[:1], mask[:1])[0].softmax(0)
     torch.testing.assert_close(
         torch.bincount(action, minlength=4) / 50_000, probabilities, rtol=0, atol=0.01
     )
-    best = greedy.act(observation[:7], mask[:7], agent="anyone", generator=torch.Generator())
+    best = greedy.act(
+        ActorInput(observation=observation[:7], action_mask=mask[:7]),
+        agent="anyone",
+        generator=torch.Generator(),
+    ).action
     assert best.tolist() == [int(probabilities.argmax())] * 7
 
 
@@ -82,7 +88,7 @@ def test_playing_moves_nothing() -> None:
     before = frozen.logits(observation).clone()
     generator = torch.Generator().manual_seed(1)
     for _ in range(5):
-        frozen.act(100.0 * observation, None, agent="anyone", generator=generator)
+        frozen.act(ActorInput(observation=100.0 * observation), agent="anyone", generator=generator)
     assert torch.equal(frozen.logits(observation), before)
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from arena.config import NetworkConfig
+from arena.core import ActorInput
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.agent_id import with_agent_id
 from arena.envs.spaces.observations import ObservationLayout
@@ -324,7 +325,15 @@ def test_any_actions_are_those_of_each_policy(
     for row, k in enumerate(player.tolist()):
         at = slice(row, row + 1)
         legal = None if mask is None else mask[at]
-        alone = policies[k].act(observation[at], legal, agent="anyone", generator=generator)
+        alone = (
+            policies[k]
+            .act(
+                ActorInput(observation=observation[at], action_mask=legal),
+                agent="anyone",
+                generator=generator,
+            )
+            .action
+        )
         torch.testing.assert_close(found[at], alone, rtol=1e-4, atol=1e-3)
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arena.envs.base import Group, Turn
-from arena.rollout.buffer import Rollout, RolloutBuffer
+from arena.experience import Rollout
+from arena.rollout.buffer import RolloutBuffer
 
 NUM_ACTIONS = 3
 

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from arena.config import NetworkConfig, RandomOpenings
+from arena.core import Actor, ActorInput, ActorOutput, AlgorithmOutput
 from arena.envs.spaces.actions import ActionLayout
+from arena.experience import Rollout
 from arena.matches.seating import make_seats
 from arena.networks.frozen import FrozenPolicy
 from arena.networks.make import make_actor_critic
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId, Seat
@@ -27,6 +28,9 @@ Where = tuple[float, ...]
 class EchoAlgorithm:
     """Values and log-probabilities say which decision they belong to."""
 
+    state_size = 0
+    critic_size = 0
+    bptt_length = None
     rollout_length = 7
     gamma = 0.5
     gae_lambda = 0.0
@@ -37,18 +41,16 @@ class EchoAlgorithm:
         self.action = action
         self.seen: list[Where] = []
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
+        observation = inputs.observation
         self.seen += [tuple(row) for row in observation.tolist()]
         action = torch.full((len(observation),), self.action)
-        return action, -self.value(observation), self.value(observation)
+        return AlgorithmOutput(
+            action=action, log_prob=-self.value(inputs), value=self.value(inputs)
+        )
 
-    def value(self, observation: torch.Tensor) -> torch.Tensor:
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        observation = inputs.observation
         seed, episode, step, agent = observation.unbind(1)
         return 1000 * seed + 100 * episode + 10 * step + agent
 
@@ -71,21 +73,15 @@ class EchoAlgorithm:
         self.learner_updates = learner_updates
 
 
-class Fixed:
+class Fixed(Actor):
     reads_agent = False
 
     def __init__(self, action: int) -> None:
         self.action = action
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
-        return torch.full((len(observation),), self.action)
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        observation = inputs.observation
+        return ActorOutput(action=torch.full((len(observation),), self.action))
 
 
 class CountingProgress:
@@ -211,7 +207,7 @@ def test_what_is_stored_belongs_together(scripted_env: Any) -> None:
     env = scripted_env(num_envs=3, length=lambda seed, episode: 3 + seed)
     me = learning()
     ((_, rollout),) = make_collector(env, (me, me)).collect()
-    value = me.algorithm.value(rollout.observation)
+    value = me.algorithm.value(ActorInput(observation=rollout.observation))
     assert len(rollout) > 0
     assert torch.equal(rollout.value, value)
     assert torch.equal(rollout.log_prob, -value)

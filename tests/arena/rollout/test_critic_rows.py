@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, NetworkConfig, RandomOpenings
+from arena.core import ActorInput, AlgorithmOutput
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.base import BatchedEnv
 from arena.envs.describe import environment_facts
@@ -18,9 +19,9 @@ from arena.envs.make import make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.critic_input import CriticInput, critic_input
+from arena.experience import Rollout
 from arena.matches.actors import RandomActor
 from arena.matches.seating import make_seats
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId
@@ -43,6 +44,8 @@ class Judge:
     gae_lambda = 0.0
     learner_updates = 0
     needs_transitions = False
+    state_size = 0
+    bptt_length = None
 
     def __init__(self, actions: ActionLayout, *, critic_size: int) -> None:
         self.critic_size = critic_size
@@ -53,29 +56,25 @@ class Judge:
         assert rows.shape[1] == self.critic_size
         return rows @ (torch.arange(self.critic_size) * 7 % 31 + 1.0)
 
-    def act_with_critic(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        critic_input: torch.Tensor,
-        state: torch.Tensor | None,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor | None]:
-        assert state is None
+    def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
+        assert inputs.recurrent_state is None
+        assert inputs.critic_input is not None
         actions = uniform_actions(
             self._actions,
-            num_rows=len(observation),
-            action_mask=action_mask,
+            num_rows=len(inputs.observation),
+            action_mask=inputs.action_mask,
             generator=generator,
         )
-        return actions, torch.zeros(len(observation)), self.judge(critic_input), None
+        return AlgorithmOutput(
+            action=actions,
+            log_prob=torch.zeros(len(inputs.observation)),
+            value=self.judge(inputs.critic_input),
+        )
 
-    def value_with_critic(
-        self, observation: torch.Tensor, *, critic_input: torch.Tensor, state: torch.Tensor | None
-    ) -> torch.Tensor:
-        assert len(observation) == len(critic_input)
-        return self.judge(critic_input)
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        assert inputs.critic_input is not None
+        assert len(inputs.observation) == len(inputs.critic_input)
+        return self.judge(inputs.critic_input)
 
 
 def facts(name: str) -> EnvironmentSpec:
@@ -122,7 +121,6 @@ def collect(
     judge: Any = Judge(actions, critic_size=critic.layout.size)
     learning = Learning(policy=POLICY, algorithm=judge)
     others: tuple[SeatedPlayer, ...] = (learning, RandomActor(actions))
-    assert isinstance(learning.centralized, Judge)
     blocks = [
         TrainingBlock(entrants=(Entrant(f"{b}one"), Entrant(f"{b}two")), players=(learning, other))
         for b, other in enumerate(others)

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arena.config import RandomOpenings
+from arena.core import Actor, ActorInput, ActorOutput, AlgorithmOutput
 from arena.envs.spaces.actions import ActionLayout
+from arena.experience import Rollout
 from arena.matches.seating import make_seats
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.phases import Phases
 from arena.rollout.recorder import Learning, SeatedPlayer
@@ -29,6 +30,9 @@ ROLLOUT = 7
 class Chance:
     """Acts at random; its values and log-probabilities say which decision they belong to."""
 
+    state_size = 0
+    critic_size = 0
+    bptt_length = None
     gamma = 0.5
     gae_lambda = 0.0
     needs_transitions = False
@@ -37,17 +41,15 @@ class Chance:
     def __init__(self, rollout_length: int = ROLLOUT) -> None:
         self.rollout_length = rollout_length
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
+        observation = inputs.observation
         action = torch.randint(1, 3, (len(observation),), generator=generator)
-        return action, -self.value(observation), self.value(observation)
+        return AlgorithmOutput(
+            action=action, log_prob=-self.value(inputs), value=self.value(inputs)
+        )
 
-    def value(self, observation: torch.Tensor) -> torch.Tensor:
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        observation = inputs.observation
         seed, episode, step, agent = observation.unbind(1)
         return 1000 * seed + 100 * episode + 10 * step + agent
 
@@ -70,7 +72,7 @@ class Chance:
         raise AssertionError("nothing is loaded here")
 
 
-class Always:
+class Always(Actor):
     """Plays one action, and counts its decisions."""
 
     reads_agent = False
@@ -79,16 +81,10 @@ class Always:
         self.action = action
         self.decisions = 0
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        agent: str,
-        generator: torch.Generator,
-    ) -> torch.Tensor:
+    def act(self, inputs: ActorInput, *, agent: str, generator: torch.Generator) -> ActorOutput:
+        observation = inputs.observation
         self.decisions += len(observation)
-        return torch.full((len(observation),), self.action)
+        return ActorOutput(action=torch.full((len(observation),), self.action))
 
 
 class NoProgress:

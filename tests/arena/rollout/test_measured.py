@@ -45,7 +45,7 @@ def test_four_figures_of_many_numbers() -> None:
 def test_rewards_and_figures_are_those_of_the_players_own_agents() -> None:
     table = torch.tensor([[0, 1], [1, 0], [1, 1]])
     measured = Measured(num_envs=3, num_agents=2, device=torch.device("cpu"))
-    measured.take(
+    measured.add(
         turn(
             torch.tensor([[1.0, -9.0], [8.0, 0.5], [7.0, 7.0]]),
             Report(0, 0, {"goals": 2.0}, 0),
@@ -54,7 +54,7 @@ def test_rewards_and_figures_are_those_of_the_players_own_agents() -> None:
         ),
         table=table,
     )
-    measured.take(turn(torch.tensor([[-2.0, 0.0], [0.0, 3.0], [0.0, 0.0]])), table=table)
+    measured.add(turn(torch.tensor([[-2.0, 0.0], [0.0, 3.0], [0.0, 0.0]])), table=table)
     assert measured.metrics(0, table=table) == {
         "rollout/steps_count": 2.0,
         "reward/min": -2.0,
@@ -95,4 +95,4 @@ def test_a_turn_without_figures_costs_no_copy_of_the_table() -> None:
 
     measured = Measured(num_envs=1, num_agents=1, device=torch.device("cpu"))
     empty = dataclasses.replace(turn(torch.zeros(1, 1)), figures=())
-    measured.take(empty, table=Unreadable())  # type: ignore[arg-type]
+    measured.add(empty, table=Unreadable())  # type: ignore[arg-type]

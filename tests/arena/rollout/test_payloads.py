@@ -12,16 +12,17 @@ import pytest
 import torch
 
 from arena.config import EnvironmentConfig, RandomOpenings
+from arena.core import ActorInput, AlgorithmOutput
 from arena.environment_spec import EnvironmentSpec
 from arena.envs.describe import environment_facts
 from arena.envs.make import make_batched_env
 from arena.envs.random_play import uniform_actions
 from arena.envs.spaces.actions import ActionLayout
 from arena.envs.spaces.observations import ObservationLayout
+from arena.experience import Rollout
 from arena.matches.actors import RandomActor
 from arena.matches.seated import equal_blocks
 from arena.matches.seating import make_seats
-from arena.rollout.buffer import Rollout
 from arena.rollout.collector import Collector, TrainingBlock
 from arena.rollout.recorder import Learning, SeatedPlayer
 from arena.types import Entrant, PolicyId
@@ -51,6 +52,9 @@ def log_prob_of(mark: Mark, policy: PolicyId) -> float:
 class Scripted:
     """Legal actions, and log-probabilities and values that tell which decision it was."""
 
+    state_size = 0
+    critic_size = 0
+    bptt_length = None
     rollout_length = LENGTH
     gamma = 0.0
     gae_lambda = 0.0
@@ -60,13 +64,8 @@ class Scripted:
     def __init__(self, policy: PolicyId, layout: ObservationLayout, actions: ActionLayout) -> None:
         self._policy, self._layout, self._actions = policy, layout, actions
 
-    def act(
-        self,
-        observation: torch.Tensor,
-        action_mask: torch.Tensor | None,
-        *,
-        generator: torch.Generator,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def act(self, inputs: ActorInput, *, generator: torch.Generator) -> AlgorithmOutput:
+        observation, action_mask = inputs.observation, inputs.action_mask
         rows = uniform_actions(
             self._actions,
             num_rows=len(observation),
@@ -75,9 +74,12 @@ class Scripted:
         )
         marks = marks_of(self._layout, observation)
         log_prob = torch.tensor([log_prob_of(mark, self._policy) for mark in marks])
-        return rows, log_prob, torch.tensor([float(mark[1]) for mark in marks])
+        return AlgorithmOutput(
+            action=rows, log_prob=log_prob, value=torch.tensor([float(mark[1]) for mark in marks])
+        )
 
-    def value(self, observation: torch.Tensor) -> torch.Tensor:
+    def value(self, inputs: ActorInput) -> torch.Tensor:
+        observation = inputs.observation
         return torch.zeros(len(observation))
 
 

@@ -14,7 +14,7 @@ from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.envs.checks.check import EnvironmentReport
 from arena.envs.checks.measure import Measured
 from arena.envs.spaces.observations import describe
-from arena.learners.trial import Trial
+from arena.learners.smoke_training import SmokeTraining
 from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
 from tools.envs.suggested_preset import preset_text, suggested_sides
@@ -134,7 +134,7 @@ def test_what_the_user_has_set_stays() -> None:
 
 def test_budgets_follow_the_trial() -> None:
     report = make_report(["player_0", "player_1"])
-    tried = settings(report, trial=Trial(agent_steps_per_s=4321.0))
+    tried = settings(report, trial=SmokeTraining(agent_steps_per_s=4321.0))
     assert tried["ghosts"] == {"every_agent_steps": 60_000}
     assert tried["pbt"] == {"ready_agent_steps": 100_000, "warm_up_agent_steps": 200_000}
     untried = settings(report)

@@ -1,0 +1,242 @@
+"""Smoke training: one policy of each population trained for a moment, in this process.
+
+The policies are born, trained in mirror self-play and then measured against random play, as a
+learner does it for a controller, but without one. `arena envs check` ends with it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+from arena.checkpoints.files import read_manifest, resolve_key
+from arena.checkpoints.manifest import Manifest
+from arena.config import LearnerSetup
+from arena.learners.work.worker import Worker
+from arena.matches.pair_scores import num_scored, points
+from arena.matches.seating import seat_teams
+from arena.matches.tally import merge_tallies
+from arena.types import (
+    RANDOM_BOT,
+    AssignmentId,
+    CheckpointRef,
+    Hyperparameters,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    WeightsRef,
+)
+from arena.wire.messages import Evaluate, Failed, Finished, Pairing, Train, Trainee
+
+SEED = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmokeTraining:
+    """The result of a smoke training.
+
+    Attributes:
+        agent_steps: Decisions that were trained on, of all policies.
+        learner_updates: Optimizer steps, of all policies.
+        agent_steps_per_s: Speed of playing and learning together.
+        entropy: Mean entropy of each population's actions, in nats.
+        matches: Number of matches against random play.
+        score: Score of the first team in these, in [0, 1]; None: not even one match ended.
+        mean_return: Mean return of its agents.
+        problem: Reason why it could not be done; then everything else is 0.
+    """
+
+    agent_steps: int = 0
+    learner_updates: int = 0
+    agent_steps_per_s: float = 0.0
+    entropy: Mapping[str, float] = field(default_factory=dict)
+    matches: int = 0
+    score: float | None = None
+    mean_return: float | None = None
+    problem: str = ""
+
+
+class _NoProgress:
+    """Progress that is not read."""
+
+    def advance(self, agent_steps: int = 0) -> None:
+        """Do nothing."""
+
+
+def run_smoke_training(
+    setup: LearnerSetup,
+    *,
+    hyperparameters: Mapping[str, Hyperparameters],
+    agent_steps: int,
+    matches: int,
+) -> SmokeTraining:
+    """Train each population's policy, then play against random play.
+
+    Args:
+        setup: Setup of a learner of the run; its root is not used.
+        hyperparameters: Values by population and name; those left out have their defaults.
+        agent_steps: Decisions of all policies together; rounded up to whole rollouts.
+        matches: Number of matches against random play afterwards.
+    """
+    with tempfile.TemporaryDirectory(prefix="arena-smoke-") as root:
+        there = setup.model_copy(update={"root": root})
+        worker = Worker(there, progress=_NoProgress(), should_stop=lambda: False)
+        try:
+            return _SmokeRun(there, worker, hyperparameters=hyperparameters).run(
+                agent_steps=agent_steps, matches=matches
+            )
+        except _AssignmentFailed as given:
+            return SmokeTraining(problem=given.failed.reason)
+        finally:
+            worker.close()
+
+
+class _AssignmentFailed(Exception):
+    """An assignment failed."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.reason)
+        self.failed = failed
+
+
+class _SmokeRun:
+    """Stands in for the controller: gives the assignments one after the other."""
+
+    def __init__(
+        self,
+        setup: LearnerSetup,
+        worker: Worker,
+        *,
+        hyperparameters: Mapping[str, Hyperparameters],
+    ) -> None:
+        self._setup = setup
+        self._worker = worker
+        self._ids = count(1)
+        self._trainees = tuple(
+            Trainee(
+                policy=PolicyId(f"{name}/p000"),
+                generation=0,
+                agent_steps=0,
+                learner_updates=0,
+                checkpoint=None,
+                hyperparameters=dict(hyperparameters.get(name, {})),
+            )
+            for name in setup.populations
+        )
+
+    def run(self, *, agent_steps: int, matches: int) -> SmokeTraining:
+        """Give birth, train and measure.
+
+        Raises:
+            _AssignmentFailed: If an assignment failed.
+        """
+        born = self._train(self._trainees, seatings=(), agent_steps=0)
+        trained = self._train(
+            tuple(
+                replace(trainee, checkpoint=published.checkpoint)
+                for trainee, published in zip(self._trainees, born.checkpoints, strict=True)
+            ),
+            seatings=(
+                self._seated({t.policy: Player(player=PlayerId(t.policy)) for t in self._trainees}),
+            ),
+            agent_steps=agent_steps,
+        )
+        manifests = [self._manifest(published.checkpoint) for published in trained.checkpoints]
+        result = _trained(trained, manifests)
+        if not matches:
+            return result
+        return self._measured(result, trained, manifests, matches=matches)
+
+    def _measured(
+        self,
+        result: SmokeTraining,
+        trained: Finished,
+        manifests: Sequence[Manifest],
+        *,
+        matches: int,
+    ) -> SmokeTraining:
+        frozen = {
+            published.policy: Player(
+                player=PlayerId(f"{published.policy}@{manifest.agent_steps:012d}"),
+                weights=WeightsRef(digest=manifest.weights_digest, key=published.checkpoint.key),
+            )
+            for published, manifest in zip(trained.checkpoints, manifests, strict=True)
+        }
+        teams = seat_teams(self._setup.seats)
+        seated = self._seated(frozen)
+        seating = Seating(
+            players=tuple(
+                player if team == teams[0] else Player(player=RANDOM_BOT)
+                for player, team in zip(seated.players, teams, strict=True)
+            )
+        )
+        answer = self._carry_out(
+            Evaluate(
+                assignment_id=AssignmentId(next(self._ids)),
+                attempt=1,
+                pairings=(Pairing(seating=seating, num_matches=matches),),
+                seed=SEED,
+            )
+        )
+        (tally,) = merge_tallies(answer.tallies)
+        first = [pair for pair in tally.pairs if pair.first == 0]
+        played, won = sum(map(num_scored, first)), sum(map(points, first))
+        return replace(
+            result,
+            matches=tally.matches,
+            score=won / played if played else None,
+            mean_return=tally.return_sum[0] / tally.matches,
+        )
+
+    def _seated(self, players: Mapping[PolicyId, Player]) -> Seating:
+        return Seating(
+            players=tuple(
+                players[PolicyId(f"{seat.population}/p000")] for seat in self._setup.seats
+            )
+        )
+
+    def _train(
+        self, trainees: tuple[Trainee, ...], *, seatings: tuple[Seating, ...], agent_steps: int
+    ) -> Finished:
+        return self._carry_out(
+            Train(
+                assignment_id=AssignmentId(next(self._ids)),
+                attempt=1,
+                trainees=trainees,
+                opponents=seatings,
+                agent_steps=agent_steps,
+                seed=SEED,
+                may_stop_early=False,
+            )
+        )
+
+    def _carry_out(self, assignment: Train | Evaluate) -> Finished:
+        answer = self._worker.carry_out(assignment)
+        if isinstance(answer, Failed):
+            raise _AssignmentFailed(answer)
+        return answer
+
+    def _manifest(self, checkpoint: CheckpointRef) -> Manifest:
+        return read_manifest(resolve_key(Path(self._setup.root), checkpoint.key))
+
+
+def _trained(trained: Finished, manifests: Sequence[Manifest]) -> SmokeTraining:
+    agent_steps = sum(manifest.agent_steps for manifest in manifests)
+    spent_s = trained.metrics["time/collect_s"] + trained.metrics["time/update_s"]
+    alone = len(manifests) == 1
+    entropies = {
+        manifest.policy.partition("/")[0]: trained.metrics.get(
+            "policy/entropy" if alone else f"{manifest.policy}/policy/entropy"
+        )
+        for manifest in manifests
+    }
+    return SmokeTraining(
+        agent_steps=agent_steps,
+        learner_updates=sum(manifest.learner_updates for manifest in manifests),
+        agent_steps_per_s=agent_steps / spent_s if spent_s else 0.0,
+        entropy={name: value for name, value in entropies.items() if value is not None},
+    )

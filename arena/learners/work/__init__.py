@@ -1,0 +1,1 @@
+"""Carrying out one assignment: train or evaluate, with its environments and players."""

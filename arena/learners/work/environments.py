@@ -1,0 +1,243 @@
+"""The environments of a learner: a batch for matches, and one for each team whose episodes go on.
+
+Episodes in flight are a cache. Dropped ones begin anew; of all that is committed, only the choice
+of matches depends on it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from arena.core import Actor
+from arena.envs.base import BatchedEnv
+from arena.machine_memory import machine_bytes
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.recorder import Learning
+from arena.types import Digest, Entrant, PolicyId, Seat, Seating
+from arena.wire.messages import Train
+
+logger = logging.getLogger(__name__)
+
+MIB = 2**20
+
+Team = tuple[PolicyId, ...]
+"""Policies that train together."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class HeldEpisodes:
+    """Episodes of a team between two assignments.
+
+    Attributes:
+        env: Environments that they are played in.
+        collector: Collector with their state.
+        seatings: Seating of each of the collector's blocks.
+        actors: Frozen players of these seatings, by population and entrant.
+        checkpoints: Digests of the team's checkpoints after which they go on.
+    """
+
+    env: BatchedEnv
+    collector: Collector
+    seatings: tuple[Seating, ...]
+    actors: Mapping[tuple[str, Entrant], Actor]
+    checkpoints: tuple[Digest, ...]
+
+    def fits(self, message: Train) -> bool:
+        """Whether an assignment goes on with these episodes.
+
+        It does with those of the very weights that it starts from, and with just the seatings that
+        it names: its tallies may name no others. One that names none begins anew.
+        """
+        starts = (trainee.checkpoint for trainee in message.trainees)
+        return (
+            bool(message.carried)
+            and self.checkpoints == tuple(ref.digest for ref in starts if ref is not None)
+            and self.in_flight.keys() == set(map(weights_of, message.carried))
+        )
+
+    @property
+    def in_flight(self) -> dict[tuple[str, ...], int]:
+        """Environments whose episode has not ended, by the weights that play (`weights_of`)."""
+        counts: dict[tuple[str, ...], int] = {}
+        for block, num_envs in self.collector.in_flight().items():
+            weights = weights_of(self.seatings[block])
+            counts[weights] = counts.get(weights, 0) + num_envs
+        return counts
+
+    def seating_of(self, weights: tuple[str, ...]) -> Seating:
+        """Return a seating in which these weights play."""
+        return next(seating for seating in self.seatings if weights_of(seating) == weights)
+
+
+def weights_of(seating: Seating) -> tuple[str, ...]:
+    """Return the weights in each seat: a digest, a bot, or a policy that learns.
+
+    Players of equal weights are the same opponents, whatever they are called.
+    """
+    return tuple(
+        player.player if player.weights is None else player.weights.digest
+        for player in seating.players
+    )
+
+
+class Environments:
+    """Batches of environments, kept as long as they may be needed again.
+
+    At most one batch is in use at a time: what `matches`, `take` or `begin` gave until `hold`,
+    `release` or `discard`. Batches are made until the process has as much memory as it may; then
+    the episodes that were not gone on with for longest are dropped. Owned by one thread.
+
+    Args:
+        make: Function that makes a batch.
+        max_bytes: Memory of the process from which on no more batches are made.
+        resident_bytes: Memory that the process has now.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], BatchedEnv],
+        *,
+        max_bytes: int,
+        resident_bytes: Callable[[], int] | None = None,
+    ) -> None:
+        self._make = make
+        self._max_bytes = max_bytes
+        self._resident_bytes = resident_bytes or _resident_bytes
+        self._held: dict[Team, HeldEpisodes] = {}
+        self._spare: list[BatchedEnv] = []
+        self._matches: BatchedEnv | None = None
+        self._in_use: BatchedEnv | None = None
+        self._first_bytes = self._kept_bytes = 0
+        self._dropped: list[PolicyId] = []
+        self._num_dropped = 0
+
+    def matches(self) -> BatchedEnv:
+        """Return the batch that plays matches; it is reset for each of them."""
+        if self._matches is None:
+            self._matches = self._make()
+        self._in_use = self._matches
+        return self._matches
+
+    def take(self, team: Team) -> HeldEpisodes | None:
+        """Return a team's held episodes, if any; they are held no longer."""
+        held = self._held.pop(team, None)
+        if held is not None:
+            self._in_use = held.env
+        return held
+
+    def begin(self) -> BatchedEnv:
+        """Return a batch to reset: a spare one, a new one, or the one that is held longest."""
+        if self._spare:
+            env = self._spare.pop()
+        elif self._held and self._is_full():
+            env = self._drop()
+        else:
+            env = self._make()
+        self._in_use = env
+        return env
+
+    def hold(self, team: Team, held: HeldEpisodes) -> None:
+        """Keep a team's episodes for its next assignment."""
+        self._in_use = None
+        self._held[team] = held
+        if not self._first_bytes:
+            self._first_bytes = self._resident_bytes()
+            return
+        most = max(self._max_bytes, self._kept_bytes)
+        if len(self._held) > 1 and self._resident_bytes() > most:
+            # Environments may grow while they are played.
+            _close(self._drop())
+            # Memory that is free again may stay the process's: dropping more would not help.
+            self._kept_bytes = self._resident_bytes()
+
+    def release(self) -> None:
+        """Give back the batch in use: its episodes are not gone on with."""
+        if self._in_use is not None and self._in_use is not self._matches:
+            self._spare.append(self._in_use)
+        self._in_use = None
+
+    def discard(self) -> None:
+        """Close the batch in use, which broke."""
+        env, self._in_use = self._in_use, None
+        if env is None:
+            return
+        if env is self._matches:
+            self._matches = None
+        _close(env)
+
+    def take_dropped(self) -> tuple[tuple[PolicyId, ...], int]:
+        """Return the teams whose episodes were dropped since the last call, and their number."""
+        dropped = tuple(self._dropped), self._num_dropped
+        self._dropped, self._num_dropped = [], 0
+        return dropped
+
+    def close(self) -> None:
+        """Close all batches."""
+        self.discard()
+        rest = [*self._spare, *(held.env for held in self._held.values())]
+        if self._matches is not None:
+            rest.append(self._matches)
+        self._held, self._spare, self._matches = {}, [], None
+        for env in rest:
+            _close(env)
+
+    def _is_full(self) -> bool:
+        """Whether one batch more, as large as the others, would be too much."""
+        resident = self._resident_bytes()
+        num_later = len(self._held) - 1
+        # The first batch came with much else that a process needs once.
+        per_batch = (resident - self._first_bytes) / num_later if num_later > 0 else 0.0
+        return resident + max(per_batch, 0.0) > self._max_bytes
+
+    def _drop(self) -> BatchedEnv:
+        """Let go of the episodes that were held longest, and return their environments."""
+        team = next(iter(self._held))
+        held = self._held.pop(team)
+        num_episodes = sum(held.in_flight.values())
+        self._dropped += team
+        self._num_dropped += num_episodes
+        logger.info(
+            "%d episodes in flight of %s are dropped: the process has %d MiB of at most %d",
+            num_episodes,
+            ", ".join(team),
+            self._resident_bytes() // MIB,
+            self._max_bytes // MIB,
+        )
+        return held.env
+
+
+def actors_in(
+    blocks: Sequence[TrainingBlock], *, seats: Sequence[Seat]
+) -> dict[tuple[str, Entrant], Actor]:
+    """Return the frozen players of some blocks, by population and entrant."""
+    return {
+        (seat.population, entrant): player
+        for block in blocks
+        for seat, entrant, player in zip(seats, block.entrants, block.players, strict=True)
+        if not isinstance(player, Learning)
+    }
+
+
+def default_max_bytes() -> int:
+    """Return half of the machine's memory divided by its cores: a learner's, one on each core.
+
+    In a container, half of what that may have.
+    """
+    return machine_bytes() // 2 // (os.cpu_count() or 1)
+
+
+def _resident_bytes() -> int:
+    return int(psutil.Process().memory_info().rss)
+
+
+def _close(env: BatchedEnv) -> None:
+    try:
+        env.close()
+    except Exception:
+        # Broken environments may not close either; a new batch is made all the same.
+        logger.exception("closing the environments failed")

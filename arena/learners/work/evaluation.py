@@ -1,0 +1,100 @@
+"""Carries out an Evaluate assignment: frozen players play matches to their ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+from arena.config import LearnerSetup
+from arena.learners.work.environments import Environments
+from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.players import Players, frozen_entrant
+from arena.matches.match import Block, Progress, Share, Stopped, play_matches, share_envs
+from arena.matches.seating import num_episodes
+from arena.matches.seeds import environment_seeds, seed_everything
+from arena.matches.tally import merge_tallies
+from arena.types import Seat, Seating, Tally
+from arena.wire.messages import Evaluate, Finished
+
+
+def evaluate(
+    message: Evaluate,
+    *,
+    setup: LearnerSetup,
+    environments: Environments,
+    players: Players,
+    device: torch.device,
+    progress: Progress,
+    should_stop: Callable[[], bool],
+) -> Finished:
+    """Carry out an Evaluate assignment: exactly the matches that each pairing asks for.
+
+    Raises:
+        AssignmentFault: If a checkpoint cannot be used, or the learner was told to stop.
+        EnvironmentFault: If an environment broke its contract.
+        ConfigError: If a bot cannot be made or breaks the rules.
+    """
+    started = time.perf_counter()
+    if should_stop():
+        raise AssignmentFault("stopped", "told to stop before the start")
+    generator = seed_everything(message.seed, device=device)
+    env = environments.matches()
+    num_matches = [pairing.num_matches for pairing in message.pairings]
+    tallies: list[Tally] = []
+    for wave, shares in enumerate(share_envs(num_matches, num_envs=env.num_envs)):
+        blocks = [
+            _block(
+                message.pairings[share.pairing].seating, share=share, setup=setup, players=players
+            )
+            for share in shares
+        ]
+        try:
+            tallies += play_matches(
+                env,
+                blocks=blocks,
+                seats=setup.seats,
+                sides=setup.sides,
+                seeds=environment_seeds(message.seed, num_envs=env.num_envs, wave=wave),
+                generator=generator,
+                progress=progress,
+                should_stop=should_stop,
+            )
+        except Stopped as stopped:
+            raise AssignmentFault("stopped", str(stopped)) from stopped
+    merged = merge_tallies(tallies)
+    duration_s = time.perf_counter() - started
+    return Finished(
+        assignment_id=message.assignment_id,
+        attempt=message.attempt,
+        checkpoints=(),
+        tallies=merged,
+        metrics=_metrics(merged, seats=setup.seats, duration_s=duration_s),
+        duration_s=duration_s,
+    )
+
+
+def _block(seating: Seating, *, share: Share, setup: LearnerSetup, players: Players) -> Block:
+    return Block(
+        entrants=tuple(frozen_entrant(player) for player in seating.players),
+        actors=tuple(
+            players.frozen(player, population=seat.population)
+            for seat, player in zip(setup.seats, seating.players, strict=True)
+        ),
+        num_envs=share.num_envs,
+        num_matches=share.num_matches,
+    )
+
+
+def _metrics(
+    tallies: tuple[Tally, ...], *, seats: tuple[Seat, ...], duration_s: float
+) -> dict[str, float]:
+    matches = sum(tally.matches for tally in tallies)
+    metrics = {"episode/count": float(matches), "time/play_s": duration_s}
+    if matches:
+        length = sum(tally.length_sum for tally in tallies)
+        episodes = sum(num_episodes(tally, seats=seats) for tally in tallies)
+        metrics["episode/length_mean"] = length / episodes
+        metrics["throughput/matches_per_s"] = matches / duration_s
+    return metrics

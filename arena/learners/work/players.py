@@ -1,0 +1,310 @@
+"""The players of an assignment: loaded from checkpoints, checked, and kept for the next one.
+
+Kept players are a cache: with or without it an assignment gives the same result.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import torch
+
+from arena.checkpoints.manifest import Manifest
+from arena.checkpoints.tensors import load_checkpoint, load_weights, publish_policy
+from arena.config import LearnerSetup, PopulationSetup
+from arena.core import Actor, Algorithm
+from arena.envs.spaces.actions import ActionLayout
+from arena.envs.spaces.agent_id_wrapper import observation_layout
+from arena.envs.spaces.critic_input import CriticInput, critic_input
+from arena.errors import CheckpointCorrupt
+from arena.learners.work.environments import Team
+from arena.learners.work.faults import naming_checkpoint, naming_policy
+from arena.learning.acting import product_dtype
+from arena.learning.algorithms import make_algorithm
+from arena.matches.actors import BotActor, make_bot
+from arena.networks.frozen import FrozenPolicy
+from arena.resolve import put_first_on_path
+from arena.types import CheckpointRef, Entrant, Player, is_bot, population_of
+from arena.wire.messages import Published, Trainee
+
+MAX_FROZEN = 64
+MAX_LIVE = 32
+
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class RecentlyUsed(Generic[KeyT, ValueT]):
+    """A bounded cache that drops the least recently used value.
+
+    Args:
+        capacity: Number of values that it keeps.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._values: OrderedDict[KeyT, ValueT] = OrderedDict()
+
+    def get(self, key: KeyT) -> ValueT | None:
+        """Return the value, now the most recently used one; None if it is not kept."""
+        if key in self._values:
+            self._values.move_to_end(key)
+        return self._values.get(key)
+
+    def take(self, key: KeyT) -> ValueT | None:
+        """Return the value and keep it no longer."""
+        return self._values.pop(key, None)
+
+    def put(self, key: KeyT, value: ValueT) -> None:
+        """Keep a value."""
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._capacity:
+            self._values.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Live:
+    """An algorithm in the very state that loading its checkpoint would give."""
+
+    hyperparameters: Mapping[str, float]
+    algorithm: Algorithm
+
+
+class Players:
+    """The players of assignments of one run. Owned by one thread.
+
+    Args:
+        setup: Setup of the learner.
+        device: Device of the networks.
+    """
+
+    def __init__(self, setup: LearnerSetup, *, device: torch.device) -> None:
+        # A network may be code of the user's.
+        put_first_on_path(setup.launch_directory)
+        self._setup = setup
+        self._root = Path(setup.root)
+        self._device = device
+        self._environment_digest = setup.spec.digest
+        self._facts = {
+            name: setup.spec.agent_specs[population.agents[0]]
+            for name, population in setup.populations.items()
+        }
+        self._layouts = {
+            name: observation_layout(
+                spec,
+                agents=setup.populations[name].agents,
+                network=setup.populations[name].network,
+            )
+            for name, spec in self._facts.items()
+        }
+        self.product_dtypes = {
+            name: product_dtype(
+                setup.precision,
+                network=population.network,
+                device=device,
+                observation=self._layouts[name],
+            )
+            for name, population in setup.populations.items()
+        }
+        """Dtype, by population, in which frozen policies act together while others train."""
+        self.critics = _critics(setup)
+        """Inputs of centralized critics, by population that has one."""
+        continuous = setup.environment.continuous_actions
+        self.actions = {
+            name: ActionLayout.from_json(spec.action, continuous=continuous)
+            for name, spec in self._facts.items()
+        }
+        """Layouts by population."""
+        self._frozen: RecentlyUsed[tuple[str, Entrant, Team | None], Actor] = RecentlyUsed(
+            MAX_FROZEN
+        )
+        self._live: RecentlyUsed[tuple[str, str], _Live] = RecentlyUsed(MAX_LIVE)
+
+    def frozen(self, player: Player, *, population: str, team: Team = ()) -> Actor:
+        """Return the actor of a player that does not learn.
+
+        A bot that tells games apart is another one for each team: episodes of several teams are in
+        flight, and the numbers of their environments are the same.
+
+        Args:
+            player: Ghost, policy at a checkpoint, or bot.
+            population: Population of the agents that it plays.
+            team: Policies that train against it; empty: it plays matches.
+
+        Raises:
+            AssignmentFault: If its weights are missing, corrupt or another population's.
+            ConfigError: If it is a bot that cannot be made.
+            ValueError: If it is no bot and names no weights.
+        """
+        entrant = frozen_entrant(player)
+        for owner in (None, team):
+            known = self._frozen.get((population, entrant, owner))
+            if known is not None:
+                return known
+        actor = self._make_frozen(player, population=population)
+        is_own = isinstance(actor, BotActor) and actor.keeps_games
+        self._frozen.put((population, entrant, team if is_own else None), actor)
+        return actor
+
+    def _make_frozen(self, player: Player, *, population: str) -> Actor:
+        if is_bot(player.player):
+            return make_bot(
+                player.player,
+                facts=self._facts[population],
+                actions=self.actions[population],
+                launch_directory=self._setup.launch_directory,
+            )
+        if player.weights is None:
+            raise ValueError(f"{player.player} names no weights and is no trainee of this")
+        with naming_checkpoint(player.weights.key):
+            manifest, weights = load_weights(self._root, player.weights)
+            self._check(manifest, population=population)
+            return FrozenPolicy.from_weights(
+                self._setup.populations[population].network,
+                weights,
+                observation=self._layouts[population],
+                action=self.actions[population],
+                device=self._device,
+            )
+
+    def algorithm(self, trainee: Trainee, *, seed: int) -> Algorithm:
+        """Return the algorithm of a policy that learns: checkpoint first, hyperparameters after.
+
+        Args:
+            trainee: Policy with its checkpoint.
+            seed: Seed of its first weights if it has neither checkpoint nor initial weights.
+
+        Raises:
+            AssignmentFault: If its checkpoint is missing, corrupt or another population's.
+        """
+        live = None
+        if trainee.checkpoint is not None:
+            live = self._live.take((trainee.policy, trainee.checkpoint.digest))
+        if (
+            live is not None
+            and live.hyperparameters == trainee.hyperparameters
+            and live.algorithm.learner_updates == trainee.learner_updates
+        ):
+            return live.algorithm
+        population = population_of(trainee.policy)
+        algorithm = self._make_algorithm(trainee, population=population, seed=seed)
+        if trainee.checkpoint is not None:
+            with naming_checkpoint(trainee.checkpoint.key, policy=trainee.policy):
+                manifest, weights, optimizer = load_checkpoint(self._root, trainee.checkpoint)
+                self._check(manifest, population=population)
+                algorithm.load(weights, optimizer, learner_updates=trainee.learner_updates)
+        elif trainee.initial_weights is not None:
+            with naming_checkpoint(trainee.initial_weights.key, policy=trainee.policy):
+                manifest, weights = load_weights(self._root, trainee.initial_weights)
+                self._check(manifest, population=population)
+                algorithm.load(weights, None, learner_updates=trainee.learner_updates)
+        elif trainee.learner_updates:
+            # Fresh weights in the place of trained ones: the policy's counters never fall.
+            weights = algorithm.weights()
+            algorithm.load(weights, None, learner_updates=trainee.learner_updates)
+        return algorithm
+
+    def _make_algorithm(self, trainee: Trainee, *, population: str, seed: int) -> Algorithm:
+        critic = self.critics.get(population)
+        return make_algorithm(
+            self._setup.populations[population],
+            observation=self._layouts[population],
+            action=self.actions[population],
+            hyperparameters=trainee.hyperparameters,
+            device=self._device,
+            precision=self._setup.precision,
+            seed=seed,
+            launch_directory=self._setup.launch_directory,
+            critic_input=None if critic is None else critic.layout,
+        )
+
+    def publish(self, trainee: Trainee, algorithm: Algorithm, *, agent_steps: int) -> Published:
+        """Publish a policy's new checkpoint and keep the algorithm as that checkpoint has it.
+
+        Args:
+            trainee: Policy as in the assignment.
+            algorithm: Live state of the policy.
+            agent_steps: Decisions that it trained on in this assignment.
+
+        Raises:
+            AssignmentFault: If a weight is not finite.
+            CheckpointError: If the disk refuses.
+        """
+        population = self._setup.populations[population_of(trainee.policy)]
+        weights, optimizer = algorithm.weights(), algorithm.optimizer_state()
+        with naming_policy(trainee.policy):
+            reference = publish_policy(
+                self._root,
+                weights=weights,
+                optimizer_state=optimizer,
+                policy=trainee.policy,
+                generation=trainee.generation,
+                agent_steps=trainee.agent_steps + agent_steps,
+                learner_updates=algorithm.learner_updates,
+                hyperparameters=trainee.hyperparameters,
+                parent=None if trainee.checkpoint is None else trainee.checkpoint.digest,
+                donor=trainee.donor,
+                environment_digest=self._environment_digest,
+                population_agents=population.agents,
+                network=population.network,
+            )
+        # What a checkpoint does not hold must not live on: another learner would not have it.
+        algorithm.load(weights, optimizer, learner_updates=algorithm.learner_updates)
+        self._keep(trainee, reference, algorithm)
+        return Published(policy=trainee.policy, checkpoint=reference)
+
+    def _keep(self, trainee: Trainee, reference: CheckpointRef, algorithm: Algorithm) -> None:
+        live = _Live(hyperparameters=dict(trainee.hyperparameters), algorithm=algorithm)
+        self._live.put((trainee.policy, reference.digest), live)
+
+    def _check(self, manifest: Manifest, *, population: str) -> None:
+        check_manifest(
+            manifest,
+            environment_digest=self._environment_digest,
+            setup=self._setup.populations[population],
+        )
+
+
+def _critics(setup: LearnerSetup) -> dict[str, CriticInput]:
+    agents = {name: population.agents for name, population in setup.populations.items()}
+    found = {
+        name: critic_input(
+            population.network,
+            population=name,
+            populations=agents,
+            sides=setup.sides,
+            spec=setup.spec,
+        )
+        for name, population in setup.populations.items()
+    }
+    return {name: critic for name, critic in found.items() if critic is not None}
+
+
+def check_manifest(manifest: Manifest, *, environment_digest: str, setup: PopulationSetup) -> None:
+    """Refuse a checkpoint of another environment, architecture or population.
+
+    Raises:
+        CheckpointCorrupt: Saying what differs.
+    """
+    expected = {
+        "environment_digest": environment_digest,
+        "network": setup.network,
+        "population_agents": setup.agents,
+    }
+    for name, value in expected.items():
+        found = getattr(manifest, name)
+        if found != value:
+            raise CheckpointCorrupt(
+                f"checkpoint of {manifest.policy} at {manifest.agent_steps} agent steps: its "
+                f"{name} is {found}, this population's is {value}"
+            )
+
+
+def frozen_entrant(player: Player) -> Entrant:
+    """Return the name of a frozen player in tallies: its weights digest, or the bot's id."""
+    return Entrant(player.player if player.weights is None else player.weights.digest)

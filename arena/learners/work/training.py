@@ -1,0 +1,377 @@
+"""Carries out a Train assignment: play, learn, publish."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import torch
+
+from arena.config import LearnerSetup
+from arena.core import Actor
+from arena.learners.work.environments import Environments, HeldEpisodes, Team, actors_in, weights_of
+from arena.learners.work.faults import AssignmentFault, naming_policy
+from arena.learners.work.players import Players, frozen_entrant
+from arena.learners.work.silence import Silence
+from arena.learning.hyperparameters import policy_reward_weights
+from arena.matches.match import Progress
+from arena.matches.returns import ReturnSums
+from arena.matches.seeds import Stream, derived_seed, environment_seeds, seed_everything
+from arena.rollout.collector import Collector, TrainingBlock
+from arena.rollout.measured import record_spread
+from arena.rollout.recorder import Learning, SeatedPlayer
+from arena.types import Digest, Entrant, Player, PolicyId, Seating, Tally, trainee_entrant
+from arena.wire.messages import Finished, InFlight, Train, Trainee
+
+logger = logging.getLogger(__name__)
+
+LAST_NOT_MEAN = frozenset({"optimizer/learning_rate", "optimizer/updates"})
+"""Metrics whose last value is reported instead of the mean."""
+
+
+def train(
+    message: Train,
+    *,
+    setup: LearnerSetup,
+    environments: Environments,
+    players: Players,
+    device: torch.device,
+    progress: Progress,
+    should_stop: Callable[[], bool],
+) -> Finished:
+    """Carry out a Train assignment.
+
+    Raises:
+        AssignmentFault: If it cannot be done, or was stopped with nothing to publish.
+        EnvironmentFault: If an environment broke its contract.
+        ConfigError: If user code cannot be used.
+    """
+    started = time.perf_counter()
+    if should_stop():
+        raise AssignmentFault("stopped", "told to stop before the start")
+    generator = seed_everything(message.seed, device=device)
+    learning = {
+        trainee.policy: _learning(
+            trainee,
+            message=message,
+            index=index,
+            players=players,
+            reward_weights=_reward_weights(trainee, setup=setup, device=device),
+        )
+        for index, trainee in enumerate(message.trainees)
+    }
+    trained = _Training(message, learning=learning, generator=generator)
+    if message.agent_steps > 0:
+        trained.run(
+            environments, setup=setup, players=players, progress=progress, should_stop=should_stop
+        )
+    before_publish = time.perf_counter()
+    checkpoints = tuple(
+        players.publish(
+            trainee,
+            learning[trainee.policy].algorithm,
+            agent_steps=trained.agent_steps.get(trainee.policy, 0),
+        )
+        for trainee in message.trainees
+    )
+    finished = time.perf_counter()
+    in_flight = trained.hold(
+        environments, checkpoints=tuple(published.checkpoint.digest for published in checkpoints)
+    )
+    return Finished(
+        assignment_id=message.assignment_id,
+        attempt=message.attempt,
+        checkpoints=checkpoints,
+        tallies=trained.tallies,
+        metrics={**trained.metrics(), "time/publish_s": finished - before_publish},
+        duration_s=finished - started,
+        in_flight=in_flight,
+    )
+
+
+def _reward_weights(
+    trainee: Trainee, *, setup: LearnerSetup, device: torch.device
+) -> torch.Tensor | None:
+    """Return the weights, float32 [R], or None where the environment's reward is learned from."""
+    components = setup.environment.reward_weights
+    if not components:
+        return None
+    weights = policy_reward_weights(trainee.hyperparameters, reward_weights=components)
+    return torch.tensor(weights, dtype=torch.float32, device=device)
+
+
+def _learning(
+    trainee: Trainee,
+    *,
+    message: Train,
+    index: int,
+    players: Players,
+    reward_weights: torch.Tensor | None,
+) -> Learning:
+    return Learning(
+        policy=trainee.policy,
+        algorithm=players.algorithm(
+            trainee, seed=derived_seed(message.seed, Stream.WEIGHTS, index)
+        ),
+        reward_weights=reward_weights,
+    )
+
+
+class _Training:
+    """The playing and learning part of an assignment, with its metrics."""
+
+    def __init__(
+        self,
+        message: Train,
+        *,
+        learning: Mapping[PolicyId, Learning],
+        generator: torch.Generator,
+    ) -> None:
+        self._message = message
+        self._learning = learning
+        self._generator = generator
+        self._updates = {policy: _MeanMetrics() for policy in learning}
+        self._collect_s = 0.0
+        self._update_s = 0.0
+        self._episodes: tuple[Tally, ...] = ()
+        self._held: HeldEpisodes | None = None
+        self._sides: tuple[str, ...] = ()
+        self._measured: dict[PolicyId, dict[str, float]] = {policy: {} for policy in learning}
+        self.agent_steps: dict[PolicyId, int] = {}
+        self.tallies: tuple[Tally, ...] = ()
+
+    def run(
+        self,
+        environments: Environments,
+        *,
+        setup: LearnerSetup,
+        players: Players,
+        progress: Progress,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        """Do whole rollouts, at least one, until the budget is reached or the learner must stop.
+
+        Raises:
+            AssignmentFault: If it was stopped before anything was learned or where it may not
+                stop, or the trainees never decide.
+        """
+        message = self._message
+        held = self._begin(environments, setup=setup, players=players, progress=progress)
+        self._held, collector = held, held.collector
+        silence = Silence(num_envs=held.env.num_envs)
+        self.agent_steps = dict(collector.agent_steps)
+        while not collector.is_done and sum(self.agent_steps.values()) < message.agent_steps:
+            if self._rollout(collector, progress=progress, should_stop=should_stop):
+                silence.add(collector, agent_steps_before=self.agent_steps)
+                self.agent_steps = dict(collector.agent_steps)
+            elif message.may_stop_early and any(self.agent_steps.values()):
+                break
+            else:
+                raise AssignmentFault("stopped", "told to stop during training")
+        self.tallies = collector.tallies()
+        self._episodes = collector.episodes()
+        self._sides = tuple(seat.side for seat in setup.seats)
+        for policy, measured in collector.measured().items():
+            self._measured[policy] |= measured
+
+    def hold(
+        self, environments: Environments, *, checkpoints: tuple[Digest, ...]
+    ) -> tuple[InFlight, ...]:
+        """Keep the episodes in flight for the next assignment, and return their names."""
+        held = self._held
+        if held is None or self._message.episodes is not None:
+            environments.release()
+            return ()
+        held.collector.rest()
+        held.checkpoints = checkpoints
+        environments.hold(self._team, held)
+        return tuple(
+            InFlight(entrants=self._entrants(held.seating_of(weights)), num_envs=num_envs)
+            for weights, num_envs in held.in_flight.items()
+        )
+
+    @property
+    def _team(self) -> Team:
+        return tuple(trainee.policy for trainee in self._message.trainees)
+
+    def _begin(
+        self,
+        environments: Environments,
+        *,
+        setup: LearnerSetup,
+        players: Players,
+        progress: Progress,
+    ) -> HeldEpisodes:
+        """Go on with the episodes that the message names, or begin all anew."""
+        message = self._message
+        held = environments.take(self._team)
+        if held is not None and not held.fits(message):
+            environments.release()
+            held = None
+        env = environments.begin() if held is None else held.env
+        new = seatings_that_fit(message.opponents, num_envs=env.num_envs, seed=message.seed)
+        begun = {weights_of(seating): index for index, seating in reversed([*enumerate(new)])}
+        seatings = list(new)
+        for weights in () if held is None else held.in_flight:
+            if weights not in begun and held is not None:
+                begun[weights] = len(seatings)
+                seatings.append(held.seating_of(weights))
+        known = {} if held is None else held.actors
+        blocks = [self._block(s, setup=setup, players=players, known=known) for s in seatings]
+        actors = actors_in(blocks, seats=setup.seats)
+        if held is not None:
+            held.collector.go_on(
+                blocks,
+                num_new=len(new),
+                becomes={
+                    block: begun[weights_of(held.seatings[block])]
+                    for block in held.collector.in_flight()
+                },
+                generator=self._generator,
+            )
+            held.seatings, held.actors = tuple(seatings), actors
+            return held
+        collector = Collector(
+            env,
+            seeds=environment_seeds(message.seed, num_envs=env.num_envs),
+            blocks=blocks,
+            seats=setup.seats,
+            sides=tuple(setup.sides),
+            populations={name: value.agents for name, value in setup.populations.items()},
+            actions=players.actions,
+            openings=setup.environment.random_openings,
+            generator=self._generator,
+            progress=progress,
+            critics=players.critics,
+            product_dtypes=players.product_dtypes,
+            episodes=message.episodes,
+            episode_length=message.episode_length,
+        )
+        for policy in self._learning:
+            if policy not in collector.agent_steps:
+                raise ValueError(f"trainee {policy} has no seat in any seating")
+        return HeldEpisodes(
+            env=env, collector=collector, seatings=tuple(seatings), actors=actors, checkpoints=()
+        )
+
+    def _rollout(
+        self, collector: Collector, *, progress: Progress, should_stop: Callable[[], bool]
+    ) -> bool:
+        """Play one rollout and learn from it; False if it was stopped before its end."""
+        start = time.perf_counter()
+        rollouts = collector.collect(should_stop)
+        collected = time.perf_counter()
+        for learning, rollout in rollouts:
+            with naming_policy(learning.policy):
+                metrics = learning.algorithm.update(rollout, generator=self._generator)
+            self._updates[learning.policy].add(metrics)
+            record_spread(self._measured[learning.policy], rollout.observation)
+            progress.advance()
+        self._collect_s += collected - start
+        self._update_s += time.perf_counter() - collected
+        return bool(rollouts)
+
+    def _block(
+        self,
+        seating: Seating,
+        *,
+        setup: LearnerSetup,
+        players: Players,
+        known: Mapping[tuple[str, Entrant], Actor],
+    ) -> TrainingBlock:
+        """Seat players; ``known`` ones need not be loaded, and may have no files any more."""
+        seated: list[SeatedPlayer] = []
+        for seat, player in zip(setup.seats, seating.players, strict=True):
+            if self._is_trainee(player):
+                seated.append(self._learning[PolicyId(player.player)])
+                continue
+            actor = known.get((seat.population, frozen_entrant(player)))
+            seated.append(
+                actor or players.frozen(player, population=seat.population, team=self._team)
+            )
+        return TrainingBlock(entrants=self._entrants(seating), players=tuple(seated))
+
+    def _is_trainee(self, player: Player) -> bool:
+        return player.weights is None and PolicyId(player.player) in self._learning
+
+    def _entrants(self, seating: Seating) -> tuple[Entrant, ...]:
+        generations = {t.policy: t.generation for t in self._message.trainees}
+        return tuple(
+            trainee_entrant(
+                PolicyId(player.player), generation=generations[PolicyId(player.player)]
+            )
+            if self._is_trainee(player)
+            else frozen_entrant(player)
+            for player in seating.players
+        )
+
+    def metrics(self) -> dict[str, float]:
+        """Return flat, finite metrics; of several trainees each one's are below its id."""
+        result: dict[str, float] = {}
+        duration_s = self._collect_s + self._update_s
+        for policy, mean in self._updates.items():
+            prefix = "" if len(self._updates) == 1 else f"{policy}/"
+            own = {**mean.result(), **self._measured[policy], **self._episode_metrics(policy)}
+            if duration_s > 0.0:
+                own["throughput/agent_steps_per_s"] = self.agent_steps[policy] / duration_s
+            result.update({f"{prefix}{name}": value for name, value in own.items()})
+        result["time/collect_s"] = self._collect_s
+        result["time/update_s"] = self._update_s
+        return result
+
+    def _episode_metrics(self, policy: PolicyId) -> dict[str, float]:
+        """Return metrics of all ended episodes in which the policy learned."""
+        num_episodes = length_sum = 0
+        returns = ReturnSums()
+        generations = {t.policy: t.generation for t in self._message.trainees}
+        entrant = trainee_entrant(policy, generation=generations[policy])
+        for tally in self._episodes:
+            if entrant in tally.entrants:
+                num_episodes += tally.matches
+                length_sum += tally.length_sum
+                returns.add(tally, entrant=entrant, sides=self._sides)
+        metrics = {"episode/count": float(num_episodes), **returns.metrics()}
+        if num_episodes:
+            metrics["episode/length_mean"] = length_sum / num_episodes
+        return metrics
+
+
+class _MeanMetrics:
+    """Return means over updates, without numbers that are not finite."""
+
+    def __init__(self) -> None:
+        self._sum: defaultdict[str, float] = defaultdict(float)
+        self._count: defaultdict[str, int] = defaultdict(int)
+
+    def add(self, metrics: Mapping[str, float]) -> None:
+        for name, value in metrics.items():
+            if not math.isfinite(value):
+                continue
+            if name in LAST_NOT_MEAN:
+                self._sum[name], self._count[name] = value, 1
+            else:
+                self._sum[name] += value
+                self._count[name] += 1
+
+    def result(self) -> dict[str, float]:
+        return {name: total / self._count[name] for name, total in self._sum.items()}
+
+
+def seatings_that_fit(
+    seatings: Sequence[Seating], *, num_envs: int, seed: int
+) -> tuple[Seating, ...]:
+    """Return all seatings, or as many as there are environments.
+
+    They are drawn from the seed, because taking the first ones or every other one would let
+    some seat be played more often than others.
+    """
+    if len(seatings) <= num_envs:
+        return tuple(seatings)
+    logger.info("%d seatings for %d environments: some are left out", len(seatings), num_envs)
+    rng = np.random.default_rng(derived_seed(seed, Stream.BLOCKS))
+    chosen = sorted(rng.permutation(len(seatings))[:num_envs].tolist())
+    return tuple(seatings[index] for index in chosen)

@@ -1,0 +1,170 @@
+"""Carries out assignments, one after the other, in one thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from arena.config import LearnerSetup
+from arena.envs.base import BatchedEnv
+from arena.envs.make import make_batched_env
+from arena.errors import ConfigError, DiskRefused, EnvironmentFault
+from arena.learners.work.environments import MIB, Environments, default_max_bytes
+from arena.learners.work.evaluation import evaluate
+from arena.learners.work.faults import AssignmentFault
+from arena.learners.work.players import Players
+from arena.learners.work.training import train
+from arena.matches.match import Progress
+from arena.users_code import named, own_lines
+from arena.wire.messages import Evaluate, Failed, Finished, Train
+
+logger = logging.getLogger(__name__)
+
+MAX_LOGGED_FAULTS = 4
+"""Faults of an assignment that are logged with their tracebacks."""
+
+
+class Worker:
+    """Carries out assignments and returns their results.
+
+    The result is a function of the message, the checkpoints that it names and the episodes in
+    flight that it goes on with. Everything else that a worker keeps from one assignment to the next
+    changes no result: environments, frozen players by digest, and algorithms that are bit-equal to
+    the checkpoint they have just published.
+
+    Owned by one thread, which is the only one that calls anything here.
+
+    Args:
+        setup: Setup of the learner.
+        progress: Counter of steps, for heartbeats.
+        should_stop: Function that returns whether the learner is to stop.
+    """
+
+    def __init__(
+        self, setup: LearnerSetup, *, progress: Progress, should_stop: Callable[[], bool]
+    ) -> None:
+        self._setup = setup
+        self._progress = progress
+        self._should_stop = should_stop
+        self.device = resolve_device(setup.device)
+        """Device of networks and environments."""
+        self._players = Players(setup, device=self.device)
+        memory_mb = setup.environment.held_memory_mb
+        self._environments = Environments(
+            self._make_env,
+            max_bytes=default_max_bytes() if memory_mb is None else memory_mb * MIB,
+        )
+        self._num_void = 0
+        # A step of an optimizer is progress too, of any algorithm: an update may take minutes.
+        self._hook = register_optimizer_step_post_hook(lambda *_: progress.advance())
+
+    def carry_out(self, assignment: Train | Evaluate) -> Finished | Failed:
+        """Carry out an assignment. Any exception in it becomes a `Failed`.
+
+        A train assignment publishes the checkpoints of all its trainees, or none is recorded.
+        """
+        self._num_void = 0
+        try:
+            finished = self._carry_out(assignment)
+        except AssignmentFault as fault:
+            self._environments.release()
+            failed = self._failed(assignment, fault)
+        except DiskRefused as error:
+            self._environments.release()
+            failed = self._failed(assignment, AssignmentFault("storage", str(error)))
+        except EnvironmentFault as error:
+            # Environments that broke once are not trusted again.
+            self._environments.discard()
+            logger.info("the environment broke", exc_info=error)
+            failed = self._failed(assignment, AssignmentFault("environment", str(error)))
+        except ConfigError as error:
+            # A bot, an outcome or the like; where it is users' code the log has all of it already.
+            self._environments.discard()
+            failed = self._failed(assignment, AssignmentFault("error", str(error)))
+        except Exception as error:
+            # The boundary of the worker: environments, bots and algorithms are users' code and may
+            # raise anything, and the controller decides what a failure means.
+            self._environments.discard()
+            logger.exception("assignment %d failed", assignment.assignment_id)
+            reason = f"{named(error)}{own_lines(error)}"
+            failed = self._failed(assignment, AssignmentFault("error", reason))
+        else:
+            return self._with_losses(finished)
+        return failed
+
+    def _with_losses(self, finished: Finished) -> Finished:
+        """Add void and dropped episodes to the metrics."""
+        dropped, num_dropped = self._environments.take_dropped()
+        lost = {"episode/void": float(self._num_void), "episode/dropped": float(num_dropped)}
+        metrics = {**finished.metrics, **{name: count for name, count in lost.items() if count}}
+        return replace(finished, metrics=metrics, dropped=dropped)
+
+    def _record_fault(self, fault: EnvironmentFault) -> None:
+        """Count an episode as void whose environment broke and was made anew."""
+        self._num_void += 1
+        if self._num_void <= MAX_LOGGED_FAULTS:
+            logger.warning("an episode is void: %s", fault, exc_info=fault)
+
+    def _carry_out(self, assignment: Train | Evaluate) -> Finished:
+        if isinstance(assignment, Train):
+            return train(
+                assignment,
+                setup=self._setup,
+                environments=self._environments,
+                players=self._players,
+                device=self.device,
+                progress=self._progress,
+                should_stop=self._should_stop,
+            )
+        return evaluate(
+            assignment,
+            setup=self._setup,
+            environments=self._environments,
+            players=self._players,
+            device=self.device,
+            progress=self._progress,
+            should_stop=self._should_stop,
+        )
+
+    def close(self) -> None:
+        """Release the environments."""
+        self._hook.remove()
+        self._environments.close()
+
+    def _make_env(self) -> BatchedEnv:
+        setup = self._setup
+        return make_batched_env(
+            setup.environment,
+            spec=setup.spec,
+            sides=setup.sides,
+            populations={name: value.agents for name, value in setup.populations.items()},
+            num_envs=setup.num_envs,
+            launch_directory=setup.launch_directory,
+            device=self.device,
+            agent_ids=setup.agent_ids,
+            reads_state=setup.reads_state,
+            on_fault=self._record_fault,
+            on_step=self._progress.advance,
+        )
+
+    @staticmethod
+    def _failed(assignment: Train | Evaluate, fault: AssignmentFault) -> Failed:
+        return Failed(
+            assignment_id=assignment.assignment_id,
+            attempt=assignment.attempt,
+            kind=fault.kind,
+            reason=fault.reason,
+            policy=fault.policy,
+            key=fault.key,
+        )
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device that ``device:`` names; ``auto``: a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.device(name)

@@ -1,0 +1,108 @@
+"""Centralized critics in whole assignments, with nothing faked."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.checkpoints.tensors import load_checkpoint
+from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
+from arena.envs.inspect import inspect_environment
+from arena.learners.work.worker import Worker
+from arena.matches.seating import make_seats
+from arena.types import AssignmentId, Player, Seating
+from arena.wire.messages import Evaluate, Pairing
+from tests.arena.learners.work.test_worker_on_pettingzoo import (
+    RANDOM,
+    NoProgress,
+    finished,
+    frozen,
+    live,
+    start,
+    train,
+)
+
+SPEAKER, LISTENER = ("speaker_0",), ("listener_0",)
+
+
+def make_worker(
+    root: Path, environment: str, *, populations: dict[str, NetworkConfig], agents: Any
+) -> Worker:
+    spec = inspect_environment(environment, kwargs={}, launch_directory=str(root), reads_state=True)
+    sides = {"team": spec.agents}
+    setup = LearnerSetup(
+        run="test",
+        root=str(root),
+        launch_directory=str(root),
+        environment=EnvironmentConfig(id=environment, num_envs=2),
+        spec=spec,
+        sides=sides,
+        seats=make_seats(agents=spec.agents, sides=sides, populations=agents),
+        populations={
+            name: PopulationSetup(agents=agents[name], network=network)
+            for name, network in populations.items()
+        },
+        device="cpu",
+        precision="float32",
+    )
+    return Worker(setup, progress=NoProgress(), should_stop=lambda: False)
+
+
+def _against_random(home: list[Player], *, num_matches: int) -> Evaluate:
+    away = (RANDOM,) * len(home)
+    return Evaluate(
+        assignment_id=AssignmentId(2),
+        attempt=1,
+        pairings=(Pairing(seating=Seating(players=(*home, *away)), num_matches=num_matches),),
+        seed=4,
+    )
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("speaker", "listener"),
+    [
+        ({"critic": "joint"}, {"critic": "joint", "agent_id": True, "core": "gru"}),
+        ({"critic": "state", "core": "lstm"}, {"critic": "joint"}),
+        ({}, {"critic": "state"}),
+    ],
+)
+def test_two_populations_learn_together(
+    speaker: dict[str, Any], listener: dict[str, Any], tmp_path: Path
+) -> None:
+    """Each with what its own values see; what they publish plays without it."""
+    pytest.importorskip("mpe2")
+    common = {"hidden_sizes": (16,), "core_size": 8}
+    networks = {
+        "speaker": NetworkConfig.model_validate({**common, **speaker}),
+        "listener": NetworkConfig.model_validate({**common, **listener}),
+    }
+    agents = {"speaker": SPEAKER, "listener": LISTENER}
+    names = ("speaker/p000", "listener/p000")
+    results = []
+    for attempt in ("one", "other"):
+        root = tmp_path / attempt
+        root.mkdir()
+        worker = make_worker(
+            root, "mpe2/simple_speaker_listener_v4", populations=networks, agents=agents
+        )
+        first = [start(worker, name) for name in names]
+        # What a seating calls a team is two seats at home and two away.
+        seating = tuple(live(name) for name in names) * 2
+        message = train(*zip(names, first, strict=True), seatings=[seating], agent_steps=130)
+        answer = finished(worker.carry_out(message))
+        assert all(math.isfinite(value) for value in answer.metrics.values())
+        home = [
+            frozen(root, published.checkpoint, published.policy) for published in answer.checkpoints
+        ]
+        (matches,) = finished(worker.carry_out(_against_random(home, num_matches=2))).tallies
+        assert matches.matches == 2
+        worker.close()
+        results.append((answer.checkpoints, answer.tallies, matches))
+    assert results[0] == results[1]
+    _, weights, optimizer = load_checkpoint(tmp_path / "one", results[0][0][1].checkpoint)
+    assert "exp_avg.critic.head.weight" in optimizer
+    assert float(weights["critic_normalizer.count"]) > 0.0

@@ -1,0 +1,242 @@
+"""Whole assignments on real environments, with nothing faked."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from arena.checkpoints.tensors import load_checkpoint
+from arena.config import EnvironmentConfig, LearnerSetup, NetworkConfig, PopulationSetup
+from arena.envs.inspect import inspect_environment
+from arena.learners.work.worker import Worker
+from arena.matches.seating import make_seats
+from arena.types import (
+    AssignmentId,
+    CheckpointRef,
+    Player,
+    PlayerId,
+    PolicyId,
+    Seating,
+    WeightsRef,
+)
+from arena.wire.messages import Evaluate, Finished, Pairing, Train, Trainee
+
+ASSETS = str(Path(__file__).parents[3] / "assets")
+RANDOM = Player(player=PlayerId("bot:random"))
+HYPERPARAMETERS: dict[str, float] = {"rollout_length": 16, "num_epochs": 1, "num_minibatches": 2}
+
+
+class NoProgress:
+    def advance(self, agent_steps: int = 0) -> None:
+        pass
+
+
+def make_worker(
+    root: Path,
+    environment: str,
+    *,
+    num_envs: int,
+    sides: dict[str, tuple[str, ...]] | None = None,
+    populations: dict[str, tuple[str, ...]] | None = None,
+    launch_directory: str = "",
+) -> Worker:
+    launch_directory = launch_directory or str(root)
+    spec = inspect_environment(environment, kwargs={}, launch_directory=launch_directory)
+    sides = sides or {agent: (agent,) for agent in spec.agents}
+    populations = populations or {"player": spec.agents}
+    setup = LearnerSetup(
+        run="test",
+        root=str(root),
+        launch_directory=launch_directory,
+        environment=EnvironmentConfig(id=environment, num_envs=num_envs),
+        spec=spec,
+        sides=sides,
+        seats=make_seats(agents=spec.agents, sides=sides, populations=populations),
+        populations={
+            name: PopulationSetup(agents=agents, network=NetworkConfig(hidden_sizes=(16,)))
+            for name, agents in populations.items()
+        },
+        device="cpu",
+        precision="float32",
+    )
+    return Worker(setup, progress=NoProgress(), should_stop=lambda: False)
+
+
+def finished(answer: object) -> Finished:
+    assert isinstance(answer, Finished), answer
+    return answer
+
+
+def train(*trainees: tuple[str, CheckpointRef | None], seatings: Any, agent_steps: int) -> Train:
+    return Train(
+        assignment_id=AssignmentId(1),
+        attempt=1,
+        trainees=tuple(
+            Trainee(
+                policy=PolicyId(policy),
+                generation=0,
+                agent_steps=0,
+                learner_updates=0,
+                checkpoint=checkpoint,
+                hyperparameters=HYPERPARAMETERS,
+            )
+            for policy, checkpoint in trainees
+        ),
+        opponents=tuple(Seating(players=players) for players in seatings),
+        agent_steps=agent_steps,
+        seed=4,
+        may_stop_early=False,
+    )
+
+
+def evaluate(*pairings: tuple[Player, Player, int]) -> Evaluate:
+    return Evaluate(
+        assignment_id=AssignmentId(2),
+        attempt=1,
+        pairings=tuple(
+            Pairing(seating=Seating(players=(home, away)), num_matches=number)
+            for home, away, number in pairings
+        ),
+        seed=4,
+    )
+
+
+def start(worker: Worker, policy: str) -> CheckpointRef:
+    answer = finished(worker.carry_out(train((policy, None), seatings=(), agent_steps=0)))
+    return answer.checkpoints[0].checkpoint
+
+
+def live(policy: str) -> Player:
+    return Player(player=PlayerId(policy))
+
+
+def frozen(root: Path, checkpoint: CheckpointRef, name: str) -> Player:
+    manifest = load_checkpoint(root, checkpoint)[0]
+    weights = WeightsRef(digest=manifest.weights_digest, key=checkpoint.key)
+    return Player(player=PlayerId(name), weights=weights)
+
+
+def test_tictactoe_in_turns_with_masks(tmp_path: Path) -> None:
+    results = []
+    for name in ("one", "other"):
+        root = tmp_path / name
+        root.mkdir()
+        worker = make_worker(root, "classic/tictactoe-v3", num_envs=8)
+        first = start(worker, "player/p000")
+        me, ghost = live("player/p000"), frozen(root, first, "player/p000@000000000000")
+        message = train(
+            ("player/p000", first),
+            seatings=[(me, me), (me, ghost), (RANDOM, me)],
+            agent_steps=300,
+        )
+        answer = finished(worker.carry_out(message))
+        matches = finished(worker.carry_out(evaluate((ghost, RANDOM, 40), (RANDOM, ghost, 40))))
+        worker.close()
+        results.append((answer.checkpoints, answer.tallies, matches.tallies))
+        assert all(math.isfinite(value) for value in answer.metrics.values())
+        assert 5 <= answer.metrics["episode/length_mean"] <= 9
+        assert [tally.matches for tally in matches.tallies] == [40, 40]
+    assert results[0] == results[1]
+
+
+def test_returns_against_itself_are_published_only_where_they_do_not_cancel(tmp_path: Path) -> None:
+    worker = make_worker(tmp_path, "classic/tictactoe-v3", num_envs=8)
+    first = start(worker, "player/p000")
+    me = live("player/p000")
+    for seatings in ([(me, me)], [(me, me), (me, RANDOM), (RANDOM, me)]):
+        message = train(("player/p000", first), seatings=seatings, agent_steps=300)
+        answer = finished(worker.carry_out(message))
+        assert answer.metrics["episode/count"] == sum(tally.matches for tally in answer.tallies)
+        others = [tally for tally in answer.tallies if "bot:random" in tally.entrants]
+        if not others:
+            assert not [name for name in answer.metrics if name.startswith("episode/return")]
+            continue
+        own = [
+            (tally.return_sum[seat], tally.return_sum_of_squares[seat], tally.matches)
+            for tally in others
+            for seat in range(2)
+            if tally.entrants[seat] != "bot:random"
+        ]
+        total, squares, matches = (sum(column) for column in zip(*own, strict=True))
+        mean = total / matches
+        assert answer.metrics["episode/return_mean"] == pytest.approx(mean)
+        assert answer.metrics["episode/return_deviation"] == pytest.approx(
+            math.sqrt(squares / matches - mean**2)
+        )
+    worker.close()
+
+
+def test_figures_rewards_and_observations_are_measured(tmp_path: Path) -> None:
+    worker = make_worker(tmp_path, "own_figures:FiguresAtOnce", num_envs=4, launch_directory=ASSETS)
+    first = start(worker, "player/p000")
+    me = live("player/p000")
+    answer = finished(
+        worker.carry_out(train(("player/p000", first), seatings=[(me, RANDOM)], agent_steps=128))
+    )
+    metrics = answer.metrics
+    assert metrics["rollout/steps_count"] == 32.0, "two rollouts of 16"
+    assert metrics["reward/min"] == metrics["reward/max"] == 0.0
+    assert metrics["observation/spread"] == 3.0, "the round is 0 to 3 where it is decided"
+    assert 0.0 <= metrics["environment/sum_min"] < metrics["environment/sum_max"] <= 4.0
+    assert 1.0 < metrics["environment/sum_mean"] < 3.0, "the sum of four coins"
+    assert 0.5 < metrics["environment/sum_deviation"] < 1.5
+    assert "environment/ignored_count" not in metrics
+    worker.close()
+
+
+def test_rock_paper_scissors_all_at_once(tmp_path: Path) -> None:
+    worker = make_worker(tmp_path, "classic/rps-v2", num_envs=4)
+    first = start(worker, "player/p000")
+    me = live("player/p000")
+    answer = finished(
+        worker.carry_out(
+            train(("player/p000", first), seatings=[(me, me), (me, RANDOM)], agent_steps=100)
+        )
+    )
+    steps = load_checkpoint(tmp_path, answer.checkpoints[0].checkpoint)[0].agent_steps
+    # Sixteen steps: two environments with both agents, two with one.
+    assert steps % (16 * (2 * 2 + 2)) == 0
+    worker.close()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_simple_spread_in_cooperation(tmp_path: Path) -> None:
+    pytest.importorskip("mpe2")
+    agents = ("agent_0", "agent_1", "agent_2")
+    worker = make_worker(
+        tmp_path,
+        "mpe/simple_spread-v3",
+        num_envs=2,
+        sides={"all": agents},
+        populations={"agent": agents},
+    )
+    first = start(worker, "agent/p000")
+    me = live("agent/p000")
+    answer = finished(
+        worker.carry_out(train(("agent/p000", first), seatings=[(me, me)], agent_steps=200))
+    )
+    (tally,) = answer.tallies
+    assert tally.pairs == ()
+    assert answer.metrics["episode/return_mean"] < 0
+    home = frozen(tmp_path, answer.checkpoints[0].checkpoint, "agent/p000")
+    evaluated = finished(worker.carry_out(evaluate((home, RANDOM, 3))))
+    (compared,) = evaluated.tallies
+    (pair,) = compared.pairs
+    assert (compared.matches, pair.wins + pair.draws + pair.losses) == (3, 3)
+    # Home and away play an episode of 25 steps each; their match is no longer than that.
+    assert answer.metrics["episode/length_mean"] == 25.0
+    assert evaluated.metrics["episode/length_mean"] == 25.0
+    worker.close()
+
+
+def test_random_against_random_has_the_exact_values_of_tictactoe(tmp_path: Path) -> None:
+    worker = make_worker(tmp_path, "classic/tictactoe-v3", num_envs=48)
+    (tally,) = finished(worker.carry_out(evaluate((RANDOM, RANDOM, 2000)))).tallies
+    (pair,) = tally.pairs
+    for count, exact in ((pair.wins, 0.584921), (pair.draws, 0.126984), (pair.losses, 0.288095)):
+        deviation = math.sqrt(exact * (1 - exact) / 2000)
+        assert abs(count / 2000 - exact) < 5 * deviation
+    worker.close()
