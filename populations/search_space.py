@@ -44,7 +44,7 @@ class Choices:
         return self.choices[int(rng.integers(len(self.choices)))]
 
     def perturb(self, value: float, *, factor: float, rng: np.random.Generator) -> float:
-        """The neighbour in the direction of ``factor``; a random one if value is no choice."""
+        """Return the neighbour towards ``factor``; a random choice if the value is none."""
         if value not in self.choices:
             return self.sample(rng)
         step = (factor > 1.0) - (factor < 1.0)
@@ -52,7 +52,7 @@ class Choices:
         return self.choices[min(max(index, 0), len(self.choices) - 1)]
 
     def fit(self, value: float) -> float:
-        """The nearest choice, the first of two equally near."""
+        """Return the nearest choice, the first of two equally near."""
         return min(self.choices, key=lambda choice: abs(choice - value))
 
     def to_unit(self, value: float) -> float:
@@ -60,7 +60,7 @@ class Choices:
         return self.choices.index(self.fit(value)) / max(len(self.choices) - 1, 1)
 
     def from_unit(self, position: float) -> float:
-        """The choice nearest to a position in [0, 1]."""
+        """Return the choice nearest to a position in [0, 1]."""
         return self.choices[round(min(max(position, 0.0), 1.0) * (len(self.choices) - 1))]
 
 
@@ -113,7 +113,7 @@ class Range:
         return moved
 
     def fit(self, value: float) -> float:
-        """The nearest value in the range."""
+        """Return the nearest value in the range."""
         value = min(max(value, self.low), self.high)
         if self.step is not None:
             value = _grid_point(self.low, self.step, round((value - self.low) / self.step))
@@ -129,7 +129,7 @@ class Range:
         return min(max((position - low) / (high - low), 0.0), 1.0) if high > low else 0.0
 
     def from_unit(self, position: float) -> float:
-        """The value nearest to a position in [0, 1]."""
+        """Return the value nearest to a position in [0, 1]."""
         low, high = self._scaled_bounds()
         scaled = low + (high - low) * min(max(position, 0.0), 1.0)
         return self.fit(self._turn(math.exp(scaled) if self.log else scaled))
@@ -154,7 +154,7 @@ Dimension = Range | Choices
 
 
 def _exact(number: float) -> Decimal:
-    """The number as it is written: 0.1 and not the float64 next to it."""
+    """Return the number as it is written: 0.1 and not the float64 next to it."""
     return Decimal(str(number))
 
 
@@ -217,7 +217,7 @@ def validate_search_space(
 def optuna_distributions(
     space: SearchSpace, *, start: Mapping[str, float], key: str = "search_space"
 ) -> dict[str, BaseDistribution]:
-    """The same as Optuna's distributions; those with ``complement`` are about 1 - x.
+    """Return Optuna's distributions; those with ``complement`` are about 1 - x.
 
     Raises:
         ConfigError: As `parse_search_space`.
@@ -331,7 +331,7 @@ def _integral_bounds(
 
 
 def _number(value: object, *, key: str) -> float:
-    """A number that is finite and of a sane size; bool is none, though Python says so."""
+    """Return a finite number of a sane size; bool is none, though Python says so."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ConfigError(f"{key}: must be a number, got {value!r}")
     if not abs(value) <= MAX_NUMBER:  # NaN fails this comparison too

@@ -20,8 +20,8 @@ Sources: Bradley and Terry, "Rank analysis of incomplete block designs" (Biometr
 Wedderburn, "Quasi-likelihood functions, generalized linear models, and the Gauss-Newton method"
 (Biometrika, 1974).
 
-Problems of up to `populations.ratings.fitting.newton.MAX_EXACT` parameters are fitted exactly, larger ones
-by sparse matrices, with a spread from samples.
+Problems of up to `populations.ratings.fitting.newton.MAX_EXACT` parameters are fitted exactly,
+larger ones by sparse matrices, with a spread from samples.
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
 one advantage per pair of seats, then the stages; M results; C children.

@@ -45,7 +45,7 @@ class ResultSnapshot(Generic[E]):
     num_rows: int
 
     def select(self, entrants: Collection[E]) -> ResultColumns[E]:
-        """The results between some entrants."""
+        """Return the results between some entrants."""
         is_chosen = np.zeros(self.num_names, dtype=np.bool_)
         found = (self.positions.get(name, self.num_names) for name in entrants)
         is_chosen[[position for position in found if position < self.num_names]] = True

@@ -52,7 +52,7 @@ class Column:
 
 
 def with_default(column: Column, value: object) -> Column:
-    """A column that may be missing: one that may be NULL, or whose field has a default."""
+    """Return a column that may be missing: one that may be NULL, or whose field has a default."""
     if value is dataclasses.MISSING:
         return (
             column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")
@@ -61,7 +61,7 @@ def with_default(column: Column, value: object) -> Column:
 
 
 def _literal(value: Value) -> str:
-    """SQL of a value."""
+    """Return the SQL of a value."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
