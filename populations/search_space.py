@@ -1,4 +1,4 @@
-"""What PBT may change, and within which bounds.
+"""Hyperparameters that PBT may change, and their bounds.
 
 A hyperparameter's entry is ``{low, high, log, step, complement}`` or ``{choices: [...]}``.
 ``complement`` is for those that are used as 1 - x (``gamma``: its horizon is 1 / (1 - gamma)):
@@ -56,7 +56,7 @@ class Choices:
         return min(self.choices, key=lambda choice: abs(choice - value))
 
     def to_unit(self, value: float) -> float:
-        """Where the nearest choice is among the choices, from 0 (first) to 1 (last)."""
+        """Return the position of the nearest choice, from 0 (first) to 1 (last)."""
         return self.choices.index(self.fit(value)) / max(len(self.choices) - 1, 1)
 
     def from_unit(self, position: float) -> float:
@@ -120,7 +120,7 @@ class Range:
         return round(value) if self.integral else float(value)
 
     def to_unit(self, value: float) -> float:
-        """Where the nearest value is between the bounds, from 0 to 1, on the scale of sampling.
+        """Return the position of the nearest value between the bounds, in [0, 1], on the scale of sampling.
 
         With ``complement`` 0 is the end at which 1 - x is smallest.
         """
@@ -176,7 +176,7 @@ def parse_search_space(
         space: By hyperparameter.
         start: Values in use, which say what is integral; for one without a value, integral bounds
             and step do.
-        key: What errors call the search space.
+        key: Name of the search space in errors.
 
     Raises:
         ConfigError: Names the entry, the rule and the value.
@@ -200,7 +200,7 @@ def validate_search_space(
         space: By hyperparameter.
         names: All hyperparameters of the algorithm.
         start: Their start values, those that are null left out.
-        key: What errors call the search space (``populations.player.search_space``).
+        key: Name of the search space in errors (``populations.player.search_space``).
 
     Raises:
         ConfigError: Names the entry, the rule and the value.

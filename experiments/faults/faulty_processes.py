@@ -40,7 +40,7 @@ HARM = ("quarantined", "checkpoint_corrupt", "ghost_corrupt", "storage_full")
 
 
 class Options(Protocol):
-    """What the command line says."""
+    """Arguments of the command line."""
 
     preset: str
     kinds: list[str]

@@ -28,11 +28,11 @@ CHUNK = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSnapshot(Generic[E]):
-    """What was in a `ResultTable` at one moment; it shares what does not change with the table.
+    """State of a `ResultTable` at one moment; arrays that only grow are shared with the table.
 
     Attributes:
         names: Names; those after the first ``num_names`` came later.
-        positions: Of names; it only grows, too.
+        positions: Position of each name; newer ones included.
         num_names: So many there were.
         chunks: Rows, `CHUNK` in each.
         num_rows: So many there were.
@@ -75,7 +75,7 @@ class _Chunk:
     Attributes:
         keys: Positions of first and second among the names, and their seats. int64 [CHUNK, 4].
         counts: `Counts` of the first. float64 [CHUNK, 5].
-        links: Of the first and of the second: twice the row before with that name, plus 1 if it is
+        links: Previous rows of the first and of the second: twice the row before with that name, plus 1 if it is
             second in it; -1 for none. int64 [CHUNK, 2].
     """
 

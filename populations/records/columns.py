@@ -34,7 +34,7 @@ class Column:
     """How one field is stored.
 
     Attributes:
-        name: Of the field and of the column.
+        name: Name of the field and of the column.
         declaration: SQL type and constraints.
         encode: To what SQLite takes; ValueError for what must not be stored.
         decode: Back, from the stored value; ValueError or TypeError for a damaged value. None:

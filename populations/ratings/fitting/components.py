@@ -210,7 +210,7 @@ def scale_deviation(
     by d^2: it is about pairs far apart, though single ones of them tell little.
 
     Args:
-        fit: Of the pairs.
+        fit: Residuals of the pairs.
         variances: v: of the difference of each pair's ratings, units of theta. float64 [Q].
         pair_variance: sigma^2 in units of theta.
 
