@@ -120,7 +120,9 @@ class Range:
         return round(value) if self.integral else float(value)
 
     def to_unit(self, value: float) -> float:
-        """Return the position of the nearest value between the bounds, in [0, 1], on the scale of sampling.
+        """Return the position of the nearest value between the bounds, in [0, 1].
+
+        The scale is that of sampling.
 
         With ``complement`` 0 is the end at which 1 - x is smallest.
         """

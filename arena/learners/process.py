@@ -77,7 +77,7 @@ def serve(
     SIGTERM, SIGINT and SIGHUP end it with everything saved, a second one at once.
 
     Args:
-        setup: What `arena launch` wrote.
+        setup: Path of the file that `arena launch` wrote.
         endpoint: The controller's.
         populations: Which it trains; empty: any.
         keys: A file that `arena launch` made, where the controller wants keys.

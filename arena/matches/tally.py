@@ -178,7 +178,7 @@ class TallyBook:
         """Take in what a step brought.
 
         Args:
-            turn: What ``step`` returned.
+            turn: Result of ``step``.
             halted: Environments that stood still in it. bool [B]. None: none.
         """
         episodes = self._open

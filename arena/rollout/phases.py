@@ -56,7 +56,7 @@ class Phases:
         """Let environments wait if too many episodes ended in one step.
 
         Args:
-            over: Where they ended. bool [B].
+            over: Environments whose episode ended. bool [B].
             length: Mean calls of ``step`` of these episodes.
             generator: Draws which environments wait how long.
 

@@ -23,7 +23,7 @@ def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> Pb
     Args:
         population: With the keys that it sets.
         pbt: The section ``pbt``.
-        key: What errors call the population (``populations.player``).
+        key: Name of the population in errors (``populations.player``).
 
     Raises:
         ConfigError: If it has a schedule and yet wants to exploit.
@@ -58,7 +58,7 @@ def check_reward_weights(
     Args:
         population: As written.
         reward_weights: The components of ``environment.reward_weights``.
-        key: What errors call the population (``populations.player``).
+        key: Name of the population in errors (``populations.player``).
 
     Raises:
         ConfigError: Names the weight, and the nearest known component.
@@ -81,7 +81,7 @@ def resolve_schedule(
         population: With the schedule as written.
         model: Its algorithm's hyperparameters.
         start: Their start values.
-        key: What errors call the population (``populations.player``).
+        key: Name of the population in errors (``populations.player``).
 
     Raises:
         ConfigError: If its marks do not rise from 0, a value breaks the algorithm's rules, or more

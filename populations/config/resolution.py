@@ -124,7 +124,7 @@ def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
 
     Args:
         outcome: As configured.
-        pace: What random play has shown; None: nobody has played, and ``auto`` stays.
+        pace: Figures of random play; None: nobody has played, and ``auto`` stays.
 
     Raises:
         ConfigError: If nobody has won or lost anything.

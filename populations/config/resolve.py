@@ -63,9 +63,9 @@ def resolve_config(
     Args:
         config: As loaded.
         spec: The environment's facts.
-        launch_directory: Where user code is looked for first.
+        launch_directory: Directory that is searched first for user code.
         num_cores: Bounds the default of ``learners``; None: those this process may use.
-        pace: What random play of the environment has shown, where sizes or a margin are left to
+        pace: Figures of random play of the environment, where sizes or a margin are left to
             Arena; None: nobody has played it, and sizes are what suits most environments.
 
     Raises:

@@ -36,7 +36,7 @@ def check_component_names(
     Args:
         names: Names of hyperparameters.
         reward_weights: The components' names.
-        key: What errors call the mapping that has the names (``populations.player.search_space``).
+        key: Name in errors of the mapping that has the names (``populations.player.search_space``).
 
     Raises:
         ConfigError: Names the weight, and the nearest known component.

@@ -195,9 +195,9 @@ def new_run_file(
         config: Resolved or not.
         spec: The environment's facts.
         name: The preset or file that the run was launched with.
-        launch_directory: Where user code is looked for first.
+        launch_directory: Directory that is searched first for user code.
         init_from: The player that the policies start from.
-        pace: What random play of the environment has shown; None: nobody has played it.
+        pace: Figures of random play of the environment; None: nobody has played it.
 
     Raises:
         ConfigError: If configuration and environment do not fit.
@@ -282,7 +282,7 @@ def check_resume(
 
     Args:
         old: The run's file, which holds.
-        config: What the user gave, as loaded with the overrides in it; None: nothing.
+        config: Configuration as the user gave it, with the overrides in it; None: nothing.
         overrides: ``KEY=VALUE``, applied to the run's own configuration where ``config`` is None.
         notify: Takes a sentence for each name that was read as another one.
 

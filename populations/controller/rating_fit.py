@@ -33,7 +33,7 @@ class Snapshot:
     checkpoints are the league's own, which only grow, and how many there were.
 
     Attributes:
-        standing: What policies' standings are about: the evaluated weights of each.
+        standing: Evaluated weights that policies' standings are about.
         beginnings: The evaluated weights nearest to those that each policy's generation began with:
             what it has gained since is the difference of two ratings of one fit.
         recent: The newest evaluated weights of each policy, in order of first evaluation.

@@ -25,7 +25,7 @@ class ExternalPlayer:
     Attributes:
         player: How seatings name it.
         share: Share of the opponents, in [0, 1].
-        weights: What it plays with; None for bots.
+        weights: Weights that it plays with; None for bots.
     """
 
     player: PlayerId

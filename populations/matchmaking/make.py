@@ -28,7 +28,7 @@ def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory:
     Args:
         config: The section ``matchmaking``.
         window: How many of the newest ghosts ``window`` draws from.
-        launch_directory: Where ``package`` of a user's own is looked for first.
+        launch_directory: Directory that is searched first for ``package`` of a user's own.
 
     Raises:
         ConfigError: If a user's own cannot be imported, made or used.
@@ -85,7 +85,7 @@ class UsersMatchmaker:
     """A user's own matchmaker, which may raise and answer anything.
 
     Attributes:
-        reference: What the user calls it.
+        reference: Name that the user gave.
         matchmaker: Theirs.
     """
 

@@ -47,8 +47,8 @@ class PfspRule:
 
     Attributes:
         weighting: How strongly hard opponents are preferred.
-        posterior: What a win rate is: the ``mean`` of `OpponentRequest.posterior`, or one draw from
-            it (``thompson``), which explores those who were hardly met.
+        posterior: Meaning of a win rate: the ``mean`` of `OpponentRequest.posterior`, or one draw
+            from it (``thompson``), which explores those who were hardly met.
         left_threshold: Threshold of ``variance_left_rectified``.
     """
 

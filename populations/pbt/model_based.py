@@ -55,7 +55,7 @@ class ModelBased:
 
     Attributes:
         sampler: Which one.
-        fallback: What is done with too few finished generations.
+        fallback: Rule for too few finished generations.
         min_generations: So many must be finished (not for ``random``).
     """
 

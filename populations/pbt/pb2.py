@@ -51,7 +51,7 @@ class Pb2:
     alone, so that policies which ask one after the other spread.
 
     Attributes:
-        fallback: What is done with too few finished generations.
+        fallback: Rule for too few finished generations.
         min_generations: So many must be finished.
     """
 

@@ -75,8 +75,8 @@ class _Chunk:
     Attributes:
         keys: Positions of first and second among the names, and their seats. int64 [CHUNK, 4].
         counts: `Counts` of the first. float64 [CHUNK, 5].
-        links: Previous rows of the first and of the second: twice the row before with that name, plus 1 if it is
-            second in it; -1 for none. int64 [CHUNK, 2].
+        links: Previous rows of the first and of the second: twice the row before with that name,
+            plus 1 if it is second in it; -1 for none. int64 [CHUNK, 2].
     """
 
     keys: IntArray = field(default_factory=lambda: np.zeros((CHUNK, 4), dtype=np.int64))

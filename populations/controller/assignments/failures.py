@@ -43,8 +43,8 @@ def fail_row(
         tx: Transaction that takes the rows.
         learner: Learner that failed.
         row: Assignment that failed.
-        failed: What the learner said.
-        damage: What the controller found wrong with the checkpoint that it named.
+        failed: Message of the learner.
+        damage: Fault that the controller found in the checkpoint that the message names.
     """
     if failed.kind != "stopped":
         tx.add_event(

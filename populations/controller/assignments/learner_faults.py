@@ -52,7 +52,7 @@ def is_charged(
         learner: Learner that failed, or was lost at it.
         row: Assignment that failed.
         kind: Kind of the failure, or ``lost``.
-        reason: What the learner said.
+        reason: Reason that the learner gave.
         now_s: Controller's clock.
 
     Returns:

@@ -58,7 +58,7 @@ class Asked:
 
     Attributes:
         message: The assignment.
-        setup: What learners were set up with.
+        setup: Set-up of the learners.
         waited_s: Seconds since the assignment was sent.
         up_s: Seconds since this controller started; episodes in flight are no older.
     """
@@ -97,7 +97,7 @@ def find_inconsistency(
 
     Args:
         asked: The assignment.
-        finished: What the learner says.
+        finished: Message of the learner.
         manifests: Verified manifests of the checkpoints that it names, by key.
     """
     return next(_problems(asked, finished, manifests), None)

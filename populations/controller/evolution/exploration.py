@@ -119,7 +119,7 @@ def problem_of(
     Args:
         new: Every hyperparameter.
         hyperparameters: Before.
-        space: What may change, within which bounds.
+        space: Hyperparameters that may change, and their bounds.
     """
     known = set(hyperparameters) | set(space)
     if not set(hyperparameters) <= set(new) <= known:

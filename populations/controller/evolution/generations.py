@@ -38,7 +38,7 @@ def begin_generation(
         state: The controller; holds the policy as it was.
         tx: Takes the rows.
         policy: As it goes on: with the new checkpoint and hyperparameters.
-        cause: What began the generation.
+        cause: Cause of the generation's beginning.
         parent: Entrant that the weights came from.
         parent_agent_steps: The parent's count when they were copied, if it is of this run.
 

@@ -11,7 +11,7 @@ class Kind:
     """How a kind of alert is raised and cleared.
 
     Attributes:
-        advice: What to do.
+        advice: Remedy, in words.
         raise_after: Measurements in a row that something is wrong.
         clear_after: Measurements in a row that all is well.
     """

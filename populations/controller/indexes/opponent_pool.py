@@ -35,8 +35,8 @@ class Pool:
     Attributes:
         ghosts: In order of coming.
         policies: All, in their order in the tables.
-        ghost_positions: Where they are in ``ghosts``.
-        policy_positions: Where they are in ``policies``.
+        ghost_positions: Position of each in ``ghosts``.
+        policy_positions: Position of each in ``policies``.
         is_active: Which policies may be opponents. bool, one per policy.
         scores: The last expected scores, until there are new results or ratings; one entry.
         met: Whom each policy has met.

@@ -25,7 +25,7 @@ class Finding(NamedTuple):
         kind: Kind of the alert.
         subject: A population, a sink, or empty: the run.
         source: Policy or other source that was measured; one wrong source keeps the subject wrong.
-        what: What is wrong, with numbers; empty: all is well.
+        what: Trouble in words, with numbers; empty: all is well.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class Alerts:
 
     Attributes:
         raised: By kind and subject, what is wrong with whom.
-        windows: What was measured of each policy.
+        windows: Measurements of each policy.
         idle_at_s: When learners were last looked at.
     """
 

@@ -64,7 +64,7 @@ def read_back(
     Args:
         run_dir: The store's root.
         learner: Learner that failed.
-        failed: What it said.
+        failed: Message of the learner.
         message: Its assignment. A directory that this does not name is not looked at.
     """
     expected = [ref for ref in named_references(message) if ref.key == failed.key]

@@ -35,7 +35,7 @@ def commit_patiently(
     are in it, and what they would have acknowledged or sent has to wait.
 
     Args:
-        journal: Where they go.
+        journal: Journal that takes the rows.
         rows: Rows of one event.
         should_end: Whether nobody wants to wait any longer.
         tell: Told why at each failure.

@@ -81,9 +81,9 @@ def create_run(
 
     Args:
         run_dir: Empty, but for the lock that the caller holds.
-        run_file: What run.yaml will say.
+        run_file: Content of run.yaml.
         initial_weights: Weights and manifest to start from, file by file, by population.
-        origins: Where those come from, by population, for the events.
+        origins: Sources of those, by population, for the events.
         immigrants: Those that come in later, by `immigrant_key` and `reset_key`, and those that
             are opponents, by `external_player_key`.
         utc: For the first events.
@@ -194,8 +194,8 @@ class OpenRun:
 
     Attributes:
         run_dir: The store's root.
-        run_file: What run.yaml says.
-        setup: What learners are set up with; also in ``learner.json``.
+        run_file: Content of run.yaml.
+        setup: Set-up of the learners; also in ``learner.json``.
         journal: The only writing connection.
         state: The controller's state, equal to the journal.
     """

@@ -56,7 +56,7 @@ class ExploreHyperparameters:
         policy: Policy that waits for it.
         rule: Rule of its population.
         hyperparameters: From which to go on: the policy's own, or its donor's.
-        search_space: What may change.
+        search_space: Hyperparameters that may change.
         history: All generations of the population, in order of beginning, the policy's last ended.
         agent_steps: The policy's count.
         seed: Seed of the draw; the same words at every attempt.
@@ -91,7 +91,7 @@ class WriteMetrics:
 
     Attributes:
         policy: Its id, or `arena.metrics.sink.RUN` for the run's own.
-        agent_steps: Where on the curves: the policy's count, or the run's.
+        agent_steps: Position on the curves: the policy's count, or the run's.
         metrics: By name.
     """
 

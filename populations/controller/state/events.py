@@ -37,7 +37,7 @@ class LearnerJoined:
 
     Attributes:
         learner: Its id.
-        hello: What it said.
+        hello: First message of the learner.
         slot: Slot of the launcher, if the launcher started this process.
     """
 
@@ -75,8 +75,8 @@ class AssignmentFailed:
 
     Attributes:
         learner: Learner that failed.
-        failed: What it said.
-        damage: What the controller found when it read the checkpoint that the learner calls
+        failed: Message of the learner.
+        damage: Fault that the controller found when it read the checkpoint that the learner calls
             corrupt; None: nothing is wrong with it, or the assignment does not name it.
     """
 
@@ -154,7 +154,7 @@ class GhostsLinked:
     Attributes:
         players: Those that are there.
         refused: Those for which the disk had no room, or that it could not write otherwise.
-        reason: What it said.
+        reason: Reason that the learner gave.
     """
 
     players: tuple[PlayerId, ...]
@@ -175,7 +175,7 @@ class SinkTold:
 
     Attributes:
         sink: As ``metrics.sinks`` names it.
-        problem: What it raised; empty: it took what it was given.
+        problem: Exception that it raised; empty: it took what it was given.
     """
 
     sink: str

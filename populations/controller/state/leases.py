@@ -116,7 +116,7 @@ class Charge:
         assignment_id: Assignment that failed.
         policies: Policies that learned in it; empty: an evaluation.
         kind: Kind of the failure.
-        reason: What the learner said.
+        reason: Reason that the learner gave.
         at_s: When it failed, on the controller's clock.
     """
 
@@ -133,7 +133,7 @@ class Fault:
 
     Attributes:
         times: How often in a row.
-        reason: What the learner is told.
+        reason: Reason that the learner is given.
         until_s: When a learner from there is taken in again.
     """
 
@@ -160,11 +160,11 @@ class Learner:
     """A learner that said Hello.
 
     Attributes:
-        hello: What it said.
+        hello: First message of the learner.
         slot: Slot of the launcher; None: a learner from elsewhere.
-        place: Where it runs (`populations.controller.assignments.learner_faults`).
+        place: Place in which it runs (`populations.controller.assignments.learner_faults`).
         last_heard_s: Controller's clock.
-        held: What it was given and has not ended, oldest first.
+        held: Assignments that it was given and has not ended, oldest first.
         progress: The last progress counter.
         progress_at_s: When it last changed.
         agent_steps: In the running assignment.
@@ -172,7 +172,7 @@ class Learner:
         first_rss_bytes: The same by its first heartbeat; 0 before.
         rate: Agent steps per second over the last heartbeats.
         longest_gap_s: Between two changes of the progress counter while it worked.
-        episodes: What it holds to go on with, by the policy that leads the team.
+        episodes: Episodes that it holds to go on with, by the policy that leads the team.
         charges: Failures that are held against it, since it last did its work.
         settled_s: When it last did its work, on the controller's clock.
     """
@@ -292,7 +292,7 @@ class Pause:
     """The disk refused something; nothing is given out until it takes something again.
 
     Attributes:
-        reason: What it said last.
+        reason: Last words of the disk.
         since_s: When it began.
         wait_s: From a refusal to the next try.
         retry_at_s: When that is.

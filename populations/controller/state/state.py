@@ -58,7 +58,7 @@ class ControllerState:
         config: The resolved configuration.
         setup: Setup of learners; its digests must match theirs.
         tables: The journal's rows.
-        league: What follows from them.
+        league: Players and results, as the rows have them.
         retention: Which checkpoints are needed by what; a fold of the rows too.
         patience: How long to wait for learners.
         slots: Places of the launcher.
@@ -71,7 +71,7 @@ class ControllerState:
         members: Policies as PBT sees them; an index over the rows.
         strengths: Ratings of players and how sure they are; an index over the rows.
         pending_matches: Evaluation matches that ratings do not cover; an index over the rows.
-        alerts: What somebody should look at; those that hold follow from the events.
+        alerts: Warnings for people; those that hold follow from the events.
         pbt_decisions: How many were due and made; follows from the events.
         curves: Points written of each policy, and counts that they show; an index over the rows.
         generation_history: Generations of policies that are ranked together; an index over the
@@ -109,7 +109,7 @@ class ControllerState:
         failed_starts: Processes in a row that ended without a Hello.
         failed_evaluations: Evaluations in a row that failed or took their learner with them.
         failed_validations: The same of policies that played alone, by policy.
-        failed_at: Where each open assignment failed: learners by place.
+        failed_at: Learners by place at which each open assignment failed.
         faults: Places whose learner was at fault and has done nothing right since.
         doublings: Doublings of a policy's budget, one for each assignment without an ended episode.
         broken_environments: Assignments in a row that their environment broke.

@@ -23,7 +23,7 @@ def refuse(
     Args:
         state: State of the controller.
         tx: Takes the event.
-        reason: What the disk said.
+        reason: Words of the disk.
         ghosts: Those that could not be linked.
     """
     now_s, pause = tx.now.monotonic_s, state.pause
