@@ -15,8 +15,7 @@ ArenaError
 │   ├── VersionMismatch
 │   ├── AddressInUse           the address is taken (exit 4)
 │   ├── NotAdmitted            the controller knows no such key (a learner's exit 2)
-│   ├── AuthenticatorDead      the thread that checks keys has ended (exit 3)
-│   └── PeerLost
+│   └── AuthenticatorDead      the thread that checks keys has ended (exit 3)
 └── ExportError
 """
 
@@ -127,10 +126,6 @@ class NotAdmitted(WireError):
 
 class AuthenticatorDead(WireError):
     """The thread that checks learners' keys has ended, so no learner can be admitted."""
-
-
-class PeerLost(WireError):
-    """The other side is gone."""
 
 
 class ExportError(ArenaError):

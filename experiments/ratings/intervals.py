@@ -20,7 +20,6 @@ import numpy as np
 
 from experiments.planted_league.coverage import CHANGES, MATCHES_PER_S, clustered
 from populations.config.run_config import load_config
-from populations.controller.phases import lower_bound
 from populations.controller.rating_fit import optimism
 from populations.gc_pause import collector_paused
 from populations.ratings.bootstrap import bootstrap
@@ -236,7 +235,11 @@ def stop_league(target: float, *, rng: np.random.Generator) -> Row:
     while world.state.phase == "training" and world.advance():
         pass
     state = world.state
-    bounds = [(lower_bound(state, row) or -np.inf, row) for row in state.tables.policies.values()]
+    bounds = []
+    for row in state.tables.policies.values():
+        weights = state.league.standing_weights(row, state.tables)
+        interval = state.ratings(row.population).interval(weights)
+        bounds.append((-np.inf if interval is None else interval[1], row))
     _, best = max(bounds, key=lambda entry: entry[0])
     weights = state.league.standing_weights(best, state.tables)
     assert weights is not None, "a policy with a bound has weights"

@@ -109,13 +109,6 @@ def _end(state: ControllerState, tx: Transaction) -> None:
     tx.commands.append(EndRun())
 
 
-def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
-    """Lower end of the interval of a policy's rating."""
-    digest = state.league.standing_weights(policy, state.tables)
-    interval = state.ratings(policy.population).interval(digest)
-    return interval[1] if interval is not None else None
-
-
 def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None:
     """Lower end of the interval of a policy's rating that holds whenever and at whomever one looks.
 

@@ -299,13 +299,6 @@ class League:
         """
         return self._generation_matches.get((policy.policy, policy.generation), 0)
 
-    def rated_ancestor(self, digest: Digest, rated: set[Entrant]) -> Entrant | None:
-        """Return the nearest ancestor among some entrants: its rating is the prior mean."""
-        for ancestor in self.ancestors(digest):
-            if Entrant(ancestor) in rated:
-                return Entrant(ancestor)
-        return None
-
 
 def is_alone(tally: Tally, seats: tuple[Seat, ...]) -> bool:
     """Return whether a player met only itself, which shows nothing of its strength."""

@@ -210,13 +210,6 @@ class Payoff:
         """Return the score of ``first`` against ``second``, draws half; 0.5 if they never met."""
         return self.record(first, second).win_rate
 
-    def win_rates_of(self, entrant: Entrant) -> dict[Entrant, float]:
-        """Return `win_rate` against every opponent of an entrant, in order of first meeting."""
-        return {
-            other: (_total(rows) if entrant < other else _total(rows).reversed()).win_rate
-            for other, rows in self._met.get(entrant, {}).items()
-        }
-
     def met(self, entrant: Entrant) -> Iterator[tuple[Entrant, float, float]]:
         """Yield the opponents of an entrant, with its wins and losses, draws half; in order of
         meeting.

@@ -6,16 +6,13 @@ this Markov chain. All rates are kept as logarithms and states are eliminated wi
 so no alpha is too large.
 
 Sources: Omidshafiei et al., "alpha-Rank: multi-agent evaluation by evolution" (Scientific Reports,
-2019), equations 7-12; Rowland et al., "Multiagent evaluation under incomplete information"
-(NeurIPS, 2019), section 2 (infinite alpha); Grassmann, Taksar and Heyman, "Regenerative analysis
-and steady state distributions for Markov chains" (Operations Research, 1985).
+2019), equations 7-12; Grassmann, Taksar and Heyman, "Regenerative analysis and steady state
+distributions for Markov chains" (Operations Research, 1985).
 
-Shapes: N strategies; S states of the walk (strategies, or profiles of several populations).
+Shapes: N strategies; S states of the walk.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -57,71 +54,6 @@ def alpha_rank(
     table = _square(payoff)
     gains = table.T - table  # [current, mutant]
     return _rank(gains, is_reachable=_others(len(table)), alpha=alpha, m=num_individuals)
-
-
-def infinite_alpha_rank(payoff: npt.ArrayLike, *, epsilon: float = 1e-9) -> FloatArray:
-    """Rank as if a better mutant always took over and an equal one half the time.
-
-    The result differs from large alphas only where payoffs are equal: there a mutant takes over a
-    finite population with probability 1 / m.
-
-    Args:
-        payoff: Payoff of the row against the column. Shape [N, N], N at least 1.
-        epsilon: Probability that a worse mutant takes over, in (0, 1/2].
-
-    Returns:
-        Stationary distribution [N].
-
-    Raises:
-        ValueError: If ``payoff`` is not square, is empty or not finite, or ``epsilon`` is out of
-            its range.
-    """
-    if not 0.0 < epsilon <= 0.5:
-        raise ValueError(f"epsilon must be in (0, 0.5], got {epsilon!r}")
-    table = _square(payoff)
-    gains = _without_ties(table.T - table)
-    log_rates = np.log(np.select([gains > 0.0, gains < 0.0], [1.0 - epsilon, epsilon], 0.5))
-    return stationary(np.where(_others(len(table)), log_rates, -np.inf))
-
-
-def alpha_rank_profiles(
-    payoffs: Sequence[npt.ArrayLike],
-    *,
-    alpha: float | None = None,
-    num_individuals: int = NUM_INDIVIDUALS,
-) -> FloatArray:
-    """Rank the joint profiles of several populations (predators and prey, say).
-
-    Args:
-        payoffs: Payoff of each of the K populations in each profile: K arrays of one shape [N_1,
-            ..., N_K]. The number of profiles should stay below about 1000.
-        alpha: As for `alpha_rank`.
-        num_individuals: As for `alpha_rank`.
-
-    Returns:
-        Stationary distribution [N_1, ..., N_K]; its sums over the other axes rank each population.
-
-    Raises:
-        ValueError: If the shapes do not agree, or as `alpha_rank`.
-    """
-    tables = [np.asarray(payoff, dtype=np.float64) for payoff in payoffs]
-    shape = tables[0].shape if tables else ()
-    if not tables or any(table.shape != shape for table in tables) or len(shape) != len(tables):
-        raise ValueError(
-            f"must be one array with an axis for each population, of one shape, "
-            f"got shapes {[table.shape for table in tables]}"
-        )
-    if 0 in shape or not all(np.isfinite(table).all() for table in tables):
-        raise ValueError("every population needs a strategy, and every payoff must be finite")
-    profiles = np.stack(np.unravel_index(np.arange(tables[0].size), shape))  # [K, S]
-    # Only one population at a time changes its strategy.
-    differs = profiles[:, :, None] != profiles[:, None, :]
-    is_reachable = differs.sum(axis=0) == 1
-    gains = np.zeros(is_reachable.shape)
-    for table, has_changed in zip(tables, differs, strict=True):
-        flat = table.ravel()
-        gains += np.where(is_reachable & has_changed, flat[None, :] - flat[:, None], 0.0)
-    return _rank(gains, is_reachable=is_reachable, alpha=alpha, m=num_individuals).reshape(shape)
 
 
 def stationary(log_rates: FloatArray) -> FloatArray:

@@ -176,7 +176,7 @@ def _make_places(
 
 
 def check_lineage(parents: Mapping[E, E]) -> None:
-    """Refuse parents that go round in a circle.
+    """Refuse parents that form a cycle.
 
     Raises:
         ValueError: Names one of those in the circle.
@@ -187,7 +187,9 @@ def check_lineage(parents: Mapping[E, E]) -> None:
         entrant = child
         while entrant in parents and entrant not in settled:
             if entrant in line:
-                raise ValueError(f"parents must not go round in a circle, {entrant!r} does")
+                raise ValueError(
+                    f"parents must not form a cycle, but {entrant!r} is its own ancestor"
+                )
             line[entrant] = None
             entrant = parents[entrant]
         settled.update(line)

@@ -14,7 +14,7 @@ from typing import Generic
 import numpy as np
 import numpy.typing as npt
 
-from populations.ratings.model import E, TeamGame
+from populations.ratings.model import E
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -86,44 +86,6 @@ def elo_ratings(
         for player, change in zip(game.players, changes, strict=True):
             if player not in frozen:
                 ratings[player] += change
-    return ratings
-
-
-def team_elo_ratings(
-    games: Iterable[TeamGame[E]],
-    *,
-    k_factor: float = K_FACTOR,
-    initial: float = INITIAL,
-    start: Mapping[E, float] | None = None,
-    frozen: Collection[E] = (),
-) -> dict[E, float]:
-    """Rate the members of sides by their games, in the order given.
-
-    Between sides of equal numbers every game is zero-sum.
-
-    Args:
-        games: Games in the order in which they were played.
-        k_factor: As for `elo_ratings`; of a side, and so of each of its members.
-        initial: As for `elo_ratings`.
-        start: As for `elo_ratings`.
-        frozen: As for `elo_ratings`.
-
-    Raises:
-        ValueError: If a game is not as `TeamGame` says.
-    """
-    ratings = dict(start or {})
-    for game in games:
-        game.check()
-        before = [
-            sum(ratings.setdefault(player, initial) for player in side) / len(side)
-            for side in game.sides
-        ]
-        scores = Game.of_ranking(range(len(before)), results=game.results).scores
-        changes = _changes(before, scores=scores, k_factor=k_factor)
-        for side, change in zip(game.sides, changes, strict=True):
-            for player in side:
-                if player not in frozen:
-                    ratings[player] += change
     return ratings
 
 

@@ -1,9 +1,8 @@
 """Meta-strategies: distributions over the players of a league for new policies to respond to.
 
 Sources: Lanctot et al., "A unified game-theoretic approach to multiagent reinforcement learning"
-(NeurIPS, 2017), section 3.1 and appendix F (PSRO, projected replicator dynamics); Balduzzi et al.,
-"Open-ended learning in symmetric zero-sum games" (ICML, 2019), section 4 (rectified responses);
-Muller et al., "A generalized training approach for multiagent learning" (ICLR, 2020) (alpha-rank).
+(NeurIPS, 2017), section 3.1 and appendix F (PSRO, projected replicator dynamics); Muller et al., "A
+generalized training approach for multiagent learning" (ICLR, 2020) (alpha-rank).
 
 Everywhere ``payoff`` is the expected score of the row against the column minus 1/2: antisymmetric,
 [N, N], players in the order in which they joined the league.
@@ -77,32 +76,6 @@ def latest(size: int) -> FloatArray:
     weights = np.zeros(size)
     weights[-1] = 1.0
     return weights
-
-
-def rectified_weights(payoff: npt.ArrayLike, *, mixture: FloatArray | None = None) -> FloatArray:
-    """Return the mixtures that train each player only against those that it beats or ties with.
-
-    "Amplify strengths, ignore weaknesses": only players with mass in the equilibrium train.
-
-    Args:
-        payoff: See the module. N at least 1.
-        mixture: An equilibrium [N]. None: that of highest entropy.
-
-    Returns:
-        Distribution over the opponents of player i in row i, in proportion to their mass; all 0 if
-            i has none. Shape [N, N].
-
-    Raises:
-        ValueError: If ``payoff`` is not antisymmetric or not finite.
-    """
-    game = antisymmetric(payoff)
-    masses = max_entropy_nash(game) if mixture is None else mixture
-    masses = np.where(masses > MASS, masses, 0.0)
-    weights = np.where(game >= -TIE, masses[None, :], 0.0)
-    weights[masses == 0.0] = 0.0
-    # A player with mass ties with itself, so only rows of players without mass sum to 0.
-    totals = weights.sum(axis=1, keepdims=True)
-    return np.asarray(weights / np.where(totals > 0.0, totals, 1.0), dtype=np.float64)
 
 
 def projected_replicator_dynamics(

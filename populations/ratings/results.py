@@ -6,14 +6,14 @@ Shapes: M results.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from arena.matches.pair_scores import Scored, kept_sums, num_scored, points, squares
+from arena.matches.pair_scores import Scored, kept_sums, points, squares
 from arena.types import Entrant
 from populations.ratings.model import E, Result
 
@@ -135,16 +135,6 @@ def _check(result: Result[E]) -> None:
         raise ValueError(f"wins, draws and losses must be finite and at least 0, got {counts!r}")
     if result.first == result.second:
         raise ValueError(f"an entrant cannot play itself, got {result.first!r} twice")
-
-
-def matches_by_entrant(results: Iterable[Result[E]]) -> Mapping[E, float]:
-    """Count the matches of each entrant."""
-    matches: dict[E, float] = {}
-    for result in results:
-        for entrant in (result.first, result.second):
-            played = num_scored(result)
-            matches[entrant] = matches.get(entrant, 0.0) + played
-    return matches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,6 @@ from arena.errors import (
     ConfigError,
     EnvironmentUnavailable,
     ExportError,
-    PeerLost,
 )
 from populations.errors import JournalCorrupt, ResumeRefused, RunFailed, RunInUse, StorageError
 
@@ -36,7 +35,6 @@ def main() -> Callable[[list[str]], None]:
         (EnvironmentUnavailable("pip install mpe2"), 2),
         (ResumeRefused("seed is 1 in this run"), 2),
         (RunFailed("no active policy is left"), 3),
-        (PeerLost("gone"), 3),
         (ExportError("differs"), 3),
         (RunInUse("runs/a", 7), 4),
         (StorageError("the disk is full"), 5),

@@ -89,7 +89,7 @@ def test_an_assignment_that_fits_no_frame_is_ended(run: SmallRun) -> None:
 
 def bricked_world(monkeypatch: pytest.MonkeyPatch, journal: Journal) -> World:
     """A run in which 2**62 agent steps of a policy were believed, as they were once."""
-    monkeypatch.setattr(results, "problem", lambda *args, **kwargs: None)
+    monkeypatch.setattr(results, "find_inconsistency", lambda *args, **kwargs: None)
     world = make_world()
     journal.commit(world.committed)
     committed = len(world.committed)

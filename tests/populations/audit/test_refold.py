@@ -73,7 +73,7 @@ def state_of(league: League) -> object:
             list(league.records.items()),
             sorted((key, tuple(value)) for key, value in league.results.items()),
             sorted(payoff.records.items()),
-            [(entrant, list(payoff.win_rates_of(entrant).items())) for entrant in ENTRANTS],
+            [[payoff.win_rate(one, other) for other in ENTRANTS] for one in ENTRANTS],
             per_seat,
             league.last_evaluation_sequence,
         )

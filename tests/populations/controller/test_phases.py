@@ -13,10 +13,18 @@ from populations.controller.phases import (
     any_time_width,
     bound_at_any_time,
     limit_reached,
-    lower_bound,
 )
+from populations.controller.state.state import ControllerState
 from populations.league.standings import Z95
+from populations.records.rows import PolicyRow
 from tests.populations.controller.simulated import DUEL, make_world
+
+
+def lower_bound(state: ControllerState, policy: PolicyRow) -> float | None:
+    """Lower end of the interval of a policy's rating, as standings show it."""
+    digest = state.league.standing_weights(policy, state.tables)
+    interval = state.ratings(policy.population).interval(digest)
+    return interval[1] if interval is not None else None
 
 
 @pytest.mark.parametrize("rating", [-50.0, 0.0, 60.0])

@@ -59,7 +59,8 @@ def test_parents_are_the_nearest_ancestors_in_the_fit(finished: World) -> None:
     assert fit.parents
     for rated in chosen:
         named = {entrant for population, entrant in chosen if population == rated[0]}
-        ancestor = league.rated_ancestor(Digest(rated[1]), named)
+        lineage = league.ancestors(Digest(rated[1]))
+        ancestor = next((Entrant(one) for one in lineage if Entrant(one) in named), None)
         expected = None if ancestor is None else (rated[0], ancestor)
         assert fit.parents.get(rated) == expected
 

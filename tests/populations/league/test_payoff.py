@@ -90,16 +90,6 @@ def test_returns_fade_as_results_do() -> None:
     assert PairRecord().mean_return is None
 
 
-def test_win_rates_of_an_entrant_are_of_those_it_has_met() -> None:
-    payoff = Payoff(half_life_matches=10.0)
-    payoff.add(two(A, C, 3, 0, 1))
-    payoff.add(two(B, A, 5, 0, 0))
-    assert payoff.win_rates_of(A) == {C: payoff.win_rate(A, C), B: payoff.win_rate(A, B)}
-    assert list(payoff.win_rates_of(A)) == [C, B]
-    assert payoff.win_rates_of(B) == {A: payoff.win_rate(B, A)}
-    assert payoff.win_rates_of(Entrant("nobody")) == {}
-
-
 def test_what_an_entrant_does_against_itself_says_nothing() -> None:
     payoff = Payoff(half_life_matches=10.0)
     payoff.add(two(A, A, 5, 0, 3))

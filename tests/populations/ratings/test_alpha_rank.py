@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -14,8 +13,6 @@ from hypothesis.extra.numpy import arrays
 
 from populations.ratings.alpha_rank import (
     alpha_rank,
-    alpha_rank_profiles,
-    infinite_alpha_rank,
     log_fixation,
     stationary,
 )
@@ -62,7 +59,6 @@ def test_rock_paper_scissors_is_uniform_for_every_alpha() -> None:
     third = np.full(3, 1.0 / 3.0)
     for alpha in (None, 0.0, 0.1, 10.0, 1e6, 1e200):
         assert alpha_rank(RPS, alpha=alpha) == pytest.approx(third, abs=1e-12)
-    assert infinite_alpha_rank(RPS) == pytest.approx(third, abs=1e-12)
 
 
 def test_two_strategies_by_hand() -> None:
@@ -78,13 +74,7 @@ def test_two_strategies_by_hand() -> None:
 
 def test_a_single_strategy_and_equal_ones() -> None:
     assert alpha_rank([[0.3]]).tolist() == [1.0]
-    assert infinite_alpha_rank([[0.3]]).tolist() == [1.0]
     assert alpha_rank(np.zeros((4, 4))).tolist() == [0.25] * 4
-    assert alpha_rank_profiles(
-        [
-            [0.0],
-        ]
-    ).tolist() == [1.0]
 
 
 def test_fixation_probabilities_hold_where_they_overflow() -> None:
@@ -117,8 +107,6 @@ def test_fifty_games_are_ranked_as_openspiel_does(seed: int, openspiel: Any) -> 
         expected = openspiel.compute([payoff], m=m, alpha=alpha)[2]
         found = alpha_rank(payoff, alpha=alpha, num_individuals=m)
         assert found == pytest.approx(expected, abs=1e-6)
-    expected = openspiel.compute([payoff], use_inf_alpha=True, inf_alpha_eps=0.01)[2]
-    assert infinite_alpha_rank(payoff, epsilon=0.01) == pytest.approx(expected, abs=1e-6)
 
 
 def test_selection_against_the_whole_population_is_another_alpha(openspiel: Any) -> None:
@@ -135,7 +123,6 @@ def test_the_sweep_ends_at_the_limit(seed: int) -> None:
     payoff = antisymmetric(rng, int(rng.integers(2, 9)))
     expected = top_cycle(payoff)
     assert alpha_rank(payoff) == pytest.approx(expected, abs=1e-9)
-    assert infinite_alpha_rank(payoff) == pytest.approx(expected, abs=1e-6)
     # A plateau at small alpha is not the end: tiny payoffs rank as large ones do.
     assert alpha_rank(1e-7 * payoff) == pytest.approx(expected, abs=1e-9)
     assert alpha_rank(1e-305 * payoff) == pytest.approx(expected, abs=1e-9)
@@ -151,39 +138,15 @@ def test_the_sweep_of_openspiel_ends_there_too(openspiel: Any) -> None:
     assert alpha_rank(payoff) == pytest.approx(expected, abs=1e-5)
 
 
-def test_profiles_of_two_and_three_populations_are_those_of_openspiel(openspiel: Any) -> None:
-    rng = np.random.default_rng(2)
-    for shape in ((2, 2), (3, 2), (2, 2, 3)):
-        payoffs = [rng.uniform(-1.0, 1.0, size=shape) for _ in shape]
-        expected = openspiel.compute(payoffs, m=20, alpha=0.7)[2]
-        found = alpha_rank_profiles(payoffs, alpha=0.7, num_individuals=20)
-        assert found.shape == shape
-        order = {profile: i for i, profile in enumerate(profiles_of_openspiel(shape))}
-        assert [found[profile] for profile in order] == pytest.approx(list(expected), abs=1e-6)
-
-
-def profiles_of_openspiel(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    utils = pytest.importorskip("open_spiel.python.egt.utils")
-    sizes = np.array(shape)
-    count = len(list(product(*map(range, shape))))
-    return [tuple(map(int, utils.get_strat_profile_from_id(sizes, i))) for i in range(count)]
-
-
-def test_a_symmetric_game_of_two_populations_has_equal_marginals() -> None:
-    joint = alpha_rank_profiles([RPS, RPS.T])
-    assert joint.sum(axis=0) == pytest.approx(np.full(3, 1.0 / 3.0), abs=1e-9)
-    assert joint.sum(axis=1) == pytest.approx(np.full(3, 1.0 / 3.0), abs=1e-9)
-
-
 @settings(deadline=None, max_examples=60)
 @given(
     st.integers(1, 6).flatmap(lambda n: arrays(np.float64, (n, n), elements=st.floats(-1e3, 1e3))),
     st.one_of(st.none(), st.floats(0.0, 1e6)),
 )
 def test_a_distribution_comes_out_whatever_goes_in(payoff: FloatArray, alpha: float | None) -> None:
-    for mass in (alpha_rank(payoff, alpha=alpha), infinite_alpha_rank(payoff)):
-        assert mass.sum() == pytest.approx(1.0)
-        assert mass.min() >= 0.0
+    mass = alpha_rank(payoff, alpha=alpha)
+    assert mass.sum() == pytest.approx(1.0)
+    assert mass.min() >= 0.0
 
 
 def test_bad_input_is_refused() -> None:
@@ -195,7 +158,3 @@ def test_bad_input_is_refused() -> None:
         alpha_rank(RPS, alpha=-1.0)
     with pytest.raises(ValueError, match="num_individuals must be at least 2"):
         alpha_rank(RPS, num_individuals=1)
-    with pytest.raises(ValueError, match="epsilon must be in"):
-        infinite_alpha_rank(RPS, epsilon=0.0)
-    with pytest.raises(ValueError, match="one array with an axis for each population"):
-        alpha_rank_profiles([RPS, RPS[:2]])

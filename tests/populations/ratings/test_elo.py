@@ -10,9 +10,7 @@ from populations.ratings.elo import (
     elo_of_many,
     elo_ratings,
     expected_score,
-    team_elo_ratings,
 )
-from populations.ratings.model import TeamGame
 
 
 def test_expected_scores_by_hand() -> None:
@@ -92,25 +90,6 @@ def test_every_game_is_zero_sum(outcomes: list[list[float]], k_factor: float) ->
 def test_games_are_checked(game: Game[str], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
         elo_ratings([game])
-
-
-def test_members_of_a_team_get_the_change_of_their_side() -> None:
-    # Sides of means 1300 and 1300: expected 1/2, so 16 points for each member.
-    start = {"a": 1200.0, "b": 1400.0, "c": 1300.0, "d": 1300.0}
-    game = TeamGame(sides=(("a", "b"), ("c", "d")), results=(5.0, 2.0))
-    ratings = team_elo_ratings([game], k_factor=32.0, start=start)
-    assert ratings == {"a": 1216.0, "b": 1416.0, "c": 1284.0, "d": 1284.0}
-    frozen = team_elo_ratings([game], k_factor=32.0, start=start, frozen={"b"})
-    assert frozen == ratings | {"b": 1400.0}
-
-
-def test_sides_of_one_are_players() -> None:
-    results = [(3.0, 1.0, 1.0), (0.0, 2.0, 1.0)]
-    singles = [Game.of_ranking("abc", results=result) for result in results]
-    teams = [TeamGame(sides=(("a",), ("b",), ("c",)), results=result) for result in results]
-    assert team_elo_ratings(teams) == elo_ratings(singles)
-    with pytest.raises(ValueError, match="two or more sides of different players"):
-        team_elo_ratings([TeamGame(sides=(("a",), ("a",)), results=(1.0, 0.0))])
 
 
 def test_many_sequences_at_once_are_each_rated_as_one() -> None:

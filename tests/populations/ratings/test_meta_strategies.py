@@ -14,7 +14,6 @@ from populations.ratings.meta_strategies import (
     meta_strategy,
     project_to_simplex,
     projected_replicator_dynamics,
-    rectified_weights,
     uniform_biased,
 )
 
@@ -68,21 +67,6 @@ def test_what_is_no_meta_strategy_or_no_payoff_is_refused() -> None:
         meta_strategy("minimax", RPS)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="antisymmetric"):
         meta_strategy("uniform", RPS + 0.5)
-
-
-def test_rectified_players_meet_those_they_do_not_lose_to() -> None:
-    # Each of rock, paper, scissors trains against itself and the one it beats, evenly.
-    assert rectified_weights(RPS) == pytest.approx(
-        np.array([[0.5, 0.0, 0.5], [0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
-    )
-    payoff = np.zeros((4, 4))
-    payoff[:3, :3] = RPS
-    payoff[:3, 3], payoff[3, :3] = 0.2, -0.2
-    weights = rectified_weights(payoff)
-    assert weights[3].tolist() == [0.0] * 4  # without mass it does not train
-    assert weights[:, 3].tolist() == [0.0] * 4  # nor does anyone train against it
-    given_mixture = rectified_weights(RPS, mixture=np.array([0.5, 0.0, 0.5]))
-    assert given_mixture.tolist() == [[0.5, 0.0, 0.5], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]
 
 
 def test_projections_by_hand_and_by_their_definition() -> None:
