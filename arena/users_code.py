@@ -1,4 +1,4 @@
-"""Messages about errors in users' code: one line, with the lines of the user's own files.
+"""Messages about errors in users' code: a line that names the error, then the user's own frames.
 
 Bots, rules, environments and the like are called from deep inside Arena, so most of a traceback is
 Arena's. The few lines of the user's files are those that the user can fix. Torch-free.
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 BEFORE_LINES = "\n  File "
 """Beginning of the lines of a traceback in a message; the text before is one line."""
 
-OWN_PACKAGES = frozenset({"arena", "populations"})
+ARENA_PACKAGES = frozenset({"arena", "populations"})
 MAX_FRAMES = 8
 """Most frames of a traceback that are shown, the innermost: a recursion has a thousand."""
 
@@ -33,7 +33,7 @@ def raised(what: str, error: BaseException) -> str:
     """Return one message: the code and its error, then the user's own lines of the traceback.
 
     Args:
-        what: Name of the code, and its task.
+        what: Name of the code and its task ("the matchmaker's ``draw``").
         error: Error that it raised.
     """
     return f"{what} raised {named(error)}{own_lines(error)}"
@@ -67,7 +67,7 @@ def own_lines(error: BaseException) -> str:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Return the place of execution in a user's files, or else in an installed package."""
+    """Return the place of execution in a user's files, else in an installed package, else ""."""
     frames = list(traceback.walk_stack(frame))
     for owner in ("user", "package"):
         for at, line in frames:
@@ -78,10 +78,12 @@ def place_of(frame: FrameType | None) -> str:
 
 @contextlib.contextmanager
 def users_code(what: str, *, raises: type[ArenaError] = ConfigError) -> Iterator[None]:
-    """Turn any error of a user's code into one message of Arena's; the rest goes to the log.
+    """Replace an exception of a user's code by ``raises``, with a short message.
+
+    The full traceback goes to the log.
 
     Args:
-        what: Name of the code, and its task.
+        what: Name of the code and its task ("the matchmaker's ``draw``").
         raises: Class of the error that replaces the user's.
 
     Raises:
@@ -114,7 +116,7 @@ def _owner(frame: FrameType) -> str:
     """Return the owner of a frame: ``user``, an installed ``package``, or ``other``."""
     module = str(frame.f_globals.get("__name__", ""))
     path = frame.f_code.co_filename
-    if module.partition(".")[0] in OWN_PACKAGES or path.startswith("<"):
+    if module.partition(".")[0] in ARENA_PACKAGES or path.startswith("<"):
         return "other"
     path = os.path.abspath(path)
     if _is_below(path, "purelib", "platlib"):

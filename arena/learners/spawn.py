@@ -13,6 +13,7 @@ from pathlib import Path
 
 MODULE = "arena.learners.process"
 REAP_S = 10.0
+"""Longest wait for a killed process to end."""
 
 
 class LearnerProcess:
@@ -51,7 +52,11 @@ class LearnerProcess:
             self._process.send_signal(signal.SIGUSR1)
 
     def kill(self) -> None:
-        """End the whole group at once, and wait until the process is gone."""
+        """End the whole group at once, and wait until the process is gone.
+
+        Raises:
+            subprocess.TimeoutExpired: If it is still there after `REAP_S`.
+        """
         if self._process.poll() is None:
             self._kill_group()
             self._process.wait(timeout=REAP_S)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -22,29 +21,27 @@ from populations.candidates import Candidates, FloatArray, IntArray
 from populations.core import OpponentRequest, Opponents
 from populations.matchmaking.drawing import Distribution, draw_opponents, with_latest
 from populations.matchmaking.pfsp import Weighting, pfsp_probabilities
+from populations.roles import LEAGUE_EXPLOITER, MAIN, MAIN_EXPLOITER, Constants
 from populations.rule_kinds import RuleKind
 
-Constants = Literal["pseudocode", "paper"]
-
-MAIN, MAIN_EXPLOITER, LEAGUE_EXPLOITER = "main", "main_exploiter", "league_exploiter"
-
 PFSP_SHARE, VERIFICATION_SHARE, SELF_PLAY_SHARE = 0.5, 0.15, 0.35
-"""Of a main agent's opponents."""
+"""Shares of a main agent's opponents: all ghosts by PFSP, `_Options.verification`, self-play."""
 
 TOO_STRONG = 0.3
-"""A main agent that is beaten less often is met in its history first."""
+"""Win rate of the trainee against a main agent at or below which it plays that agent's ghosts
+instead of the agent itself."""
 
 EXPLOITED = 0.3
-"""Exploiters that are beaten less often are verified."""
+"""Win rate of the trainee against a ghost of a main exploiter below which it plays all of them."""
 
 FORGOTTEN = 0.7
-"""Former selves of a main agent that are beaten less often are verified."""
+"""Win rate of the trainee against a main agent's former self below which it plays all of them."""
 
 ATTACKABLE: dict[Constants, float] = {"pseudocode": 0.1, "paper": 0.2}
-"""A main agent that is beaten less often is met in its history only."""
+"""Win rate against a main agent at or below which a main exploiter plays only its ghosts."""
 
 HISTORY_SHARE: dict[Constants, float] = {"pseudocode": 0.0, "paper": 0.5}
-"""So often a main exploiter meets the history of a main agent that it could attack."""
+"""Share of a main exploiter's matches against the ghosts of a main agent above `ATTACKABLE`."""
 
 
 class AlphastarSettings(Model):
@@ -182,7 +179,12 @@ class _League:
         return _Branch(share=share, ghosts=history, weighting="variance")
 
     def verification(self, mains: Sequence[_Main], *, share: float) -> list[_Branch]:
-        """Return exploiters that still win, else forgotten former selves, else self-play."""
+        """Return the branches that check for lost skills.
+
+        All ghosts of main exploiters if the trainee beats any of them less than `EXPLOITED`; else,
+        for each main agent, its former selves if any is beaten less than `FORGOTTEN`; else
+        self-play.
+        """
         exploiters = np.flatnonzero(self._ghosts.of_role(MAIN_EXPLOITER))
         if (self._win_rates[exploiters] < EXPLOITED).any():
             return [_Branch(share=share, ghosts=exploiters, weighting="squared")]

@@ -118,21 +118,23 @@ def players_of_game(
 
 @lru_cache(maxsize=MAX_SOLVED)
 def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
-    """Return the meta-strategy of a game, remembered: the same game has the same solution.
+    """Return the meta-strategy of a game; equal games share one answer, which is kept.
 
     Args:
-        meta_solver: Which.
+        meta_solver: Name of the solver.
         steps: Expected score of row against column minus 1/2, in units of ``SCORE_STEP``, row-major
             int16; antisymmetric.
 
     Returns:
-        Read-only. float64 [K].
+        Probabilities, read-only since callers share them. float64 [K].
     """
     flat = np.frombuffer(steps, dtype=np.int16)
     size = round(len(flat) ** 0.5)
     if not flat.any() and meta_solver not in ("latest", "uniform_biased"):
-        # Nobody is known to be better: every solution, and nothing to import scipy for.
-        return np.full(size, 1.0 / size)
+        # All scores are even: uniform solves the game under each of the others, without scipy.
+        even = np.full(size, 1.0 / size)
+        even.flags.writeable = False
+        return even
     # Only now: they import scipy, and the controller starts without it.
     from populations.ratings.meta_strategies import meta_strategy, projected_replicator_dynamics
 

@@ -56,6 +56,8 @@ class Faulty(Controller):
         is_heard = isinstance(event, LearnerJoined | AssignmentFinished)
         if learner not in self.world.state.learners and not is_heard:
             event = StrangerSpoke(learner=LearnerId(str(learner)))
+        if isinstance(event, AssignmentFinished):
+            self.sent.append(event)
         self.world.handle(event)
 
     def counted(self) -> tuple[int, int, int]:
@@ -90,7 +92,6 @@ class Faulty(Controller):
         event = self.world.work(learner) if learner is not None else None
         if event is not None:
             self.late.append(event)
-            self.sent.append(event)
 
     @rule(pick=PICK)
     def leave_late(self, pick: int) -> None:
@@ -185,6 +186,8 @@ class Faulty(Controller):
                 if learner != silent:
                     self.world.beat(learner)
             self.world.handle(Ticked())
+        if self.world.over:
+            return  # nobody is judged any more
         assert silent not in self.world.state.learners
         lost = [
             row for row in self.world.events("learner_lost") if row in self.world.committed[first:]
@@ -258,9 +261,13 @@ class Faulty(Controller):
             checkpoint = tables.checkpoints[policy.checkpoint]
             if checkpoint.policy != policy.policy:
                 assert generation.cause in ("exploit", "quarantine")
-                assert policy.parent == checkpoint.policy
+                copied = self.world.events("exploited")
+                copy = next(row for row in reversed(copied) if row.subject == policy.policy)
+                # The donor may stand on weights that it has copied itself and not trained yet.
+                assert copy.data["donor"] == policy.parent
+                assert copy.data["checkpoint"] == policy.checkpoint
                 if generation.cause == "exploit":
-                    assert (generation.parent or "").split("#")[0] == checkpoint.policy
+                    assert (generation.parent or "").split("#")[0] == policy.parent
 
     def teardown(self) -> None:
         """Records and payoffs are what the tallies add up to (I3)."""

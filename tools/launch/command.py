@@ -1,4 +1,4 @@
-"""`arena launch`: start a population, or go on with one."""
+"""`arena launch`: start a run, or resume one."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def launch(
         bool, typer.Option("--json", help="Print the final status as JSON.")
     ] = False,
 ) -> None:
-    """Start a population, or resume one."""
-    # Read when NumPy is imported. Learners have the cores: threads of BLAS that wait for each other
-    # there make a fit of ratings several times slower.
+    """Start a run, or resume one."""
+    # Must be set before NumPy is imported. Learners occupy the cores, and threads of BLAS that wait
+    # for one another would make fits of ratings several times slower.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     changes = list(overrides or ())
     if config is not None and "=" in config:
@@ -65,8 +65,8 @@ def launch(
     if learners is not None:
         changes.append(f"learners={learners}")
     if resume:
-        is_new = force or init_from is not None or replay is not None
-        _resume(config, changes, run_dir=run_dir, is_new=is_new, json_=as_json)
+        has_start = force or init_from is not None or replay is not None
+        _resume(config, changes, run_dir=run_dir, has_start=has_start, json_=as_json)
     else:
         origin = Origin(init_from=init_from, replay=replay)
         _start(config, changes, run_dir=run_dir, force=force, origin=origin, json_=as_json)
@@ -130,7 +130,9 @@ def _check_target(target: Path, *, force: bool) -> None:
 
 
 def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin: Origin) -> RunFile:
-    """Check a configuration with its environment and sinks, and say which sizes were chosen.
+    """Check a configuration with its environment and sinks, and apply ``--replay``.
+
+    Prints the sizes that were chosen and the margin of a match.
 
     Raises:
         ConfigError: Names every fault.
@@ -211,7 +213,7 @@ def _resume(
     overrides: list[str],
     *,
     run_dir: Path | None,
-    is_new: bool,
+    has_start: bool,
     json_: bool,
 ) -> None:
     from arena.errors import ConfigError
@@ -230,7 +232,7 @@ def _resume(
 
     if run_dir is None:
         raise ConfigError("--resume needs --run-dir: which run is to go on")
-    if is_new:
+    if has_start:
         raise ConfigError(
             "--resume goes on exactly where the run stood: no --force, --init-from or --replay"
         )

@@ -10,14 +10,13 @@ _TIMEOUT_S = 120.0
 
 
 def check_device(device: str) -> None:
-    """Refuse a GPU that learners on this machine would not find.
+    """Refuse a GPU that torch cannot use here.
 
     Args:
-        device: The key ``device``. Torch is asked in a process of its own: the controller does
-            without it.
+        device: Value of the configuration's key ``device``.
 
     Raises:
-        ConfigError: Names the device, and what there is.
+        ConfigError: Names the device and the GPUs that there are.
     """
     from arena.errors import ConfigError
 
@@ -26,8 +25,8 @@ def check_device(device: str) -> None:
     num_gpus = count_gpus()
     if num_gpus == 0:
         raise ConfigError(
-            f"device: {device} needs a GPU that torch can use, and torch finds none here; "
-            "write device=cpu, or device=auto (a GPU where there is one)"
+            f"device: {device} needs a GPU that torch can use, and torch finds none here (or does "
+            "not answer); write device=cpu, or device=auto (a GPU where there is one)"
         )
     index = int(device.partition(":")[2] or 0)
     if index >= num_gpus:
@@ -36,7 +35,11 @@ def check_device(device: str) -> None:
 
 
 def count_gpus() -> int:
-    """Count the GPUs that torch can use; 0 where it does not answer."""
+    """Count the GPUs that torch can use.
+
+    Torch is asked in a process of its own, since the controller never imports it. 0 also where it
+    cannot be imported, or does not answer within `_TIMEOUT_S`.
+    """
     try:
         done = subprocess.run(
             [sys.executable, "-c", _COUNT],

@@ -13,9 +13,9 @@ from populations.candidates import Candidate
 from populations.core import OpponentRequest
 from populations.matchmaking.alphastar import (
     AlphastarMatchmaker,
-    Constants,
     num_before_monotonic_suffix,
 )
+from populations.roles import Constants
 from tests.populations.matchmaking.toy_league import (
     TRAINEE,
     by_player,
