@@ -19,6 +19,7 @@ from hypothesis.stateful import invariant, precondition, rule
 from arena.types import Entrant, LearnerId
 from arena.wire.messages import Failed, Finished, Heartbeat, Train
 from populations.audit.refold import differences, refold
+from populations.controller.assignments.learner_faults import place_of
 from populations.controller.state.events import (
     AssignmentFailed,
     AssignmentFinished,
@@ -107,7 +108,7 @@ class Faulty(Controller):
 
     @rule(pick=PICK)
     def say_hello_again(self, pick: int) -> None:
-        """Anybody who ever was there: who was given up stays so (I4)."""
+        """Learners of the past: one that was given up stays so (I4), one at fault has to wait."""
         if not self.world.num_learners:
             return
         learner = LearnerId(f"learner-{1 + pick % self.world.num_learners}")
@@ -115,12 +116,15 @@ class Faulty(Controller):
         was_gone = learner in state.gone
         hello = self.world.hello(learner)
         before = len(self.world.refused)
+        fault = state.faults.get(place_of(learner, hello, slot=None))
+        is_at_fault = fault is not None and self.world.now_s < fault.until_s
+        is_refused = was_gone or (is_at_fault and learner not in state.learners)
         self.world.handle(LearnerJoined(learner=learner, hello=hello, slot=None))
-        assert (learner in state.learners) != was_gone
-        if was_gone:
+        assert (learner in state.learners) != is_refused
+        if is_refused:
             ((refused, reason),) = self.world.refused[before:]
             assert refused == learner
-            assert reason.startswith("fenced")
+            assert reason.startswith("fenced") == was_gone
 
     @rule(pick=PICK, lie=st.sampled_from(LIES))
     def lie(self, pick: int, lie: str) -> None:
@@ -179,6 +183,7 @@ class Faulty(Controller):
         silent = self._learner(pick)
         if silent is None:
             return
+        self.world.handle(Ticked())  # a gap before is forgiven, once
         first = len(self.world.committed)
         for _ in range(SILENT_S):
             self.world.now_s += 1.0
