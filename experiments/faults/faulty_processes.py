@@ -3,11 +3,11 @@
     python -m experiments.faults.faulty_processes
     python -m experiments.faults.faulty_processes --kinds error storage --seconds 20 [KEY=VALUE]
 
-A preset is launched with one learner. For each kind of fault its agent steps per second are taken
-in turn: alone, and beside a process that fails whatever it gets at once, after that was dismissed.
-The process is started again --pause-s after each end, as a supervisor would; it joins over the
-run's own socket. One JSON line for each kind: the rates of all windows, the ratio of their sums,
-how often the process was dismissed and refused, and what was held against policies (nothing).
+For each kind of fault a preset is launched with one learner, and its agent steps per second are
+taken in turn: alone, and beside a process that fails whatever it gets at once, after that was
+dismissed. The process is started again --pause-s after each end, as a supervisor would; it joins
+over the run's own socket. One JSON line for each kind: the rates of all windows, the ratio of their
+sums, how often the process was dismissed and refused, the harm done, and the states of policies.
 """
 
 from __future__ import annotations
@@ -140,6 +140,15 @@ def await_that(holds: Callable[[], bool], *, meanwhile: Callable[[], None]) -> N
         time.sleep(POLL_S)
 
 
+def measured_run(kind: str, options: Options) -> dict[str, object]:
+    """Launch a run for one kind of fault, and measure in it."""
+    with tempfile.TemporaryDirectory() as directory:
+        run = Path(directory) / "run"
+        with launched(run, options):
+            await_that(lambda: agent_steps(run) > 0, meanwhile=lambda: None)
+            return measure(run, kind, options)
+
+
 def measure(run: Path, kind: str, options: Options) -> dict[str, object]:
     """Measure one kind of fault, windows alone and beside it in turn."""
     status = read_status(run)
@@ -151,11 +160,9 @@ def measure(run: Path, kind: str, options: Options) -> dict[str, object]:
     for _ in range(options.windows):
         alone.append(window(run, seconds=options.seconds, meanwhile=lambda: None))
         faulty = Supervised(command, pause_s=options.pause_s)
-        dismissed = events(run)["learner_dismissed"] + events(run)["learner_refused"]
 
-        def is_fenced(dismissed: int = dismissed) -> bool:
-            now = events(run)
-            return now["learner_dismissed"] + now["learner_refused"] > dismissed
+        def is_fenced() -> bool:
+            return events(run)["learner_dismissed"] > 0
 
         try:
             await_that(is_fenced, meanwhile=faulty.keep_up)
@@ -163,6 +170,8 @@ def measure(run: Path, kind: str, options: Options) -> dict[str, object]:
         finally:
             faulty.stop()
     seen = events(run) - before
+    with JournalReader(run / JOURNAL) as reader:
+        policies = reader.load(pairs=False).policies.values()
     return {
         "kind": kind,
         "alone": [round(rate) for rate in alone],
@@ -171,6 +180,7 @@ def measure(run: Path, kind: str, options: Options) -> dict[str, object]:
         "dismissed": seen["learner_dismissed"],
         "refused": seen["learner_refused"],
         "harm": {name: seen[name] for name in HARM if seen[name]},
+        "policies": sorted({f"{row.state}, {row.failures} failures" for row in policies}),
     }
 
 
@@ -181,7 +191,7 @@ def say(document: Mapping[str, object]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure each kind in one run, and print a line as soon as it is done."""
+    """Measure each kind in a run of its own, and print a line as soon as it is done."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -192,15 +202,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--pause-s", type=float, default=20.0, help="pause between two starts")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="configuration changes")
     options: Options = parser.parse_args(arguments)
-    with tempfile.TemporaryDirectory() as directory:
-        run = Path(directory) / "run"
-        with launched(run, options):
-            await_that(lambda: agent_steps(run) > 0, meanwhile=lambda: None)
-            for kind in options.kinds:
-                say(measure(run, kind, options))
-        with JournalReader(run / JOURNAL) as reader:
-            policies = reader.load(pairs=False).policies.values()
-        say({"policies": sorted({f"{row.state}, {row.failures} failures" for row in policies})})
+    for kind in options.kinds:
+        say(measured_run(kind, options))
     return 0
 
 
