@@ -41,8 +41,13 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
     for population, fit in fits.items():
         misfit, deviation = float(str(fit["misfit"])), float(str(fit["pair_deviation"]))
         if misfit >= MISFIT:
+            off = (
+                f"are {deviation:.0f} Elo a pair off its ratings"
+                if deviation >= 0.5
+                else "between players far apart are not what its ratings promise"
+            )
             yield (
-                f"Warning: results of {population} are {deviation:.0f} Elo a pair off its ratings "
+                f"Warning: results of {population} {off} "
                 f"({misfit:.1f} standard deviations); intervals are widened by it; "
                 f"arena league {run} calibration shows where"
             )

@@ -151,9 +151,10 @@ class PpoLoss:
 
     Attributes:
         total: Loss to minimize.
-        terms: Terms in the order of `arena.learning.progress.LOSSES`, but for the gradient's norm.
-        diagnostics: Figures in the order of `arena.learning.progress.DIAGNOSTICS`, then the KL to
-            the magnet where there is one.
+        terms: Terms in the order of `arena.learning.update_metrics.LOSSES`, but for the norm of
+            the gradient.
+        diagnostics: Figures in the order of `arena.learning.update_metrics.DIAGNOSTICS`, then the
+            KL to the magnet where there is one.
     """
 
     total: torch.Tensor

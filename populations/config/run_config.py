@@ -218,7 +218,8 @@ def draft_config(
     """
     draft = _read(source, overrides, notify=notify)
     config = draft.model
-    if config is None:
+    if config is None or any(map(_chooses_rules, draft.removed)):
+        # Which settings are read is open as long as the choice of a rule is.
         return draft
     unread = find_unread_settings(
         matchmaking=config.matchmaking,
@@ -227,6 +228,12 @@ def draft_config(
         populations=config.populations,
     )
     return replace(draft, faults=(*draft.faults, *unread))
+
+
+def _chooses_rules(path: tuple[str, ...]) -> bool:
+    """Return whether a value chooses a rule, or a population, which chooses rules of its own."""
+    is_population = path[0] == "populations" and len(path) <= 2
+    return is_population or path[-1] in ("kind", "exploit", "explore", "roles")
 
 
 def _read(

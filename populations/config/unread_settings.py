@@ -6,7 +6,7 @@ Such a key has no effect, so the user who wrote it expects something that will n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from populations.config.population_overrides import merged
 from populations.config.sections import GhostsConfig, PopulationConfig
@@ -50,20 +50,35 @@ def find_unread_settings(
 
 
 def _unread_of_pbt(pbt: PbtConfig, populations: Mapping[str, PopulationConfig]) -> Iterator[str]:
+    # Evaluation looks at the worst and the best, whatever the rule.
+    also_read = frozenset(FractionSettings.model_fields)
     chosen: Rules = []
     for name, population in populations.items():
         own = population.pbt
-        rules = _rules(pbt if own is None else merged(pbt, own))
-        chosen += rules
-        if own is not None:
-            yield from unread_settings(own, prefix=f"populations.{name}.pbt", rules=rules)
-    # Evaluation looks at the worst and the best, whatever the rule.
-    also_read = frozenset(FractionSettings.model_fields)
+        section = pbt if own is None else merged(pbt, own)
+        chosen += _rules(section)
+        if own is None:
+            continue
+        prefix = f"populations.{name}.pbt"
+        # A key as in the general section is that one's: the dump of a configuration has them all.
+        shared = {key for key in own.model_fields_set if getattr(own, key) == getattr(pbt, key)}
+        rules = _rules(section, prefix=prefix, own=own.model_fields_set)
+        yield from unread_settings(own, prefix=prefix, rules=rules, also_read=also_read | shared)
     yield from unread_settings(pbt, prefix="pbt", rules=chosen, also_read=also_read)
 
 
-def _rules(section: PbtConfig) -> Rules:
+def _rules(section: PbtConfig, *, prefix: str = "pbt", own: Collection[str] = ()) -> Rules:
+    """Return the rules that a section names, under the keys that name them.
+
+    Args:
+        section: Section with what it inherits.
+        prefix: Dotted name of a population's own section.
+        own: Keys that the population's own section has.
+    """
     return [
-        ("pbt.exploit", EXPLOITS, section.exploit),
-        ("pbt.explore", EXPLORES, section.explore),
+        (f"{prefix if key in own else 'pbt'}.{key}", kinds, name)
+        for key, kinds, name in (
+            ("exploit", EXPLOITS, section.exploit),
+            ("explore", EXPLORES, section.explore),
+        )
     ]

@@ -16,6 +16,7 @@ from itertools import chain, combinations, product, repeat
 import numpy as np
 import numpy.typing as npt
 
+from arena.matches.seating import rival_seats
 from arena.types import RANDOM_BOT, Seating
 from arena.wire.messages import Pairing
 from populations.controller.evaluation.contenders import EvaluationPool, evaluation_pool
@@ -100,14 +101,14 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
     missing = _missing(state, known)
     if not missing or any(open_evaluations(state)):
         return ()
-    rivals = [pair for pair, _ in missing if pair[1].kind != "bot"]
+    rivals = [(pair, num_matches) for pair, num_matches in missing if pair[1].kind != "bot"]
     if rivals:
         tx.add_event(
             "tournament_assigned",
             contenders=list(
-                dict.fromkeys(player.player.player for pair in rivals for player in pair)
+                dict.fromkeys(player.player.player for pair, _ in rivals for player in pair)
             ),
-            matches=sum(num_matches for _, num_matches in missing),
+            matches=sum(num_matches for _, num_matches in rivals),
             matches_per_pair=TOURNAMENT_MATCHES,
         )
     pairings: list[Pairing] = []
@@ -155,7 +156,11 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     }
     everybody = [player for found in contenders.values() for player in found]
     anchors = [player for player in known.players if player.player.player == RANDOM_BOT]
-    is_alone = len(contenders) == 1
+    seats = state.setup.seats
+    # Players of populations on one side never meet, so they would be waited for without an end.
+    rivals = {
+        frozenset((seats[one].population, seats[two].population)) for one, two in rival_seats(seats)
+    }
     best = [found[0] for found in contenders.values() if found]
     wanted: Iterator[tuple[Pair, int]] = chain(
         zip(combinations(everybody, 2), repeat(TOURNAMENT_MATCHES)),
@@ -163,7 +168,7 @@ def _missing(state: ControllerState, known: EvaluationPool) -> list[tuple[Pair, 
     )
     missing = []
     for (first, second), num_matches in wanted:
-        if not is_alone and first.population == second.population:
+        if frozenset((first.population, second.population)) not in rivals:
             continue
         met = _num_met(state, first, second)
         if met < num_matches:

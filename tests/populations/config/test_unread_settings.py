@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from arena.errors import ConfigFaults
 from populations.config.run_config import draft_config, load_config, validate_config
 from populations.preset_files import preset_names
+from populations.yaml_documents import write_document
 
 
 @pytest.fixture
@@ -47,6 +49,11 @@ def minimal(tmp_path: Path) -> Path:
             "cma_es or random or pb2, got 0.5 where pbt.explore is resample",
         ),
         (
+            ["populations={player: {pbt: {exploit: none, significance: 0.01}}}"],
+            "populations.player.pbt.significance is read only where populations.player.pbt.exploit "
+            "is welch, got 0.01 where populations.player.pbt.exploit is none",
+        ),
+        (
             ["populations={player: {pbt: {significance: 0.01}}}"],
             "populations.player.pbt.significance is read only where pbt.exploit is welch, got 0.01 "
             "where pbt.exploit is truncation",
@@ -80,6 +87,48 @@ def test_a_setting_that_no_chosen_rule_reads_is_refused(
 )
 def test_a_setting_that_something_reads_passes(minimal: Path, overrides: list[str]) -> None:
     assert load_config(minimal, overrides) is not None
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["pbt.min_rating_gap=10", "populations={a: {}, b: {pbt: {exploit: welch}}}"],
+        [
+            "pbt.perturb_factors=[0.5, 2.0]",
+            "populations={a: {}, b: {pbt: {exploit: none, explore: none}}}",
+        ],
+    ],
+)
+def test_a_configuration_may_be_written_out_in_full_and_read_again(
+    minimal: Path, overrides: list[str]
+) -> None:
+    """Each population then has all settings of PBT, the general ones too."""
+    config = load_config(minimal, overrides)
+    document = config.model_dump(mode="json")
+    for population in document["populations"].values():
+        own = {key: value for key, value in (population["pbt"] or {}).items() if value is not None}
+        population["pbt"] = deepcopy(document["pbt"] | own)
+    full = minimal.with_name("full.yaml")
+    write_document(document, full)
+    assert load_config(full).pbt == config.pbt
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["matchmaking.kind=windw", "ghosts.window=5"], "matchmaking.kind"),
+        (["pbt.exploit=welsh", "pbt.significance=0.01"], "pbt.exploit"),
+        (
+            ["populations={player: {pbt: {exploit: welsh, significance: 0.01}}}"],
+            "populations.player.pbt.exploit",
+        ),
+    ],
+)
+def test_a_rule_that_there_is_not_makes_no_second_fault(
+    minimal: Path, overrides: list[str], key: str
+) -> None:
+    (fault,) = draft_config(minimal, overrides, notify=print).faults
+    assert fault.startswith(key)
 
 
 def test_other_faults_are_named_beside_it(minimal: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from arena.environment_spec import AgentSpec, EnvironmentSpec
 from arena.types import RANDOM_BOT, Entrant
 from arena.wire.messages import Evaluate
 from populations.controller.evaluation.contenders import evaluation_pool
@@ -26,6 +27,8 @@ from populations.league.standings import champion, standings
 from populations.ratings.model import probability_positive
 from populations.records.rows import AssignmentRow
 from tests.populations.controller.simulated import (
+    BOX,
+    DISCRETE,
     DUEL,
     TAG,
     SimpleLearner,
@@ -33,6 +36,19 @@ from tests.populations.controller.simulated import (
     make_world,
     tag_spec,
 )
+
+
+def trio_spec() -> EnvironmentSpec:
+    """Three agents in turn with equal spaces."""
+    agent = AgentSpec(observation=BOX, action=DISCRETE, mask=None)
+    names = ("first", "second", "third")
+    return EnvironmentSpec(
+        id="tests.trio:env",
+        kwargs={},
+        api="aec",
+        agents=names,
+        agent_specs=dict.fromkeys(names, agent),
+    )
 
 
 def finished(document: dict[str, object] | None = None) -> World:
@@ -205,3 +221,27 @@ def test_the_final_matches_are_far_from_everybody_against_everybody() -> None:
         and row.status == "finished"
     )
     assert 0 < in_finals < 2000
+
+
+def test_populations_of_one_side_are_not_waited_for() -> None:
+    """They never meet; in deterministic mode no time ends the finals either."""
+    document: dict[str, object] = {
+        **DUEL,
+        "environment": {
+            "id": "tests.trio:env",
+            "num_envs": 8,
+            "sides": {"x": ["first", "second"], "y": ["third"]},
+        },
+        "populations": {
+            "a": {"agents": ["first"], "size": 2},
+            "b": {"agents": ["second"], "size": 2},
+            "c": {"agents": ["third"], "size": 2},
+        },
+        "deterministic": True,
+        "learners": 1,
+        "stop": {"agent_steps_per_policy": 2000},
+    }
+    world = make_world(document, trio_spec())
+    world.join()
+    world.run(max_steps=600)
+    assert world.state.tables.run.state == "finished"
