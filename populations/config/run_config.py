@@ -91,7 +91,7 @@ class RunConfig(Model):
     """``auto``, ``cpu``, ``cuda`` or ``cuda:1``."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the products in training; ``auto``: bfloat16 where the hardware has it."""
+    """Precision of the products in training; ``auto``: bfloat16 where the hardware has it."""
 
     metrics: MetricsConfig = MetricsConfig()
     alerts: AlertsConfig = AlertsConfig()

@@ -32,7 +32,7 @@ network cost a few hundred microseconds, which fewer rows would not repay. Eight
 at once (pursuit: 500 steps of 5 ms) bring the eight decisions with fewer environments."""
 
 UNPLAYABLE_NUM_ENVS = 16
-"""Of environments that random play breaks or takes minutes for: nobody knows how large they are."""
+"""Value for environments that random play breaks or takes minutes for: their size is unknown."""
 
 ROUND_S = 16.0
 """Seconds of a learner in which all environments may play an episode. Eight policies (the

@@ -40,7 +40,7 @@ MIN_NOISE = 0.01
 """Variance of a rate's noise in units of that of all rates: none is exact."""
 
 STEP = 1e-6
-"""Of the difference quotients, in the unit cube."""
+"""Step of the difference quotients, in the unit cube."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from operator import is_not
 from populations.core import Member
 
 MAX_MOVED = 64
-"""Of more than so many changed members, all are sorted anew."""
+"""Number of changed members above which all are sorted anew."""
 
 Key = tuple[float, float, int, int]
 """-bound, -rating, index, position among the members: the smallest comes first."""

@@ -187,7 +187,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
 
 
 class _ResultItems(ItemsView[ResultKey[E], Counts]):
-    """Of a `ResultTable`, without a look-up for each row."""
+    """Rows of a `ResultTable`, without a look-up for each row."""
 
     def __init__(self, table: ResultTable[E]) -> None:
         super().__init__(table)

@@ -42,14 +42,14 @@ FINAL_MATCHES = 384
 
 MAX_CONTENDERS = 4
 CONTENDER_PROBABILITY = 0.05
-"""Of being better than the best: less is no contender."""
+"""Least probability of being better than the best, for a contender."""
 
 TOURNAMENT_MATCHES = 128
-"""Of each pair of contenders."""
+"""Matches of each pair of contenders."""
 
 ANCHOR_MATCHES = 384
-"""Of the best contender with the anchor. Its distance from 0 was added up along ghosts of ghosts;
-so many matches show whether the sum holds, also where ratings promise one loss in 400."""
+"""Matches of the best contender with the anchor. Its distance from 0 was added up along ghosts of
+ghosts; so many matches show whether the sum holds, also where ratings promise one loss in 400."""
 
 FINAL_SHARE = 0.5
 FINAL_S = 60.0

@@ -38,7 +38,7 @@ much as one about which all is open."""
 
 VALIDATION_MATCHES = 4
 MAX_NEWCOMERS = 32
-"""Of one assignment."""
+"""Most newcomers of one assignment."""
 
 ANCHOR_MATCHES = 384
 """Between the zeros of all scales, until it is known what the game gives each side."""

@@ -14,7 +14,7 @@ from populations.controller.state.state import ControllerState
 from populations.records.rows import Json
 
 MIN_MATCHES = 128
-"""Of an assignment; more where a learner has more environments, which then play one match each."""
+"""Least matches of an evaluation; more where a learner has more environments, one match each."""
 
 MAX_EVALUATION_S = 60.0
 """Learner seconds of an assignment: fewer matches where they take long."""

@@ -17,7 +17,7 @@ class GenerationHistory:
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str], list[GenerationRow]] = {}
         self._places: dict[Entrant, int] = {}
-        """Of each generation in its list."""
+        """Position of each generation in its list."""
         self._is_made = False
 
     def apply(self, row: GenerationRow, tables: Tables) -> None:

@@ -32,13 +32,13 @@ SMALL = 1e-6
 """Relative to returns: by so much equal ones differ in float32."""
 
 COLLAPSED_SHARE, LIVELY_SHARE = 0.01, 0.02
-"""Of the entropy of uniformly random choices: below it is collapsed, above it is not."""
+"""Shares of the entropy of uniformly random choices: below it is collapsed, above it is not."""
 
 COLLAPSED_NATS, LIVELY_NATS = -3.0, -2.5
-"""Of the entropy of each continuous number: a deviation of about 0.01."""
+"""Limits of the entropy of each continuous number: a deviation of about 0.01."""
 
 HIGH_LOSS, GOOD_LOSS = 10.0, 5.0
-"""Of the value, in units of its normalized target, where 1 is no better than the mean."""
+"""Losses of the value, in units of its normalized target, where 1 is no better than the mean."""
 
 HIGH_KL, GOOD_KL = 0.2, 0.1
 

@@ -18,7 +18,7 @@ from populations.records.tables import Tables
 
 @dataclass(slots=True)
 class KeptMembers:
-    """Of one population, under its last ratings.
+    """Members of one population, under its last ratings.
 
     Attributes:
         ratings: The last fit.

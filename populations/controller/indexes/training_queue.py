@@ -29,7 +29,7 @@ class TrainingQueue:
         """By population, and whether they have a checkpoint."""
         self._starting: set[PolicyId] = set()
         self._leases: dict[PolicyId, AssignmentId] = {}
-        """Of open assignments that train: who must not be given to another learner, too."""
+        """Open assignment in which each policy trains: no other learner may be given it, too."""
         self._aside: set[PolicyId] = set()
         """Held up ones that have come up: they have no entry until they are free again."""
         self._is_made = False

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
 
 MAX_CHARS = 300
-"""Of what a sink raised; all of it is in the log."""
+"""Most characters shown of a sink's error; all of it is in the log."""
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ class Inbox:
         self._heard: dict[Hashable, LearnerEvent] = {}
         self._num_awaited = 0
         self._answers: deque[Future[Event]] = deque()
-        """Of what was asked for, what is ready, in the order of its coming."""
+        """Answers that are ready, in the order of their coming."""
         self._reading: set[tuple[LearnerId, Lease]] = set()
         """Results that were heard and are not taken out yet."""
 
