@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import msgpack
 
+from arena.decoding import Plain
 from arena.errors import DecodeError, VersionMismatch, WireError
 from arena.wire.messages import (
     PROTOCOL_VERSION,
@@ -34,7 +35,7 @@ from arena.wire.messages import (
     Train,
     Welcome,
 )
-from arena.wire.typed import MAX_CHARACTERS, MAX_ENTRIES, MAX_ITEMS, Plain, decoder, plain
+from arena.wire.typed import MAX_CHARACTERS, MAX_ENTRIES, MAX_ITEMS, decoder, plain
 
 T = TypeVar("T")
 

@@ -1,7 +1,6 @@
-"""Decoders from plain data to the frozen dataclasses of the wire, checked against annotations.
+"""Dataclasses of the wire as plain data, and back, checked against annotations.
 
-A decoder is compiled once per type. It accepts only what the type declares, and refuses unknown or
-missing fields, other types (a bool is no int), numbers that are not finite, negative counts and
+Beside the declared types, `decoder` refuses numbers that are not finite, negative counts and
 durations, malformed ids and digests, and directory keys that could leave the store. No message of
 it quotes what it refuses. (pydantic's strict mode takes no list for a tuple in Python mode and
 turns ``num_epochs: 4`` into ``4.0``.)
@@ -9,15 +8,13 @@ turns ``num_epochs: 4`` into ``4.0``.)
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
-import types
-import typing
-from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any, Union, get_args, get_origin
+from collections.abc import Mapping
+from typing import get_args
 
+from arena import decoding
+from arena.decoding import Annotation, Decode, Dialect, Plain, field_names
 from arena.errors import DecodeError
 from arena.types import (
     CheckpointRef,
@@ -29,16 +26,6 @@ from arena.types import (
     WeightsRef,
 )
 from arena.wire.messages import Failed, Header
-
-Annotation = Any
-"""Type expression; typing has no static type for those."""
-
-Plain = Any
-"""Decoded msgpack on the way in, a typed value on the way out."""
-
-Decode = Callable[[Plain], Plain]
-
-_UNIONS: tuple[object, ...] = (Union, types.UnionType)
 
 MAX_INTEGER = 2**63 - 1
 MAX_CHARACTERS = 16384
@@ -84,43 +71,6 @@ def plain(value: object) -> Plain:
     return value
 
 
-@cache
-def field_names(kind: Annotation) -> tuple[str, ...] | None:
-    """Return the fields of a dataclass, in order; None for anything else."""
-    if not dataclasses.is_dataclass(kind):
-        return None
-    return tuple(field.name for field in dataclasses.fields(kind))
-
-
-def decoder(annotation: Annotation) -> Decode:
-    """Return a function from plain data to a value of the annotated type, compiled once.
-
-    The function raises DecodeError for anything else.
-    """
-    return _compile(annotation)
-
-
-@cache
-def _compile(annotation: Annotation) -> Decode:
-    if annotation in _PATTERNS:
-        return _text(*_PATTERNS[annotation])
-    while isinstance(annotation, typing.NewType):
-        annotation = annotation.__supertype__
-    if annotation in _SCALARS:
-        return _SCALARS[annotation]
-    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
-        return _dataclass(annotation)
-    origin: object = get_origin(annotation)
-    arguments = get_args(annotation)
-    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        return _sequence(decoder(arguments[0]))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _mapping(decoder(arguments[1]))
-    if origin in _UNIONS:
-        return _optional(arguments)
-    raise TypeError(f"no decoder for {annotation!r}")
-
-
 def _integer(value: Plain) -> Plain:
     if type(value) is not int or not 0 <= value <= MAX_INTEGER:
         raise DecodeError("must be an integer in [0, 2**63)")
@@ -128,7 +78,6 @@ def _integer(value: Plain) -> Plain:
 
 
 def _number(value: Plain) -> Plain:
-    # An int stays an int where the type says float: hyperparameters hold num_epochs 4, not 4.0.
     if type(value) not in (int, float) or not math.isfinite(value):
         raise DecodeError("must be a finite number")
     return value
@@ -171,57 +120,28 @@ def _text(name: str, pattern: str) -> Decode:
     return decode
 
 
-def _sequence(item: Decode) -> Decode:
-    def decode(value: Plain) -> Plain:
-        if type(value) is not list or len(value) > MAX_ITEMS:
-            raise DecodeError(f"must be a list of at most {MAX_ITEMS} items")
-        return tuple([item(element) for element in value])
-
-    return decode
+def _field(kind: type, name: str, annotation: Annotation) -> Decode | None:
+    if (kind, name) in _FIELD_PATTERNS:
+        inner = _text(*_FIELD_PATTERNS[kind, name])
+        return decoding.optional(inner) if type(None) in get_args(annotation) else inner
+    return _duration if annotation is float and name.endswith("_s") else None
 
 
-def _mapping(item: Decode) -> Decode:
-    def decode(value: Plain) -> Plain:
-        if type(value) is not dict or len(value) > MAX_ENTRIES:
-            raise DecodeError(f"must be a map of at most {MAX_ENTRIES} entries")
-        return {_string(key): item(element) for key, element in value.items()}
-
-    return decode
-
-
-def _optional(arguments: tuple[Annotation, ...]) -> Decode:
-    (present,) = (argument for argument in arguments if argument is not type(None))
-    inner = decoder(present)
-    return lambda value: None if value is None else inner(value)
+WIRE = Dialect(
+    leaf={**_SCALARS, **{kind: _text(*pattern) for kind, pattern in _PATTERNS.items()}}.get,
+    field=_field,
+    error=DecodeError,
+    is_quoting=False,
+    needs_all_fields=True,
+    removed_fields=frozenset(),
+    max_items=MAX_ITEMS,
+    max_entries=MAX_ENTRIES,
+)
 
 
-def _dataclass(kind: type) -> Decode:
-    hints = typing.get_type_hints(kind)
-    fields = {name: _field(kind, name, hints[name]) for name in field_names(kind) or ()}
+def decoder(annotation: Annotation) -> Decode:
+    """Return a function from plain data to a value of the annotated type, compiled once.
 
-    def decode(value: Plain) -> Plain:
-        if type(value) is not dict:
-            raise DecodeError("must be a map")
-        if value.keys() != fields.keys():
-            raise DecodeError(f"must have the fields of {kind.__name__}, no others and all of them")
-        values = {}
-        for name, item in fields.items():
-            try:
-                values[name] = item(value[name])
-            except DecodeError as error:
-                raise DecodeError(f"{name}: {error}") from None
-        return kind(**values)
-
-    return decode
-
-
-def _field(kind: type, name: str, annotation: Annotation) -> Decode:
-    pattern = _FIELD_PATTERNS.get((kind, name))
-    if pattern is not None:
-        inner = _text(*pattern)
-        if type(None) in get_args(annotation):
-            return lambda value: None if value is None else inner(value)
-        return inner
-    if annotation is float and name.endswith("_s"):
-        return _duration
-    return decoder(annotation)
+    The function raises DecodeError for anything else.
+    """
+    return decoding.decoder(annotation, WIRE)

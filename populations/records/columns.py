@@ -12,16 +12,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from arena.decoding import Annotation, Plain, is_union, origin_of
 from arena.types import Entrant
-from populations.records.plain import (
-    Annotation,
-    Plain,
-    decoder,
-    is_union,
-    origin_of,
-    require_finite,
-    to_json,
-)
+from populations.records.plain import decoder, require_finite, to_json
 
 Value = None | int | float | str | bytes
 

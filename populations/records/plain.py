@@ -6,37 +6,17 @@ message read back equals the written one. Non-finite numbers are refused.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
-import types
-import typing
-from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin
+import sys
+from collections.abc import Mapping
+from typing import get_args
 
-from arena.wire.typed import field_names
-
-Annotation = Any
-"""Type expression; typing has no static type for those."""
-
-Plain = Any
-"""Parsed JSON on the way in, a typed value on the way out."""
+from arena import decoding
+from arena.decoding import Annotation, Decode, Dialect, Plain, field_names, is_union, origin_of
 
 REMOVED_FIELDS = frozenset({"deadline_s"})
 """Fields of older releases that have no meaning any more."""
-
-Decode = Callable[[Plain], Plain]
-
-_UNIONS: tuple[object, ...] = (Union, types.UnionType)
-
-_SCALARS: Mapping[object, tuple[type, ...]] = {
-    bool: (bool,),
-    int: (int,),
-    float: (float, int),
-    str: (str,),
-    type(None): (type(None),),
-}
 
 
 def to_json(value: object) -> str:
@@ -64,111 +44,60 @@ def _as_plain(value: object) -> object:
 _ENCODER = json.JSONEncoder(default=_as_plain, allow_nan=False, separators=(",", ":"))
 
 
-def origin_of(annotation: Annotation) -> object:
-    """Return ``tuple`` of ``tuple[int, ...]``, ``Literal`` of a Literal, a union type of
-    a union.
-    """
-    return get_origin(annotation)
-
-
-def is_union(annotation: Annotation) -> bool:
-    """Return whether an annotation is ``X | Y``."""
-    return get_origin(annotation) in _UNIONS
-
-
-@cache
 def decoder(annotation: Annotation) -> Decode:
-    """Return a function from parsed JSON to a value of the annotated type.
+    """Return a function from parsed JSON to a value of the annotated type, compiled once.
 
-    The function raises ValueError or TypeError for other data.
+    The function raises ValueError for other data.
+
+    Raises:
+        TypeError: If the type has no decoder.
     """
-    while isinstance(annotation, typing.NewType):
-        annotation = annotation.__supertype__
-    if annotation in _SCALARS:
-        return _scalar(annotation)
-    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
-        return _dataclass(annotation)
-    origin, arguments = origin_of(annotation), get_args(annotation)
-    if origin is Literal:
-        return _literal(frozenset(arguments))
-    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
-        return _sequence(decoder(arguments[0]))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        return _mapping(arguments[1])
-    if is_union(annotation):
-        return _optional(arguments)
-    raise TypeError(f"no decoder for {annotation!r}")
+    return decoding.decoder(annotation, JOURNAL)
 
 
-def _scalar(kind: type) -> Decode:
-    allowed = _SCALARS[kind]
+def _whole(*allowed: type) -> Decode:
+    rule = f"must be of type {' or '.join(kind.__name__ for kind in allowed)}"
 
     def decode(value: Plain) -> Plain:
+        # Not isinstance: a bool is no int.
         if type(value) not in allowed:
-            raise ValueError(f"expected {kind.__name__}, got {value!r:.100}")
+            raise JOURNAL.refusal(rule, value)
         return value
 
     return decode
 
 
-def _literal(allowed: frozenset[object]) -> Decode:
-    def decode(value: Plain) -> Plain:
-        if value not in allowed:
-            raise ValueError(f"expected one of {sorted(map(str, allowed))}, got {value!r:.100}")
-        return value
-
-    return decode
-
-
-def _sequence(item: Decode) -> Decode:
-    def decode(value: Plain) -> Plain:
-        if not isinstance(value, list):
-            raise ValueError(f"expected a list, got {value!r:.100}")
-        return tuple(map(item, value))
-
-    return decode
+_SCALARS: Mapping[object, Decode] = {
+    bool: _whole(bool),
+    int: _whole(int),
+    float: _whole(float, int),
+    str: _whole(str),
+}
+_FREE_DATA = _whole(dict)
 
 
-def _mapping(annotation: Annotation) -> Decode:
-    # A union of all JSON types (the data of an event) needs no conversion.
-    is_json = is_union(annotation)
-    item = None if is_json else decoder(annotation)
-
-    def decode(value: Plain) -> Plain:
-        if not isinstance(value, dict):
-            raise ValueError(f"expected an object, got {value!r:.100}")
-        return value if item is None else {key: item(entry) for key, entry in value.items()}
-
-    return decode
+def _leaf(annotation: Annotation) -> Decode | None:
+    # The data of an event is of all JSON types and needs no conversion.
+    arguments = get_args(annotation)
+    if origin_of(annotation) is Mapping and is_union(arguments[1]):
+        return _FREE_DATA
+    return _SCALARS.get(annotation)
 
 
-def _optional(arguments: tuple[Annotation, ...]) -> Decode:
-    kinds = [argument for argument in arguments if argument is not type(None)]
-    if len(kinds) != 1 or len(arguments) != 2:
-        raise TypeError(f"no decoder for a union of {arguments!r}")
-    item = decoder(kinds[0])
-    return lambda value: None if value is None else item(value)
+def _by_type(_kind: type, _name: str, _annotation: Annotation) -> None:
+    """Leave every field to its type."""
 
 
-def _dataclass(kind: type[Any]) -> Decode:
-    hints = typing.get_type_hints(kind)
-    decoders = {field.name: decoder(hints[field.name]) for field in dataclasses.fields(kind)}
-
-    def decode(value: Plain) -> Plain:
-        if not isinstance(value, dict):
-            raise ValueError(f"expected a {kind.__name__}, got {value!r:.100}")
-        try:
-            return kind(
-                **{
-                    name: decoders[name](entry)
-                    for name, entry in value.items()
-                    if name not in REMOVED_FIELDS
-                }
-            )
-        except KeyError as error:
-            raise ValueError(f"a {kind.__name__} has no {error}") from error
-
-    return decode
+JOURNAL = Dialect(
+    leaf=_leaf,
+    field=_by_type,
+    error=ValueError,
+    is_quoting=True,
+    needs_all_fields=False,
+    removed_fields=REMOVED_FIELDS,
+    max_items=sys.maxsize,
+    max_entries=sys.maxsize,
+)
 
 
 def require_finite(value: float, *, name: str) -> float:
