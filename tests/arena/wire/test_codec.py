@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -299,14 +298,3 @@ def test_ids_are_checked_before_sending() -> None:
     wrong = replace(TRAIN.trainees[0], policy=PolicyId("p3"))
     with pytest.raises(WireError, match="policy: must be a policy"):
         encode(HEADER, replace(TRAIN, trainees=(wrong,)))
-
-
-def test_a_typical_message_takes_less_than_a_millisecond() -> None:
-    def round_trip_s() -> float:
-        began_s = time.thread_time()
-        for _ in range(20):
-            decode(encode(HEADER, TRAIN))
-        return (time.thread_time() - began_s) / 20
-
-    # The best of several: other processes may be using the cores.
-    assert min(round_trip_s() for _ in range(10)) < 1e-3
