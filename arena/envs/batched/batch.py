@@ -150,7 +150,8 @@ class GameBatch:
             over = ended.nonzero().squeeze(1)
             if len(over):
                 score = score.index_copy(0, over, self._score(self._returns[over]))
-                self._episodes[over] += 1
+                # A halted game plays on unheard, and its episode begins again with the same seed.
+                self._episodes += ended & ~self._halted
                 self._returns[over] = 0.0
                 self._alive[over] = True
                 self._begin(ended, over)

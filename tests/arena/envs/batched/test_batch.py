@@ -190,6 +190,29 @@ def test_resumed_games_begin_an_episode_and_count_from_its_start() -> None:
     ]
 
 
+@pytest.mark.parametrize("backend", ["pettingzoo", "batched"])
+def test_an_episode_that_was_halted_begins_again_with_its_seed(backend: str) -> None:
+    spec = environment_facts("openspiel:kuhn_poker", kwargs={}, launch_directory="")
+    everything = torch.ones(16, dtype=torch.bool)
+    env = make_batched_env(
+        EnvironmentConfig(id=spec.id, backend=backend),
+        spec=spec,
+        sides={agent: (agent,) for agent in spec.agents},
+        populations={"player": spec.agents},
+        num_envs=16,
+        launch_directory="",
+    )
+    turn = env.reset(range(16))
+    first = turn.groups["player"].observation.clone()
+    env.halt(everything)
+    for _ in range(9):
+        turn = env.step({"player": turn.groups["player"].new_actions()})
+    env.resume(everything)
+    turn = env.step({"player": turn.groups["player"].new_actions()})
+    assert torch.equal(turn.groups["player"].observation, first)
+    assert len(first.unique(dim=0)) > 1, "seeds deal different cards"
+
+
 def test_an_illegal_action_is_refused_with_agent_and_environment() -> None:
     env = make(TURNS, {"all": ("a_0", "b_0")})
     env.reset(range(4))
