@@ -232,7 +232,7 @@ def _agent_specs(env: Any, agents: Sequence[str]) -> dict[str, AgentSpec]:  # no
 def _with_info_masks(
     specs: Mapping[str, AgentSpec], *, infos: Mapping[str, object]
 ) -> dict[str, AgentSpec]:
-    """Enter the masks that are in info, for all agents with the spaces of one that has such a mask."""
+    """Enter the masks that are in info: those of one agent for all with the same spaces."""
     # In turns only the agent on turn may have a mask, and other agents appear late, so spaces tell
     # who has one.
     masked = [
