@@ -38,7 +38,7 @@ class Measured:
         reward_low: Smallest reward of a decision; None: no call was made.
         reward_high: Largest reward of a decision.
         rewarded_share: Share of calls in which an agent received a non-zero reward.
-        same_rewards: Groups of agents whose rewards were always equal, in groups of these.
+        same_rewards: Groups of agents; within a group all rewards were equal.
         roles: Agents that seem to play one role, by their names and rewards.
         return_low: Smallest return of an agent in an episode; None: no episode ended.
         return_high: Largest return of an agent in an episode.

@@ -239,7 +239,7 @@ class Watch:
         for owner, array, copy in self._returned:
             if self.seen.aliased is None and not _same(array, copy):
                 self.seen.aliased = owner
-        # Arrays of some calls, a few of each agent.
+        # Emptied when full, so that later calls are looked at, too.
         if len(self._returned) >= min(MAX_KEPT, KEPT * len(self.spec.agents)):
             self._returned.clear()
 

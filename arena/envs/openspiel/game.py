@@ -102,7 +102,7 @@ class OpenSpielGame:
         return tensor.transpose(1, 2, 0) if self.has_planes_first else tensor
 
     def deciding(self, state: Any) -> list[int]:  # noqa: ANN401
-        """Return the players that decide where neither chance does nor the game is over.
+        """Return the players that decide in a state that is neither terminal nor left to chance.
 
         Where players decide at once, some or all may have nothing to decide.
         """

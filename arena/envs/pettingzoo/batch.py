@@ -24,7 +24,7 @@ MAX_SEED = 2**63
 
 FREE_FAULTS = 16
 EPISODES_PER_FAULT = 10
-"""Environments that may break after a reset, plus one per so many episodes played."""
+"""Faults tolerated since a reset: `FREE_FAULTS`, and one more per `EPISODES_PER_FAULT` episodes."""
 
 
 class Stepper(Protocol):

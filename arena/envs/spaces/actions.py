@@ -21,7 +21,7 @@ from arena.envs.spaces.leaves import Leaf, Nest, bounds, leaf_spaces, make_leaf,
 from arena.errors import ConfigError
 
 MAX_TANH = 1.0 - 1e-6
-"""Distance from the bounds at which the inverse of tanh is cut off, as its argument."""
+"""Largest argument of atanh: the bounds themselves would be infinitely far."""
 
 MASK_KINDS = "bui"
 
