@@ -33,6 +33,7 @@ def agents_of(
     Raises:
         ConfigError: If they are unknown, declared by both, or not named by strings.
     """
+    # PettingZoo lets an environment leave the attribute out or empty.
     agents = getattr(env, "possible_agents", None)
     if agents and declared is not None:
         raise ConfigError(
@@ -68,6 +69,7 @@ def named_agents(patterns: Sequence[str]) -> tuple[str, ...]:
         raise ConfigError(
             f"environment.possible_agents must be at most {MAX_AGENTS}, got more: {list(patterns)}"
         )
+    # Two ranges may overlap, or a range and a name.
     twice = sorted(agent for agent, times in Counter(agents).items() if times > 1)
     if twice or not agents:
         raise ConfigError(
@@ -78,10 +80,12 @@ def named_agents(patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _written_out(pattern: str) -> Iterator[str]:
+    # The text before the first range has no braces, so ranges expand from left to right.
     found = RANGE.fullmatch(pattern)
     if found is None:
         yield pattern
         return
     for number in range(int(found["first"]), int(found["last"]) + 1):
+        # A pattern may have several ranges: the last one counts fastest.
         for rest in _written_out(found["after"]):
             yield f"{found['before']}{number}{rest}"

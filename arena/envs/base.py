@@ -3,6 +3,8 @@
 Shapes: B environments, A agents (in the spec's order), S agents of a population that decide at once
 (1 in AEC; all agents of the population in Parallel), P agents of a population, F features of a
 flattened observation, n actions.
+
+Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_batch.py`.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Group:
     def new_actions(self) -> torch.Tensor:
         """Return zeros to write actions into. int64 [B, S] or float32 [B, S, K]."""
         if not self.action_shape:
+            # [B, S], int64 and on the device of the decisions, as the index is
             return torch.zeros_like(self.agent_index)
+        # [B, S] + (K,) -> [B, S, K]
         shape = (*self.agent_index.shape, *self.action_shape)
         return torch.zeros(shape, device=self.agent_index.device)
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import torch
 
 MASK = 2**64 - 1
+# Constants of SplitMix64: the increment is 2^64 over the golden ratio, the others its finalizer's.
 GOLDEN = 0x9E3779B97F4A7C15
 FIRST = 0xBF58476D1CE4E5B9
-# Constants of SplitMix64: the increment is 2^64 over the golden ratio, the others its finalizer's.
 SECOND = 0x94D049BB133111EB
 
 UNIT = 2.0**-53
@@ -50,6 +50,7 @@ def uniform(key: int, *, draw: int) -> float:
 
 def episode_seeds(seeds: torch.Tensor, *, episodes: torch.Tensor) -> torch.Tensor:
     """Return `episode_seed` of many environments. int64 [B] and int64 [B] to int64 [B]."""
+    # 63 bits of the seed fit int64; 31 bits remain, so that the result is not negative
     return _shifted(_mixed(_mixed(seeds) + episodes * _signed(GOLDEN)), 33)
 
 

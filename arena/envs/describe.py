@@ -1,6 +1,8 @@
 """Inspection of one environment: the facts that everything else is checked against.
 
 Runs in the short-lived child of `arena.envs.inspect`, and in `arena.envs.checks.check`. Torch-free.
+
+Tests: `tests/arena/envs/test_inspect.py`, `tests/arena/envs/test_agents.py`.
 """
 
 from __future__ import annotations
@@ -59,6 +61,7 @@ def environment_facts(
     if is_openspiel(environment_id):
         _must_have_a_state(environment_id, reads_state=reads_state)
         _must_not_be_listed(environment_id, possible_agents)
+        # Without importing the twin's class, which needs torch.
         has_twin = canonical_game_id(environment_id) in TWINS
         check_backend(backend, environment_id, has_game=has_twin)
         return openspiel_facts(environment_id, kwargs=kwargs)
@@ -78,10 +81,13 @@ def environment_facts(
     )
     try:
         agents = agents_of(env, environment_id=environment_id, declared=possible_agents)
+        # Before the spaces: an environment that creates agents knows their spaces only in an
+        # episode.
         first = partial(_first_infos, env, api=api, environment_id=environment_id, lenient=lenient)
         infos = first(seed=MASK_SEED)
         specs = _agent_specs(env, agents)
         state = describe_state(env, environment_id=environment_id) if reads_state else None
+        # Last, as it replaces the episode that the facts above were read from.
         first(seed=MASK_SEED + 1)
         _same_after_another_reset(env, specs)
     finally:
@@ -91,6 +97,7 @@ def environment_facts(
         kwargs=dict(kwargs),
         api=api,
         agents=agents,
+        # Infos are those of the first reset; the second one only compares spaces.
         agent_specs=_with_info_masks(specs, infos=infos),
         versions=_versions(home_module(environment_id)),
         state=state,
@@ -124,6 +131,8 @@ def agent_spec(env: Any, agent: str) -> AgentSpec:  # noqa: ANN401
     mask: MaskPlace | None = None
     members = cast("dict[str, SpaceJson]", observation.get("spaces", {}))
     if has_choices and observation["kind"] == "Dict" and "action_mask" in members:
+        # PettingZoo's form: the observation is the inner one. Any other Dict with a mask keeps its
+        # further parts.
         if set(members) == {"observation", "action_mask"}:
             observation, mask = members["observation"], "observation"
         else:
@@ -180,6 +189,7 @@ def _first_infos(
 ) -> Mapping[str, object]:
     try:
         result = env.reset(seed=seed)
+        # A ParallelEnv returns its infos, an AECEnv keeps them.
         infos = {} if api == "parallel" else env.infos
     except Exception as error:
         # A user's environment may raise anything.
@@ -192,6 +202,7 @@ def _first_infos(
             _, infos, broken = reset_told(result)
         except EnvironmentFault as fault:
             raise EnvironmentFault(f"environment {environment_id}: {fault}") from fault
+        # A check goes on, and lists this breach with the others.
         if broken and not lenient:
             raise EnvironmentFault(f"environment {environment_id}: {broken[0].text}")
     return cast("Mapping[str, object]", infos if isinstance(infos, Mapping) else {})
@@ -221,11 +232,9 @@ def _agent_specs(env: Any, agents: Sequence[str]) -> dict[str, AgentSpec]:  # no
 def _with_info_masks(
     specs: Mapping[str, AgentSpec], *, infos: Mapping[str, object]
 ) -> dict[str, AgentSpec]:
-    """Enter the masks that are in info.
-
-    In turns only the agent on turn may have a mask, and other agents appear late: agents with the
-    same spaces as one with a mask have masks, too.
-    """
+    """Enter the masks that are in info: those of one agent for all with the same spaces."""
+    # In turns only the agent on turn may have a mask, and other agents appear late, so spaces tell
+    # who has one.
     masked = [
         (specs[agent].observation, specs[agent].action)
         for agent, info in infos.items()
@@ -241,6 +250,7 @@ def _with_info_masks(
 
 
 def _has_choices(action: SpaceJson) -> bool:
+    # Either way of bounding numbers has the same choices.
     return ActionLayout.from_json(action, continuous="squashed").num_logits > 0
 
 

@@ -60,6 +60,7 @@ class EpisodeFigures:
     def take(self, environment: int, agent: int, reported: object) -> None:
         """Add the usable figures of an agent's report."""
         if not isinstance(reported, Mapping):
+            # The whole report counts as one ignored figure.
             self._note("", f"must be a mapping from names to numbers, got {reported!r:.80}")
             self.reports.append(Report(environment, agent, {}, 1))
             return
@@ -74,10 +75,12 @@ class EpisodeFigures:
                 self._note("number", f"may have {MAX_NAMES} names, {name!r} is one more")
             else:
                 figures[name] = number
+        # Also where no figure is usable: the number of those left out is shown.
         self.reports.append(Report(environment, agent, figures, len(reported) - len(figures)))
 
     def void(self, environment: int) -> None:
         """Discard the reports of an environment whose episode is void."""
+        # In place: every `Turn` of the batch holds this list.
         self.reports[:] = [one for one in self.reports if one.environment != environment]
 
     def clear(self) -> None:
@@ -85,12 +88,15 @@ class EpisodeFigures:
         self.reports.clear()
 
     def _knows(self, name: str) -> bool:
+        # The first names stay, so that a curve never stops in favour of a later one.
         if name not in self._names and len(self._names) < MAX_NAMES:
             self._names.add(name)
         return name in self._names
 
     def _note(self, about: str, text: str) -> None:
-        """Log a fault once; the figures of a broken environment come by the thousand."""
+        """Log a fault once."""
+        # The figures of a broken environment come by the thousand.
+        # Bounded, since the names are the environment's and it may invent new ones for ever.
         if about not in self._noted and len(self._noted) < MAX_NAMES:
             self._noted.add(about)
             logger.warning("a figure is left out: infos[agent][%r] %s", KEY, text)
@@ -98,10 +104,13 @@ class EpisodeFigures:
 
 def _number(value: object) -> float | None:
     """Return a finite number that float32 can hold, or None; True is 1."""
+    # Text and arrays are refused here, as float() accepts some of both.
     if not isinstance(value, bool | int | float | np.number | np.bool_):
         return None
     try:
         number = float(value)
+    # An int may be too large for a float.
     except (OverflowError, TypeError, ValueError):
         return None
+    # A comparison with NaN is False.
     return number if -LARGEST <= number <= LARGEST else None

@@ -1,4 +1,7 @@
-"""Findings of a check, and ways to fix them: the first help for users with a new environment."""
+"""Findings of a check, and ways to fix them: the first help for users with a new environment.
+
+Tests: `tests/arena/envs/checks/test_check.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ SEE_README = (
 NUM_SHOWN = 3
 """Most further agents that are named."""
 
+# Order matters: a message may contain several fragments, and the first one found counts.
 MENDS: tuple[tuple[str, str], ...] = (
     (
         "must have shape",
@@ -102,6 +106,7 @@ MENDS: tuple[tuple[str, str], ...] = (
         "training goes on from what it saw last",
     ),
     (
+        # After "after reset an agent must", whose messages say "in reset" as well.
         " in reset",
         "reset(seed=..., options=...) must work again and again, with every seed",
     ),
@@ -148,6 +153,7 @@ def finding_of(fault: Exception, *, where: str = "") -> Finding:
     for fragment, mend in MENDS:
         if fragment in told:
             return Finding(problem=text, mend=mend)
+    # An error of unknown kind: in a step, the action is the likeliest cause.
     return Finding(problem=text, mend=MEND_STEP if " in step" in told else SEE_README)
 
 
@@ -156,6 +162,7 @@ class Findings:
     """Findings, each broken rule once: the first occurrence, with the other agents concerned."""
 
     _first: dict[Hashable, Finding] = field(default_factory=dict)
+    # The inner dictionary is a set that keeps the order of occurrence.
     _agents: dict[Hashable, dict[str, None]] = field(default_factory=dict)
 
     def add(self, rule: Hashable, finding: Finding, *, agent: str | None = None) -> None:
@@ -180,9 +187,11 @@ class Findings:
 
 def with_others(problem: str, agents: Sequence[str]) -> str:
     """Append the other agents concerned to a problem of the first one."""
+    # The first agent stands in the problem's own text.
     if len(agents) < 2:
         return problem
     told, lines = split_lines(problem)
     shown = ", ".join(repr(agent) for agent in agents[1 : 1 + NUM_SHOWN])
     more = f" and {len(agents) - 1 - NUM_SHOWN} more" if len(agents) - 1 > NUM_SHOWN else ""
+    # Before the lines of the user's code, which end the text.
     return f"{told} (likewise {shown}{more}){lines}"

@@ -140,11 +140,13 @@ def inspect_and_play(
     if timeout_s is None:
         timeout_s = MAKING_S + (COUNTED_PLAY_S if play == "counted" else 0.0)
     try:
+        # NaN and infinities are not plain data, but json would write them all the same.
         request = json.dumps({"facts": facts, "play": play}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"environment.kwargs must be plain data: {error}") from None
     output, ending = _ask_child(request, timeout_s=timeout_s)
     late = f"within {timeout_s:g} s"
+    # The last line may be torn: the child may die while it writes.
     answers = [_answer_in(line) for line in output.splitlines()]
     if not answers or answers[0] is None:
         how = (
@@ -154,10 +156,12 @@ def inspect_and_play(
         )
         raise EnvironmentFault(f"environment {environment_id} {how}")
     if "error" in answers[0]:
+        # Raised here as the child's own class, so that callers need not know of the child.
         raise ERRORS[answers[0]["error"]](answers[0]["message"])
     spec = _spec_from_json(answers[0]["spec"])
     if play is None:
         return Inspected(spec=spec)
+    # The facts stand, whatever became of the play.
     played = answers[1] if len(answers) > 1 else None
     if played is None:
         why = f"was not over {late}" if ending is None else f"ended the process {ending}"
@@ -184,6 +188,7 @@ def _ask_child(request: str, *, timeout_s: float) -> tuple[str, str | None]:
         stderr=subprocess.PIPE,
         text=True,
         encoding="utf8",
+        # An environment may print any bytes.
         errors="replace",
         # A process group of its own: processes that the environment starts are killed with the
         # child.
@@ -238,6 +243,7 @@ def _spec_from_json(spec: dict[str, Any]) -> EnvironmentSpec:
 
 def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
     """Return the facts, or the error in their place."""
+    # Imported in the child only: PettingZoo must not reach the controller.
     from arena.envs.describe import environment_facts
     from arena.users_code import own_lines, raised
 
@@ -255,6 +261,7 @@ def _facts(request: Mapping[str, Any]) -> EnvironmentSpec | dict[str, object]:
 
 def _pace(spec: EnvironmentSpec, facts: Mapping[str, Any], *, play: Play) -> dict[str, object]:
     """Return the pace, or a message about why there is none."""
+    # As in `_facts`.
     from arena.envs.probe.play import find_pace
 
     try:
@@ -273,11 +280,14 @@ def _pace(spec: EnvironmentSpec, facts: Mapping[str, Any], *, play: Play) -> dic
 
 def _serve() -> None:
     """Run as the child. Output of the environment goes to standard error."""
+    # Answers go to a copy of descriptor 1, which then becomes standard error: the environment, and
+    # C code below it, may print.
     with os.fdopen(os.dup(1), "w", encoding="utf8") as output:
         os.dup2(2, 1)
         request = json.load(sys.stdin)
         found = _facts(request["facts"])
         answer = {"spec": asdict(found)} if isinstance(found, EnvironmentSpec) else found
+        # Flushed before any play, which may end the process.
         print(json.dumps(answer, allow_nan=False), file=output, flush=True)
         if isinstance(found, EnvironmentSpec) and request["play"] is not None:
             played = _pace(found, request["facts"], play=request["play"])

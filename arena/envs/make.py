@@ -1,4 +1,7 @@
-"""Construction of the batched view that a configuration asks for."""
+"""Construction of the batched view that a configuration asks for.
+
+Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/batched/test_backends.py`.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +91,7 @@ def make_batched_env(
         on_fault=on_fault,
         on_step=on_step,
     )
+    # The outermost layer: batched games and steppers alike know nothing of agent ids.
     told = {name: agents for name, agents in populations.items() if name in agent_ids}
     return AgentIdWrapper(env, populations=told, device=device) if told else env
 
@@ -105,10 +109,12 @@ def _make_untold(
     on_fault: Callable[[EnvironmentFault], None] | None,
     on_step: Callable[[], object] | None,
 ) -> BatchedEnv:
+    # None where the id has neither a twin nor is a batched game itself
     game_class = find_game(spec.id, launch_directory=launch_directory)
     check_backend(environment.possible_backend, spec.id, has_game=game_class is not None)
     if reads_state and environment.backend == "batched":
         raise no_state(spec.id, why="as environment.backend batched steps it")
+    # A batched game has no state(), so `auto` steps the original where a value network reads it.
     if game_class is not None and environment.possible_backend != "pettingzoo" and not reads_state:
         try:
             return make_game_batch(
@@ -122,6 +128,8 @@ def _make_untold(
                 device=device,
             )
         except ConfigError as error:
+            # The twin may lack an option or the outcome's infos, which the original has. A user's
+            # own batched game has no original to fall back on.
             if environment.backend == "batched" or names_code(spec.id):
                 raise
             logger.info("stepping %s one by one: %s", spec.id, error)
@@ -164,6 +172,7 @@ def _make_one_by_one(
         continuous_actions=environment.continuous_actions,
         components=tuple(environment.reward_weights),
     )
+    # Before the steppers: each one writes its row of the states.
     states = _states(spec, buffers) if reads_state else None
     keeps_infos = needs_infos(environment.outcome)
     if is_openspiel(spec.id):
@@ -177,6 +186,7 @@ def _make_one_by_one(
             states=states,
         )
 
+    # Also called where environment b broke: a new row forgets the old returns and infos.
     def make(b: int) -> Stepper:
         return make_stepper(EpisodeRow(buffers, b=b, score=score, keeps_infos=keeps_infos))
 
@@ -194,17 +204,21 @@ def _make_one_by_one(
 def _states(spec: EnvironmentSpec, buffers: Buffers) -> States:
     if spec.state is None:
         raise no_state(spec.id, why="or it was not looked at when it was inspected")
+    # The buffers' array itself: after a step it tells which rows need a final state.
     return States(ObservationLayout.from_json(spec.state), truncated=buffers.truncated)
 
 
 def _openspiel_stepper(
     spec: EnvironmentSpec, *, populations: Mapping[str, tuple[str, ...]]
 ) -> Callable[[EpisodeRow], Stepper]:
+    # The digest covers form, agents and spaces at once; versions may differ.
     if openspiel_facts(spec.id, kwargs=spec.kwargs).digest != spec.digest:
         raise ConfigError(f"environment.id {spec.id} is not what it was when it was inspected")
+    # One game for all rows: a game is immutable, its states are not.
     game = load_game(spec.id, spec.kwargs)
     in_turn = spec.api == "aec"
     actions_of = {
+        # In turns all agents of a population share one slot; else each agent has its own.
         agent: (name, 0, 1) if in_turn else (name, slot, len(agents))
         for name, agents in populations.items()
         for slot, agent in enumerate(agents)
@@ -224,6 +238,7 @@ def _pettingzoo_stepper(
 
     The factory raises ConfigError if the environment cannot be made or differs.
     """
+    # One agent without a mask suffices for an illegal move that the game must judge.
     has_masks = all(agent.mask is not None for agent in spec.agent_specs.values())
     stepper = _stepper(spec, populations=populations)
 
@@ -231,7 +246,9 @@ def _pettingzoo_stepper(
         env = make_environment(
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
         )
+        # Kept with its wrappers: `Cycle`, which replaces a conversion below, has no state().
         whole = env
+        # The first environment stands for all: they come from the same factory and kwargs.
         if row.b == 0:
             _check_spec(env, spec=spec, possible_agents=possible_agents)
         if row.components is None:
@@ -256,11 +273,13 @@ def _reporting(
         return ReportingAtOnce(
             strip_checking_wrappers(env, has_masks=has_masks), components=components
         )
+    # The components go below the cycle:
     # In a cycle each turn has its own components; the infos of the last turn do not contain all.
     is_cycle = api == "parallel"
     turns = strip_checking_wrappers(env.aec_env if is_cycle else env, has_masks=has_masks)
     state = holder_of_state(turns)
     reporting = ReportingTurns(turns, state=state, components=components)
+    # `strip_checking_wrappers` was given the inner environment, so the cycle is rebuilt here.
     return Cycle(reporting, state=state) if is_cycle else reporting
 
 
@@ -269,6 +288,7 @@ def _stepper(
 ) -> Callable[[Any, EpisodeRow], Stepper]:
     """Return the factory of a stepper from an environment and its row."""
     if spec.api == "parallel":
+        # `ParallelStepper` finds its action in [B * P] by the position.
         at_once = {
             agent: (name, position, len(agents))
             for name, agents in populations.items()
@@ -288,6 +308,7 @@ def _check_spec(
     agents = agents_of(env, environment_id=spec.id, declared=possible_agents)
     if possible_agents is not None:
         # An environment that creates agents as it goes knows their spaces only in an episode.
+        # The stepper resets before it plays, so that this episode leaves no trace.
         env.reset(seed=MASK_SEED)
     if agents != spec.agents:
         raise ConfigError(
@@ -296,6 +317,7 @@ def _check_spec(
         )
     for agent, known in spec.agent_specs.items():
         found = agent_spec(env, agent)
+        # Masks are left out: those in info show only after a reset.
         if (found.observation, found.action) != (known.observation, known.action):
             raise ConfigError(
                 f"environment.id {spec.id} must have the spaces of agent {agent!r} that it had "

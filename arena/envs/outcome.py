@@ -66,6 +66,7 @@ def needs_infos(outcome: Outcome) -> bool:
 def sides_beaten(values: Sequence[float]) -> tuple[float, ...]:
     """Count for each side the other sides with a lower value, equal ones half."""
     return tuple(
+        # points_i = sum over j != i of [v_i > v_j] + [v_i = v_j] / 2
         sum(_beats(mine, value) for at, value in enumerate(values) if at != index)
         for index, mine in enumerate(values)
     )
@@ -90,6 +91,7 @@ def side_return(returns: Returns, agents: tuple[str, ...]) -> float:
 
 
 def _beats(mine: float, other: float) -> float:
+    # |u - v| <= TOLERANCE max(|u|, |v|, 1)
     if math.isclose(mine, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE):
         return 0.5
     return 1.0 if mine > other else 0.0
@@ -118,6 +120,7 @@ def _make_score(outcome: Outcome, *, sides: Sides, launch_directory: str) -> Sco
         return _unscored
     if outcome == "return":
         members = tuple(sides.values())
+        # Infos are not read, see `needs_infos`; the row then keeps none.
         return lambda returns, _: sides_beaten([side_return(returns, m) for m in members])
     if ":" not in outcome:
         raise ConfigError(
@@ -140,6 +143,8 @@ def _margin(scale: float, *, sides: Sides) -> Score:
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
         values = [side_return(returns, members) for members in sides.values()]
         mean = sum(values) / len(values)
+        # points_i = 1/2 + (u_i - m) / (2 SCALE), so 1/2 + (points_i - points_j) / 2 = 1/2 + (u_i -
+        # u_j) / (4 SCALE)
         return tuple(0.5 + (value - mean) / (2.0 * scale) for value in values)
 
     return score
@@ -160,6 +165,7 @@ def _threshold(outcome: ThresholdOutcome, *, sides: Sides) -> Score:
 
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
         reached = side_return(returns, members) >= outcome.threshold
+        # One of the two sides gets 1: the named one if it reached the threshold, else the other.
         return tuple(float((side == outcome.side) == reached) for side in sides)
 
     return score
@@ -173,13 +179,17 @@ def _info(key: str, *, sides: Sides) -> Score:
     side_of.update((side, side) for side in sides)
 
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
+        # `infos` holds the last info of each agent, dead ones included (`EpisodeRow`).
         told = {agent: info[key] for agent, info in infos.items() if info.get(key) is not None}
         named = list(told.values())
+        # Numbers measure a performance; anything else names a winner.
         if len(sides) == 1 or (named and all(_is_number(value, side_of) for value in named)):
             values = [_side_number(told, members, key=key) for members in sides.values()]
             return (values[0],) if len(sides) == 1 else sides_beaten(values)
+        # Several agents may name the winner; they must agree on the side.
         winners = {side_of.get(str(name)) for name in named}
         if not winners:
+            # No winner is a draw: every pair of sides scores one half.
             return sides_beaten([0.0] * len(sides))
         if None in winners or len(winners) > 1:
             raise EnvironmentFault(
@@ -192,6 +202,7 @@ def _info(key: str, *, sides: Sides) -> Score:
 
 def _is_number(value: object, names: Mapping[str, str]) -> bool:
     """Return whether an info is a measure of performance, not the name of the winner."""
+    # An agent may be called 0 or 1: such a value is a name.
     return isinstance(value, Real) and not isinstance(value, bool) and str(value) not in names
 
 
@@ -199,6 +210,7 @@ def _side_number(told: Mapping[str, object], members: tuple[str, ...], *, key: s
     """Return the mean of the numbers of a side's agents; agents without one do not count."""
     values = [told[agent] for agent in members if agent in told]
     numbers = [float(value) for value in values if isinstance(value, Real)]
+    # One value that is no number spoils the mean of the others.
     if not numbers or len(numbers) < len(values) or not all(map(math.isfinite, numbers)):
         raise EnvironmentFault(
             f"info {key!r} must be a finite number at the end of an episode, for one agent of "
@@ -211,6 +223,7 @@ def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Sc
     def score(returns: Returns, infos: Infos) -> tuple[float, ...]:
         # A user's function may raise anything, and the environment is not to blame.
         with users_code(f"environment.outcome {name}"):
+            # Copies, as the function may change them.
             answer = function(dict(returns), dict(infos))
         if not isinstance(answer, Mapping) or set(answer) != set(sides):
             raise ConfigError(
@@ -231,6 +244,7 @@ def _function(function: Callable[..., object], *, name: str, sides: Sides) -> Sc
             raise ConfigError(
                 f"environment.outcome {name} must return scores in [0, 1], got {answer!r}"
             )
+        # Only the order of the scores counts.
         return sides_beaten(scores)
 
     return score

@@ -1,4 +1,7 @@
-"""Random legal actions in an environment's own form, without torch."""
+"""Random legal actions in an environment's own form, without torch.
+
+Tests: `tests/arena/envs/probe/test_play.py`, `tests/arena/envs/checks/test_native_play.py`.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ class RandomActing:
     def __init__(self, spec: EnvironmentSpec, *, seed: int) -> None:
         self._specs = spec.agent_specs
         self._layouts = {
+            # "clipped", as draws are bounded already and squashing would move them
             agent: ActionLayout.from_json(facts.action, continuous="clipped")
             for agent, facts in spec.agent_specs.items()
         }
@@ -43,6 +47,7 @@ class RandomActing:
         """
         layout = self._layouts[agent]
         mask = _mask(self._specs[agent], observation, info)
+        # A mask missing in info allows everything, which is PettingZoo's rule.
         legal = None if mask is None else layout.flatten_mask(mask)
         if legal is not None and not layout.allows(legal[None])[0]:
             raise EnvironmentFault(f"agent {agent!r}: an action mask must allow an action")
@@ -54,6 +59,7 @@ class RandomActing:
         choices = self._choices(layout, legal)
         if layout.is_discrete:
             return layout.actions(np.array(choices, dtype=np.int64))[0]
+        # A row has the choices first, then the numbers.
         row = np.concatenate([choices, self._numbers(layout)]).astype(np.float32)
         return layout.actions(row[None])[0]
 
@@ -63,6 +69,7 @@ class RandomActing:
             if legal is None:
                 chosen.append(int(self._rng.integers(number)))
             else:
+                # Indices within the branch, as a row's choices are.
                 chosen.append(int(self._rng.choice(np.flatnonzero(legal[first : first + number]))))
             first += number
         return chosen
@@ -74,6 +81,7 @@ class RandomActing:
         low, high = np.array(layout.low), np.array(layout.high)
         share, normal = self._rng.random(len(low)), self._rng.standard_normal(len(low))
         bounded_low, bounded_high = np.isfinite(low), np.isfinite(high)
+        # One bound: l + |z| or h - |z|; none: z.
         numbers = np.where(bounded_low, np.where(bounded_low, low, 0.0) + np.abs(normal), normal)
         only_high = bounded_high & ~bounded_low
         numbers[only_high] = high[only_high] - np.abs(normal[only_high])
@@ -86,6 +94,7 @@ class RandomActing:
 def _mask(spec: AgentSpec, observation: Any, info: Mapping[str, Any] | None) -> object:  # noqa: ANN401
     if spec.mask is None:
         return None
+    # "observation" and "beside" both have the mask in the observation.
     holder = (info or {}) if spec.mask == "info" else observation
     mask: object = holder.get("action_mask")
     return mask

@@ -1,4 +1,7 @@
-"""Random legal play of a batch, for checks and comparisons of environments and for bot:random."""
+"""Random legal play of a batch, for checks and comparisons of environments and for bot:random.
+
+Tests: `tests/arena/envs/spaces/test_actions.py`, `tests/arena/envs/test_agents.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ def populations_of(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
     """Group agents with equal specs; each group is named by its first agent."""
     populations: dict[str, list[str]] = {}
     for agent in spec.agents:
+        # Specs hold dictionaries, which have no hash; their text does.
         populations.setdefault(repr(spec.agent_specs[agent]), []).append(agent)
     return {agents[0]: tuple(agents) for agents in populations.values()}
 
@@ -56,6 +60,7 @@ def random_answers(
 ) -> torch.Tensor:
     """Draw one action for each slot of a group, on the generator's device. [B, S] or [B, S, K]."""
     mask, shape = group.action_mask, group.agent_index.shape
+    # [B, S, n] -> [B * S, n]; slots without a decision are drawn too and then ignored
     flat_mask = None if mask is None else mask.to(generator.device).flatten(0, 1)
     rows = uniform_actions(
         layout, num_rows=shape.numel(), action_mask=flat_mask, generator=generator
@@ -87,6 +92,7 @@ def uniform_actions(
     columns = []
     first = 0
     for number in layout.branches:
+        # Slice of one category: masks of categories lie side by side.
         legal = None if action_mask is None else action_mask[:, first : first + number]
         columns.append(_choices(number, num_rows=num_rows, legal=legal, generator=generator))
         first += number
@@ -104,7 +110,8 @@ def _choices(
     if legal is None:
         return torch.randint(number, (num_rows,), generator=generator, device=device)
     draws = torch.rand(legal.shape, generator=generator, device=device)
-    # The largest of independent uniform draws is a uniform choice among the legal ones.
+    # The largest of independent uniform draws is a uniform choice among the legal ones. Draws are
+    # at least 0, so -1 never wins against a legal one.
     return draws.masked_fill_(~legal, -1.0).argmax(dim=1)
 
 
@@ -120,8 +127,11 @@ def _numbers(layout: ActionLayout, *, num_rows: int, generator: torch.Generator)
         for bound in (layout.low, layout.high)
     )
     squashed = torch.from_numpy(layout.squashed).to(device)
+    # u = atanh(2 s - 1): after squashing, l + (h - l) (tanh(u) + 1) / 2 is uniform in [l, h].
     within = torch.atanh((2 * share - 1).clamp(-MAX_TANH, MAX_TANH))
+    # Clipped numbers are the action itself: (1 - s) l + s h.
     within = torch.where(squashed, within, (1 - share) * low + share * high)
+    # l + |z| above a lower bound, h - |z| below an upper one, z without any
     beside_low = torch.where(low.isfinite(), low + normal.abs(), normal)
     beside = torch.where(high.isfinite(), high - normal.abs(), beside_low)
     return torch.where(low.isfinite() & high.isfinite(), within, beside).float()

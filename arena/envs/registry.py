@@ -124,6 +124,7 @@ def native_api(environment_id: str, *, kwargs: Mapping[str, object], launch_dire
     """
     if ":" not in environment_id:
         return _apis(environment_id)[0]
+    # A factory of its own has one form; `api` is not read for it.
     env = _call_factory(environment_id, kwargs=kwargs, api="aec", launch_directory=launch_directory)
     api = _api_of(env, environment_id=environment_id)
     env.close()
@@ -141,6 +142,7 @@ def canonical_id(environment_id: str) -> str:
     found = FAMILY_ID.fullmatch(environment_id)
     if found is not None:
         package = FAMILIES[found["family"]].package
+        # _v, as the modules of these packages are called
         return f"{package}/{found['name']}_v{found['version']}"
     return cast(str, _registered(environment_id)[0].id)
 
@@ -212,12 +214,14 @@ def _call_factory(
             f"environment.id {environment_id} with kwargs {dict(kwargs)} cannot be made: "
             f"{named(error)}{own_lines(error)}"
         ) from error
+    # Outside the try: an error in it would be ours, not the factory's.
     _drop_picture(env, kwargs=kwargs)
     return env
 
 
 def _drop_picture(env: Any, *, kwargs: Mapping[str, object]) -> None:  # noqa: ANN401
     """Free the 2 MB canvas of each mpe2 environment that will not render."""
+    # Wrappers pass attributes on when read, not when set.
     innermost: Any = getattr(env, "unwrapped", None)
     if type(innermost).__module__.startswith("mpe2.") and kwargs.get("render_mode") is None:
         innermost.screen = None
@@ -240,6 +244,7 @@ def _referred(environment_id: str, *, launch_directory: str) -> Callable[..., An
     try:
         factory = resolve(environment_id, launch_directory=launch_directory)
     except ConfigError as error:
+        # `resolve` raises a ConfigError from the import's own error.
         missing = _missing_module(error.__cause__)
         if missing is None:
             raise
@@ -267,6 +272,7 @@ def _family_factory(canonical: str, family: Family, *, api: Api) -> Callable[...
             importlib.import_module(family.package)
             module = importlib.import_module(name)
     except ModuleNotFoundError as error:
+        # The module of the id itself is missing: no such environment. Any other is a package.
         if error.name == name:
             raise _unknown(canonical) from error
         raise _needs(canonical, error.name or family.package) from error
@@ -302,6 +308,7 @@ def _registrations(environment_id: str) -> list[tuple[Any, Api]]:
 def _unknown(environment_id: str) -> EnvironmentUnavailable:
     known = list(_pettingzoo().aec_registry)
     known += [f"{family.package}/{name}" for family in FAMILIES.values() for name in family.names]
+    # PettingZoo's ids end with -v, those of mpe2 and magent2 with _v: both are compared.
     normalized = re.sub(r"_v(?=\d+$)", "-v", environment_id)
     near = dict.fromkeys(
         difflib.get_close_matches(environment_id, known, n=2, cutoff=0.5)
@@ -333,11 +340,13 @@ def _needs(environment_id: str, missing: str) -> EnvironmentUnavailable:
 def _install_line(environment_id: str, missing: str) -> str:
     package = missing.partition(".")[0]
     for family in FAMILIES.values():
+        # A module of a family may lack another package, which comes with the family's own.
         if family.package in (package, environment_id.partition("/")[0]):
             return f"pip install {family.package}"
     if ":" not in environment_id:
         return _install_extra(environment_id.partition("/")[0])
     home = environment_id.split(".")
+    # An id such as pettingzoo.classic.rps.rps:env, whose extra is the second part.
     if home[0] == "pettingzoo" and len(home) > 1 and package != "pettingzoo":
         return _install_extra(home[1].partition(":")[0])
     return f"pip install {package} (or start where {package} is: that directory is searched first)"
@@ -353,6 +362,7 @@ def _importable(module: str) -> bool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             importlib.import_module(module)
+    # magent2 loads its library by ctypes, whose error is an OSError.
     except (ImportError, OSError):
         return False
     return True

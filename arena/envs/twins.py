@@ -1,6 +1,8 @@
 """Environments with a native twin: the same game as a `BatchedGame`, by the original's id.
 
 Torch-free, so that a list of environments can use it.
+
+Tests: `tests/arena/envs/batched/test_twins.py`.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from collections.abc import Mapping
 
 from arena.environment_spec import AgentSpec
 
+# Names, not classes: importing a game would import torch.
 TWINS: Mapping[str, str] = {
     "classic/connect_four-v3": "arena.envs.batched.connect_four:ConnectFour",
     "classic/rps-v2": "arena.envs.batched.rock_paper_scissors:RockPaperScissors",
@@ -31,6 +34,7 @@ def openspiel_agent_spec(observation_shape: tuple[int, ...], num_actions: int) -
             "kind": "Box",
             "shape": list(observation_shape),
             "dtype": "float32",
+            # OpenSpiel declares no bounds of its tensors.
             "low": "-inf",
             "high": "inf",
         },

@@ -2,6 +2,8 @@
 
 Broken rules are returned, not raised, together with the usable part of the value, so that play can
 go on. The rules and their words are those of the batch. Shapes: n numbers of an action mask.
+
+Tests: `tests/arena/envs/checks/test_check.py`.
 """
 
 from __future__ import annotations
@@ -77,6 +79,7 @@ def observation_faults(
     except EnvironmentFault as fault:
         yield _broken(agent, "observation", str(fault))
         return
+    # Scratch: only the rules of writing into it matter.
     row = np.zeros(layout.size, dtype=layout.dtype)
     for leaf in layout.leaves:
         try:
@@ -97,6 +100,7 @@ def read_mask(
     """
     legal, text = _legal(mask, layout=layout)
     if legal is not None and not layout.allows(legal[None]).all():
+        # A mask that allows nothing cannot choose an action, so play goes on without one.
         legal, text = None, text or "an action mask must allow an action, got none"
     if not text:
         return legal, None
@@ -104,6 +108,7 @@ def read_mask(
         rule=f"mask {_kind(text)}",
         text=f"agent {agent!r}: {text}",
         agent=agent,
+        # Without a usable mask the next action may be illegal.
         in_doubt=legal is None,
     )
 
@@ -124,6 +129,7 @@ def _legal(mask: object, *, layout: ActionLayout) -> tuple[npt.NDArray[np.bool_]
         f"an action mask must be integers or bool of shape ({layout.num_logits},), got "
         f"{values.dtype} {values.shape}"
     )
+    # Of the right size, its meaning is plain in spite of its shape or float dtype.
     readable = values.size == layout.num_logits and values.dtype.kind in f"{MASK_KINDS}f"
     return (values.reshape(-1).astype(np.bool_) if readable else None), text
 
@@ -196,7 +202,9 @@ def step_told(
             if name == "observations":
                 raise EnvironmentFault(text)
             broken.append(Broken(rule=f"step {name}", text=text))
+            # False is a reward of 0, too.
             parts[at] = dict.fromkeys(acted, False) if name != "infos" else {}
+    # Rewards, terminations and truncations; observations and infos may leave agents out.
     for name, part in list(zip(STEP, parts, strict=True))[1:4]:
         broken += [
             Broken(
@@ -230,4 +238,5 @@ def _stranger(agent: object, has: str) -> Broken:
 
 def _kind(text: str) -> str:
     """Return the kind of mistake of a message: the way to fix it."""
+    # The fragment, not the text, as the text has the values of one occurrence.
     return next((fragment for fragment, _ in MENDS if fragment in text), text)

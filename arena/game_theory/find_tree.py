@@ -1,4 +1,7 @@
-"""Find the game tree of an environment, where it is a small game that can be enumerated."""
+"""Find the game tree of an environment, where it is a small game that can be enumerated.
+
+Tests: `tests/arena/game_theory/test_openspiel_tree.py`.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +36,7 @@ def find_tree(spec: EnvironmentSpec, *, launch_directory: str) -> GameTree:
     """
     if len(spec.agents) != NUM_AGENTS:
         raise NoGameTree(f"{spec.id} must have two agents, got {len(spec.agents)}")
+    # A twin is the original with its default parameters only.
     if is_openspiel(spec.id) and (spec.id not in TWINS or spec.kwargs):
         return grow_openspiel_tree(load_game(spec.id, spec.kwargs))
     game_class = find_game(spec.id, launch_directory=launch_directory)

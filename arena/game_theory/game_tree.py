@@ -7,6 +7,8 @@ Games of OpenSpiel grow in `arena.game_theory.openspiel_tree`.
 Shapes: B games of one batch; H histories of one length (in decisions) that end in a decision; E
 edges, legal actions after them with the chance events that follow; I information sets of an agent
 (what it can know when it decides); D deals of c cards; F features of an observation; n actions.
+
+Tests: `tests/arena/game_theory/test_exploitability.py`.
 """
 
 from __future__ import annotations
@@ -143,6 +145,7 @@ def grow_tree(game_class: BatchedGameClass) -> GameTree:
     return GameTree(
         agents=one.agents,
         knowledge=grower.knowledge(),
+        # Deals are equally likely; a game without deals has one start.
         start=torch.full((num_starts,), 1 / num_starts, dtype=torch.float64),
         levels=tuple(levels),
     )
@@ -187,6 +190,7 @@ class _Grower:
 
     def expand(self, frontier: _Frontier) -> tuple[Level, _Frontier]:
         """Try every legal action after every history."""
+        # One edge for each legal action: [H, n] -> [E] twice.
         parent, action = frontier.legal.nonzero().unbind(dim=1)
         if len(parent) > MAX_HISTORIES:
             raise NoGameTree(
@@ -199,12 +203,14 @@ class _Grower:
         if bool((last.reward.sum(dim=1).abs() > REWARD_TOLERANCE).any()):
             raise NoGameTree("the game must be zero-sum: the rewards of each step sum to 0")
         gone = last.terminated if last.truncated is None else last.terminated | last.truncated
+        # A history ends when both agents are out.
         after, child = self._look(game, cards=cards, actions=actions, asked=~gone.all(dim=1))
         level = Level(
             agent=frontier.agent,
             known=frontier.known,
             parent=parent,
             action=action,
+            # All chance is in the deals, so that nothing follows an action.
             chance=torch.ones(len(action), dtype=torch.float64),
             reward=last.reward.double(),
             child=child,
@@ -226,6 +232,7 @@ class _Grower:
                     "the game must have perfect recall: an observation tells how many actions "
                     "came before"
                 )
+            # [I, F + n] -> [I, n] and [I, F]
             legal = all_rows[:, all_rows.shape[1] - n :] > 0
             observation = all_rows[:, : all_rows.shape[1] - n]
             gathered.append(InformationSets(observation=observation, legal=legal))
@@ -237,6 +244,7 @@ class _Grower:
         num_games = len(cards)
         game = self._game_class(num_games, device=CPU)
         everywhere = torch.ones(num_games, dtype=torch.bool)
+        # Any key will do: a deal replaces its chance, and other games have none.
         game.reset(everywhere, key=torch.zeros(num_games, dtype=torch.int64))
         if isinstance(game, DealtGame):
             game.deal(cards)
@@ -244,6 +252,7 @@ class _Grower:
         for at in range(actions.shape[1]):
             action = actions[:, at : at + 1]
             asked = [group.agent_index >= 0 for group in game.decisions()]
+            # The group with the decision gets the action, others 0.
             last = game.step([torch.where(mine, action, 0) for mine in asked])
         return game, last
 
@@ -270,6 +279,8 @@ class _Grower:
                 agent[rows] = number
                 known[rows] = self._enter(number, torch.cat((observation, mask.float()), dim=1))
                 legal[rows, : mask.shape[1]] = mask
+        # Without hidden cards an information set is a position: agents and sets are its key. A
+        # dealt game merges nothing.
         alike = known * NUM_AGENTS + agent if not self._dealt else torch.arange(len(cards))
         place = torch.full_like(known, -1)
         _, place[asked] = _distinct(alike[asked, None])

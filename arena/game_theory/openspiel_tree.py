@@ -127,6 +127,7 @@ class _Grower:
             if state.is_terminal():
                 raise NoGameTree("the game must have a decision, chance alone may end it")
             at = places.place(self._begun(state, nothing))
+            # Deals that lead to one position add up; a new place is the next one.
             start += [0.0] * (at + 1 - len(start))
             start[at] += probability
         return places.histories, torch.tensor(start, dtype=torch.float64)
@@ -176,10 +177,12 @@ class _Grower:
     def _edges(
         self, history: _History, *, parent: int, action: int, places: _Places
     ) -> Iterator[_Edge]:
+        # Counted apart from histories: merged ones cost time, too.
         self._num_tried += 1
         if self._num_tried > MAX_ACTIONS:
             raise NoGameTree(f"the game must have at most {MAX_ACTIONS:,} actions in its tree")
         chosen = (*history.chosen, action)
+        # The next player decides in the same state, without seeing the choice.
         if len(chosen) < len(history.deciding):
             following = _History(
                 state=history.state,
@@ -190,10 +193,12 @@ class _Grower:
             )
             yield _Edge(parent, action, 1.0, (0.0, 0.0), places.place(following))
             return
+        # A copy, as the history has further actions to try.
         state = history.state.clone()
         self._game.apply(state, dict(zip(history.deciding, chosen, strict=True)))
         for after, chance in self._settled(state, 1.0):
             returns = after.returns()
+            # r_i = G_i(after) - G_i(before), as in `OpenSpielStepper`
             first, second = (
                 now - before for now, before in zip(returns, history.returns, strict=True)
             )
@@ -222,6 +227,7 @@ class _Grower:
         elif state.is_chance_node():
             for outcome, likely in state.chance_outcomes():
                 if likely > 0.0:
+                    # p(after) = product of the probabilities of the events on the way
                     yield from self._settled(state.child(outcome), probability * likely)
         elif self._game.deciding(state):
             yield state, probability
@@ -234,6 +240,8 @@ class _Grower:
         state, player = history.state, history.player
         sets = self._sets[player]
         if self._merges:
+            # The depth belongs to the key: a position may come back later, with merged histories of
+            # that length.
             key: Hashable = (depth, history.position)
         else:
             key = state.information_state_string(player)
@@ -243,6 +251,7 @@ class _Grower:
                 "what players know must tell them how many decisions came before, of the other too"
             )
         if number == len(self._legal[player]):
+            # Before the set is kept: a game that is too large must not fill the memory first.
             check_size(self.num_sets() + 1)
             self._observations[player].append(self._game.see(state, player).reshape(-1))
             self._legal[player].append(state.legal_actions_mask(player))

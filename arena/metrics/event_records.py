@@ -3,6 +3,8 @@
 A record is its length (u64), the masked checksum of the length (u32), an ``Event`` of TensorFlow's
 event.proto in protocol buffers, and its masked checksum. The package that encodes events imports
 torch, which the controller must not: it would block for seconds and take 200 MB.
+
+Tests: `tests/arena/metrics/test_sinks.py`.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ def scalars_record(step: int, scalars: Mapping[str, float], *, wall_time_s: floa
         _message(_VALUE, _message(_TAG, tag.encode()) + _SIMPLE_VALUE + _float32(value))
         for tag, value in scalars.items()
     )
+    # Protocol buffers leave out fields of 0.
     counted = _STEP + _varint(step) if step else b""
     return _record(_time(wall_time_s) + counted + _message(_SUMMARY, values))
 
@@ -47,8 +50,10 @@ def masked_crc32c(data: bytes) -> int:
     """Return the CRC-32C (Castagnoli), masked so that a checksum over checksums stays useful."""
     crc = 0xFFFFFFFF
     for byte in data:
+        # A byte at a time, lowest bit first, from all ones to their complement.
         crc = _TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
     crc ^= 0xFFFFFFFF
+    # mask(c) = (c rotated right by 15 bits) + 0xA282EAD8, modulo 2^32
     return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF
 
 
@@ -77,6 +82,7 @@ def _varint(number: int) -> bytes:
 
 
 def _float32(value: float) -> bytes:
+    # struct alone raises where a value is beyond float32; array makes it infinite.
     return struct.pack("<f", array("f", [value])[0])
 
 

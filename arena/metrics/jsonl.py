@@ -1,4 +1,7 @@
-"""Metrics as one JSON object per line, for programs: ``pandas.read_json(path, lines=True)``."""
+"""Metrics as one JSON object per line, for programs: ``pandas.read_json(path, lines=True)``.
+
+Tests: `tests/arena/metrics/test_sinks.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+# A line is far shorter, so that the first block usually has a newline.
 _TAIL_BYTES = 65536
 
 
@@ -18,6 +22,7 @@ class JsonlSink:
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         _cut_torn_line(path)
+        # After the cut. Line-buffered: every line is handed to the system at once.
         self._file = path.open("a", encoding="utf-8", buffering=1)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
@@ -39,10 +44,8 @@ class JsonlSink:
 
 
 def _cut_torn_line(path: Path) -> None:
-    """Drop the torn line that a crash left after the last newline.
-
-    The next line would else be glued to it.
-    """
+    """Drop the torn line that a crash left after the last newline."""
+    # The next line would else be glued to it.
     if not path.exists():
         return
     with path.open("r+b") as file:
@@ -55,4 +58,5 @@ def _cut_torn_line(path: Path) -> None:
                 file.truncate(start + newline + 1)
                 return
             end = start
+        # No newline at all: the whole file is one torn line.
         file.truncate(0)

@@ -1,6 +1,8 @@
 """The Sink Protocol, and the lookup of the sinks that a configuration names.
 
 Torch-free: the controller writes metrics itself, after it has committed what they describe.
+
+Tests: `tests/arena/metrics/test_sinks.py`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The files are written here, because the usual writer hands every value to a thread that ends at the
 first disk error, after which its callers wait for ever. Its flush also waits for the disk, file by
 file.
+
+Tests: `tests/arena/metrics/test_sinks.py`, `tests/faults/test_run_directory.py`.
 """
 
 from __future__ import annotations
@@ -17,16 +19,15 @@ from pathlib import Path
 
 from arena.metrics.event_records import scalars_record, version_record
 
+# Each open file takes a descriptor, and a run may have thousands of policies.
 MAX_OPEN_FILES = 64
 
 
 class TensorboardSink:
     """Sink that writes ``<directory>/<population>/<policy>/events.out.tfevents.*``.
 
-    Each file takes a descriptor, so only the most recently used ones stay open: a run may have
-    thousands of policies. TensorBoard reads nothing behind a torn record, so a policy whose last
-    record the disk refused continues in another file in the same directory, shown as one curve. The
-    next process does the same for every policy.
+    Only the most recently used files stay open. A policy may have several files in its directory,
+    which TensorBoard shows as one curve.
     """
 
     def __init__(self, directory: Path, *, max_open_files: int = MAX_OPEN_FILES) -> None:
@@ -48,6 +49,8 @@ class TensorboardSink:
         try:
             file.write(agent_steps, metrics)
         except OSError:
+            # TensorBoard reads nothing behind a torn record, so the policy continues in another
+            # file.
             self._files.pop(policy).close()
             del self._paths[policy]
             raise
@@ -65,7 +68,9 @@ class TensorboardSink:
             self._files.move_to_end(policy)
             return self._files[policy]
         if len(self._files) >= self._max_open_files:
+            # The least recently used one; it is opened again by its path.
             self._files.popitem(last=False)[1].close()
+        # Paths of this process only: the last one may have left a torn record.
         path = self._paths.get(policy) or self._new_path(policy)
         file = self._files[policy] = _EventFile(path)
         self._paths[policy] = path
@@ -91,6 +96,7 @@ class _EventFile:
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
         try:
+            # A file that is opened again has its version already.
             if self._file.tell() == 0:
                 self._append(version_record(wall_time_s=time.time()))
         except OSError:
@@ -104,5 +110,6 @@ class _EventFile:
         self._file.close()
 
     def _append(self, record: bytes) -> None:
+        # Unbuffered: a full disk may take a part of the record without an error.
         if self._file.write(record) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)

@@ -79,15 +79,18 @@ class GameBatch:
             _view(game, name=name, agents=agents, device=device)
             for name, agents in populations.items()
         )
+        # Agents of a group have equal spaces: the first one stands for all.
         self._num_actions = tuple(num_actions(game.agent_specs[g[0]].action) for g in game.groups)
         num_agents = len(game.agents)
         self._seeds = torch.zeros(num_envs, dtype=torch.int64, device=device)
         self._episodes = torch.zeros(num_envs, dtype=torch.int64, device=device)
+        # float64, as returns are sums of float32 rewards and decide matches.
         self._returns = torch.zeros(num_envs, num_agents, dtype=torch.float64, device=device)
         self._alive = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
         self._halted = torch.zeros(num_envs, dtype=torch.bool, device=device)
         self._any_halted = False
         self._resumed: torch.Tensor | None = None
+        # Shared constants: no turn allocates them again, and none may write into them.
         self._never = torch.zeros(num_envs, num_agents, dtype=torch.bool, device=device)
         self._no_score = torch.full((num_envs, num_sides), torch.nan, device=device)
         self._asked: Sequence[Group] = ()
@@ -120,6 +123,7 @@ class GameBatch:
         self._any_halted = False
         self._resumed = None
         try:
+            # All games: none is halted at this point.
             self._begin(~self._halted, torch.arange(self._num_envs, device=self._device))
             self._asked = self._game.decisions()
         except Exception as error:
@@ -149,11 +153,13 @@ class GameBatch:
             # The usual step ends no episode, and nonzero has synchronized already.
             over = ended.nonzero().squeeze(1)
             if len(over):
+                # A copy: the constant stays as it is.
                 score = score.index_copy(0, over, self._score(self._returns[over]))
                 # A halted game plays on unheard, and its episode begins again with the same seed.
                 self._episodes += ended & ~self._halted
                 self._returns[over] = 0.0
                 self._alive[over] = True
+                # After the number of episodes, which is part of their keys.
                 self._begin(ended, over)
             # Taken before resumed games begin: their last results are of the halt, too.
             still = self._halted if self._any_halted else None
@@ -188,12 +194,14 @@ class GameBatch:
     def _begin(self, games: torch.Tensor, index: torch.Tensor) -> None:
         """Start new episodes in the ``games`` (bool [B]) at ``index``."""
         keys = episode_seeds(self._seeds[index], episodes=self._episodes[index])
+        # Keys of other games are 0 and not read.
         self._game.reset(games, key=torch.zeros_like(self._seeds).index_copy_(0, index, keys))
 
     def _begin_resumed(self) -> None:
         """Start the episodes of resumed games; their play during the halt is discarded."""
         if self._resumed is None:
             return
+        # Play during the halt has changed the returns and the ends.
         index = self._resumed.nonzero().squeeze(1)
         self._returns[index] = 0.0
         self._alive[index] = True
@@ -279,9 +287,11 @@ class GameBatch:
             if view.columns is None:
                 chosen[view.group] = action
             elif self._turn_based:
+                # The index -1 reads the last entry, which is False.
                 mine = view.members[index]
                 chosen[view.group] = torch.where(mine, action, chosen[view.group])
             else:
+                # Several populations may share a group: each one fills its columns.
                 chosen[view.group][:, view.columns] = action
         return [
             self._legal(group, action, number=number)
@@ -298,6 +308,7 @@ class GameBatch:
             action = torch.where(unasked, first, action)
         legal = (action >= 0) & (action < number)
         if mask is not None:
+            # Choices out of range would not index the mask; they stay illegal by the &=.
             legal &= mask.gather(2, action.clamp(0, number - 1).unsqueeze(2)).squeeze(2)
         illegal = asked & ~legal
         if bool(illegal.any()):
@@ -306,6 +317,7 @@ class GameBatch:
                 f"actions of {self.agents[int(group.agent_index[b, s])]} must be legal and in "
                 f"[0, {number}), got {int(action[b, s])} in environment {b}"
             )
+        # Zeros where no decision is pending, as `BatchedGame.step` promises the game.
         return action.masked_fill(~asked, 0)
 
     def _check_shapes(self) -> None:
@@ -313,6 +325,7 @@ class GameBatch:
         groups = zip(self._game.groups, self._asked, self._num_actions, strict=True)
         for agents, group, number in groups:
             index, observation, mask = group.agent_index, group.observation, group.action_mask
+            # In turns a group has one slot for all its agents.
             expected = (self._num_envs, 1 if self._turn_based else len(agents))
             if tuple(index.shape) != expected or index.dtype != torch.int64:
                 self._fault(f"agent_index must be int64 {expected}", index)
@@ -332,6 +345,7 @@ class GameBatch:
 
     def _check_sanity(self, result: StepResult) -> None:
         """Check for finite numbers, and for a legal action at each decision."""
+        # NaN and infinities survive a sum.
         total = result.reward.sum()
         empty = self._never[0, 0]
         for group in self._asked:
@@ -374,6 +388,7 @@ def _view(game: BatchedGame, *, name: str, agents: tuple[str, ...], device: torc
     return _View(
         name=name,
         group=groups[0],
+        # None where the population is the group: its tensors pass without a copy.
         columns=None if agents == group else columns,
         members=members,
     )

@@ -5,6 +5,8 @@ position is a deal and a point, that is, the betting so far.
 
 Shapes: B games, D deals of c cards, P points of decision and one for the end, n actions,
 F features of an observation.
+
+Tests: `tests/arena/envs/batched/test_card_games.py`.
 """
 
 from __future__ import annotations
@@ -165,6 +167,7 @@ class CardGame:
         self._end = self._num_points - 1
         self._deals = tables.deals.to(device)
         self._num_outcomes = tables.num_outcomes.to(device)
+        # A deal has one row per point, so deal d begins at row d (P + 1).
         self._first_rows = (tables.stride * self._num_points).to(device)
         self._agent = tables.agent.to(device)
         self._legal = tables.legal.to(device)
@@ -191,6 +194,7 @@ class CardGame:
         expected = (len(self._point), self._deals.shape[1])
         if tuple(cards.shape) != expected:
             raise ValueError(f"cards must be [B, c] {expected}, got {tuple(cards.shape)}")
+        # [B, 1, c] == [D, c] -> [B, D]
         same = (cards[:, None] == self._deals).all(dim=2)
         unknown = ~same.any(dim=1)
         if bool(unknown.any()):
@@ -209,6 +213,7 @@ class CardGame:
         outcome = (chance * self._num_outcomes).floor_()
         # The deal's number in mixed radix, times the rows of a deal.
         first_row = (outcome @ self._first_rows).long()
+        # All games draw, and those that go on keep their deal: no indexing by games.
         self._first_row = torch.where(games, first_row, self._first_row)
         self._point = self._point.masked_fill(games, 0)
 

@@ -1,4 +1,7 @@
-"""Search for the batched game of an environment's id. Torch-free until it has found one."""
+"""Search for the batched game of an environment's id. Torch-free until it has found one.
+
+Tests: `tests/arena/envs/batched/test_backends.py`.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +53,10 @@ def game_facts(
     Raises:
         ConfigError: If the game does not take these kwargs.
     """
+    # Here, so that looking for a game stays free of torch.
     import torch
 
+    # One game: the facts do not depend on their number.
     game = game_class(1, device=torch.device("cpu"), **kwargs)
     return EnvironmentSpec(
         id=environment_id,

@@ -6,6 +6,8 @@ in torch operations on whole batches, the same game runs on a CPU and on a GPU.
 
 Shapes: B games, A agents, S slots of a group (1 where agents take turns, all agents of the group
 where they decide at once), F features of a flattened observation, n actions.
+
+Tests: `tests/arena/envs/batched/test_batch.py`.
 """
 
 from __future__ import annotations

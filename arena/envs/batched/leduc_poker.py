@@ -3,6 +3,8 @@
 Six cards, two each of three ranks (card // 2); both pay an ante of 1 and get a card; after a round
 of betting a public card appears, and a second round follows. Source: Southey et al., "Bayes' Bluff:
 Opponent Modelling in Poker" (UAI 2005).
+
+Tests: `tests/arena/envs/batched/test_card_games.py`.
 """
 
 from __future__ import annotations
@@ -104,6 +106,7 @@ class LeducRules:
             # The pot beyond the winner's own payments is the loser's.
             return betting.paid[1] if betting.folded == 1 else -betting.paid[0]
         mine, theirs = (_hand(cards[agent], public=cards[PUBLIC]) for agent in range(2))
+        # At a showdown both have paid the same.
         return betting.paid[0] * ((mine > theirs) - (mine < theirs))
 
     def features(self, bets: Bets, *, cards: Sequence[int]) -> Sequence[int]:

@@ -1,4 +1,7 @@
-"""Construction of B games that step as one."""
+"""Construction of B games that step as one.
+
+Tests: `tests/arena/envs/batched/test_batch.py`, `tests/arena/envs/batched/test_backends.py`.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,7 @@ def make_game_batch(
         ConfigError: If the game refuses the kwargs, differs from the spec, or cannot be scored by
             the outcome.
     """
+    # A twin may differ from the inspected original, or know other options.
     found = game_facts(spec.id, game_class, kwargs=spec.kwargs)
     if found.digest != spec.digest:
         raise ConfigError(

@@ -72,12 +72,15 @@ class RockPaperScissors:
         """Compare the two actions of each game."""
         first, second = actions[0].unbind(dim=1)
         self._num_cycles = self._num_cycles + 1
+        # Each agent sees the other's action. [B, 2]
         self._seen = actions[0].flip(1)
         cut_off = self._num_cycles >= self._max_cycles
         return StepResult(
+            # Table of [n, n] flattened: row first * n + second
             reward=self._reward.index_select(0, first * self._num_actions + second),
             terminated=self._nobody,
             truncated=cut_off[:, None].expand(-1, 2),
+            # Taken before the reset that follows an end.
             final_observation=(self._observation(),),
         )
 
@@ -94,6 +97,7 @@ def _rewards(num_actions: int) -> torch.Tensor:
     higher_wins = (first + second) % 2 == 1
     first_wins = torch.where(higher_wins, first > second, first < second)
     reward = torch.where(first == second, 0.0, torch.where(first_wins, 1.0, -1.0))
+    # Zero-sum. [n, n, 2] -> [n * n, 2]
     return torch.stack((reward, -reward), dim=2).flatten(0, 1)
 
 

@@ -1,6 +1,8 @@
 """Scores of many episodes at once; `arena.envs.outcome` defines them.
 
 Shapes: N episodes that have ended, A agents.
+
+Tests: `tests/arena/envs/batched/test_batch.py`, `tests/arena/envs/test_outcome.py`.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ def make_batched_score(
         ConfigError: If the outcome or a side names an unknown agent, or the outcome reads infos,
             which batched games do not have.
     """
+    # First, as it checks sides and outcome; only a user's function is called below.
     score = make_outcome(outcome, sides=sides, agents=agents, launch_directory=launch_directory)
     if len(sides) == 1 and outcome == "return":
         return lambda returns: torch.full((len(returns), 1), torch.nan, device=device)
+    # u = returns @ M with M_as = 1 / |side s| for its agents: [N, A] -> [N, sides]
     mean_of_agents = torch.zeros(len(agents), len(sides), dtype=torch.float64)
     for column, members in enumerate(sides.values()):
         for agent in members:
@@ -52,6 +56,7 @@ def make_batched_score(
         wins_there = torch.tensor([float(side == outcome.side) for side in sides], device=device)
 
         def by_threshold(returns: torch.Tensor) -> torch.Tensor:
+            # [N, 1] against [sides]: one winner of two sides
             reached = (returns @ mean_of_agents)[:, column, None] >= threshold
             return torch.where(reached, wins_there, 1.0 - wins_there)
 
@@ -63,6 +68,7 @@ def make_batched_score(
         )
 
     def by_function(returns: torch.Tensor) -> torch.Tensor:
+        # One by one: a user's function scores a single episode.
         rows = [score(dict(zip(agents, row, strict=True)), {}) for row in returns.tolist()]
         return torch.tensor(rows, device=device).reshape(len(returns), len(sides))
 
@@ -72,6 +78,7 @@ def make_batched_score(
 def equal(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
     """Return where two returns or scores are equal but for rounding. bool, of both broadcast."""
     mine, others = mine.double(), others.double()
+    # |u - v| <= TOLERANCE max(|u|, |v|, 1), as in `arena.envs.outcome`
     scale = torch.maximum(mine.abs(), others.abs()).clamp_(min=1.0)
     return (mine - others).abs() <= TOLERANCE * scale
 
@@ -92,6 +99,7 @@ def score_against(mine: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
 
 def sides_beaten(values: torch.Tensor) -> torch.Tensor:
     """Count the other sides with a lower value, equal ones half. float64 [N, sides]."""
+    # [N, sides, 1] against [N, 1, sides]
     mine, others = values[:, :, None], values[:, None, :]
     beats = torch.where(equal(mine, others), 0.5, (mine > others).double())
     # Against itself a side scores one half, which must not count.

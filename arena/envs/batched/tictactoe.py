@@ -63,6 +63,7 @@ class TicTacToe:
         marked = (sets[:, None] >> cells) & 1
         lines = torch.tensor([sum(1 << cell for cell in line) for line in LINES], device=device)
         self._cell = 1 << cells
+        # A set wins if it contains all cells of some line. [512, 1] & [8] -> [512]
         self._wins = ((sets[:, None] & lines) == lines).any(dim=1)
         self._free = marked == 0
         # An observation is [3, 3, 2]: for each cell, the agent's own mark and the other's.
@@ -84,6 +85,7 @@ class TicTacToe:
     def decisions(self) -> tuple[Group]:
         """Return the decision of the agent on turn, which sees its own marks first."""
         observation = self._own.index_select(0, self._mine)
+        # The two planes are disjoint, so the sum is both.
         observation += self._others.index_select(0, self._theirs)
         free = self._free.index_select(0, self._mine | self._theirs)
         return (Group(self._mover[:, None], observation[:, None], free[:, None]),)
@@ -94,6 +96,7 @@ class TicTacToe:
         won = self._wins.index_select(0, mine)
         over = won | ((mine | self._theirs) == FULL)
         reward = won[:, None] * self._sign.index_select(0, self._mover)
+        # The agents swap roles, so that the one on turn is always `_mine`.
         self._mine, self._theirs = self._theirs, mine
         self._mover = 1 - self._mover
         return StepResult(reward=reward, terminated=over[:, None].expand(-1, 2))

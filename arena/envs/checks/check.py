@@ -126,8 +126,10 @@ def check_environment(
     if not subject.is_pettingzoo():
         _play_batch(subject, report, seconds=seconds, limit=limit)
         return report
+    # Made here: the findings so far survive a stage that is cut off.
     seen = Look()
     with limit.stage("playing one environment by itself", share=0.25):
+        # A call of step has that many decisions.
         num_decisions = MAX_STEPS * _deciding_at_once(spec)
         look(
             subject.single,
@@ -148,6 +150,7 @@ def check_environment(
             )
             _note_difference(difference, report)
         return report
+    # Only now, as the single play has shown what a step costs.
     subject.num_envs = _affordable_envs(seen, seconds=seconds)
     _play_batch(subject, report, seconds=seconds, limit=limit)
     if not report.problems:
@@ -174,6 +177,7 @@ def _inspected(
     possible_agents: Sequence[str] | None,
     limit: TimeLimit,
 ) -> EnvironmentSpec:
+    # Half of the time at most: play needs the rest.
     left_s = INSPECTING_S if limit.left_s is None else max(1.0, limit.left_s / 2)
     try:
         with limit.stage("making it and looking at its spaces"):
@@ -186,8 +190,10 @@ def _inspected(
                 timeout_s=min(INSPECTING_S, left_s),
             )
     except EnvironmentFault as fault:
+        # The way to fix it goes before the lines of the user's code.
         told, lines = split_lines(str(fault))
         raise EnvironmentFault(f"{told}. To mend it: {finding_of(fault).mend}{lines}") from fault
+    # Reached where the stage was left: `TimeLimit.stage` swallows its own interruption.
     raise EnvironmentFault(f"environment {environment_id} was not made and reset in time")
 
 
@@ -227,6 +233,7 @@ class _Subject:
             EnvironmentConfig(
                 id=spec.id,
                 kwargs=dict(spec.kwargs),
+                # The named environment, never its twin.
                 backend="pettingzoo" if spec.id in TWINS else "auto",
                 possible_agents=self._possible_agents,
             ),
@@ -256,6 +263,7 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
     report.aliased = seen.aliased
     if spec.api == "aec":
         report.turn_order = seen.turn_order
+    # After a fault agents may have missed their decisions for that reason.
     if not seen.problems and seen.calls:
         report.never_asked = tuple(agent for agent in spec.agents if agent not in seen.agents)
     if seen.aliased is not None:
@@ -272,6 +280,7 @@ def _note_look(seen: Look, report: EnvironmentReport) -> None:
         for agent, what in list(seen.out_of_bounds.items())[:MAX_OUTSIDE]
     ]
     if report.problems:
+        # Without problems the batch is played, which sees more rewards.
         _note_scale(seen.reward_low, seen.reward_high, report)
 
 
@@ -291,6 +300,7 @@ def _note_scale(low: float | None, high: float | None, report: EnvironmentReport
 def _round_up(number: float) -> float:
     """Round up to one digit."""
     unit = 10.0 ** math.floor(math.log10(number))
+    # 10^floor(log10 x) is the unit of the first digit.
     return math.ceil(number / unit) * unit
 
 
@@ -308,6 +318,7 @@ def _note_difference(difference: str | None, report: EnvironmentReport) -> None:
 def _affordable_envs(seen: Look, *, seconds: float) -> int:
     """Return how many environments can step a dozen times while speed is measured."""
     step_s = seen.stepping_s / max(1, seen.calls)
+    # 12 steps of n environments take 12 n step_s.
     affordable = int(seconds / (12 * step_s)) if step_s else NUM_ENVS
     return max(MIN_ENVS, min(NUM_ENVS, affordable))
 
@@ -336,6 +347,7 @@ def _of_unchanging(unchanging: Mapping[str, str], spec: EnvironmentSpec) -> str:
         f"agent {agent!r}{others} saw the same at each of its decisions, {values}: there is "
         "nothing to learn from, unless the game is so"
     )
+    # Bytes are most likely a picture.
     if values.startswith("uint8(") and "render_mode" not in spec.kwargs:
         note += (
             "; some environments draw their pictures only with "

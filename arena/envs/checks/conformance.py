@@ -125,6 +125,7 @@ def check_against(
         environment_facts(environment_id, kwargs=kwargs, launch_directory=launch_directory),
         environment_facts(other_id, kwargs=other_kwargs, launch_directory=launch_directory),
     )
+    # First: batches with different spaces cannot get the same actions.
     difference = spec_difference(*specs)
     if difference is not None:
         return _without_playing(difference)
@@ -206,6 +207,7 @@ def compare_environments(
     generator = torch.Generator().manual_seed(seed)
     difference = comparison.difference()
     while difference is None and comparison.games < num_games:
+        # Actions are drawn by the first batch's masks; those of the second are equal so far.
         comparison.step(random_legal_actions(comparison.turn, actions=actions, generator=generator))
         difference = comparison.difference()
         if progress is not None:
@@ -235,6 +237,8 @@ class _Comparison:
         # Calls before an environment's current episode, and episodes before it. [B]
         self._began = torch.zeros(one.num_envs, dtype=torch.int64)
         self._episodes = torch.zeros(one.num_envs, dtype=torch.int64)
+        # Calls since the oldest unfinished episode began: deciding agents and actions by
+        # population.
         self._past: deque[dict[str, tuple[torch.Tensor, torch.Tensor]]] = deque()
         self._decisions = 0
         self.games = 0
@@ -248,11 +252,13 @@ class _Comparison:
         """Step both, after `difference` has found none."""
         self._begin_episodes()
         calls = {
+            # A copy: on the CPU the index is the buffer, which the next step overwrites.
             name: (group.agent_index.cpu().clone(), actions[name])
             for name, group in self.turn.groups.items()
         }
         self._decisions += sum(int((index >= 0).sum()) for index, _ in calls.values())
         self._past.append(calls)
+        # 64 bits -> [0, 2**63), the range of seeds
         self._num_calls += 1
         self._turns = (self._step(0, actions), self._step(1, actions))
 
@@ -283,6 +289,7 @@ class _Comparison:
         before = time.perf_counter()
         turn = self._envs[side].step(moved)
         if device.type == "cuda":
+            # Kernels run on after the call; the time is that of the work.
             torch.cuda.synchronize(device)
         self._stepping_s[side] += time.perf_counter() - before
         return turn
@@ -292,12 +299,15 @@ class _Comparison:
         over = self.turn.episode_over.cpu()
         self._began[over] = self._num_calls
         self._episodes += over
+        # `_past` ends with the last call, so its first entry is call num_calls - len.
         while self._past and self._num_calls - len(self._past) < int(self._began.min()):
             self._past.popleft()
 
     def _located(self, found: TurnDifference, b: int) -> Difference:
+        # Where an episode is over, a decision belongs to the next one, a reward to the last one.
         is_new = found.tensor in ABOUT_THE_NEXT_DECISION and bool(self.turn.episode_over[b])
         episode = int(self._episodes[b]) + int(is_new)
+        # The reset of a new episode is its call 0, without actions.
         call = 0 if is_new else self._num_calls - int(self._began[b])
         return Difference(
             what=found.tensor,

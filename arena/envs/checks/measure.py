@@ -1,4 +1,7 @@
-"""Random play of a batch: its speed, its rewards, and whether a seed determines everything."""
+"""Random play of a batch: its speed, its rewards, and whether a seed determines everything.
+
+Tests: `tests/arena/envs/checks/test_check.py`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ class Measured:
         reward_low: Smallest reward of a decision; None: no call was made.
         reward_high: Largest reward of a decision.
         rewarded_share: Share of calls in which an agent received a non-zero reward.
-        same_rewards: Groups of agents whose rewards were always equal, in groups of these.
+        same_rewards: Groups of agents; within a group all rewards were equal.
         roles: Agents that seem to play one role, by their names and rewards.
         return_low: Smallest return of an agent in an episode; None: no episode ended.
         return_high: Largest return of an agent in an episode.
@@ -96,6 +99,7 @@ class _Totals:
         found.reward_low = low if found.reward_low is None else min(low, found.reward_low)
         found.reward_high = high if found.reward_high is None else max(high, found.reward_high)
         self._rewarded += bool(low or high)
+        # mark_a = sum over calls and environments of w r_a, with the same random w for all agents
         self._marks += self._rng.random(len(reward)) @ reward.double().numpy()
         self._returns += reward
         self._rewards += reward.double().numpy()
@@ -109,6 +113,7 @@ class _Totals:
         found.return_low = low if found.return_low is None else min(low, found.return_low)
         found.return_high = high if found.return_high is None else max(high, found.return_high)
         sizes = self._returns[over].abs()
+        # ||G| - s| <= ROUNDING for s in {0, 1}
         is_plain = torch.minimum(sizes, (sizes - 1.0).abs()) <= ROUNDING
         found.has_stakes = found.has_stakes or not bool(is_plain.all())
         self._returns[over] = 0.0
@@ -126,6 +131,7 @@ class _Totals:
         found.legal_mean = {name: legal / number for name, (legal, number) in self._legal.items()}
         found.roles = roles_of(self._agents, self._rewards)
         groups: dict[float, list[str]] = {}
+        # Rounded: sums in another order differ in their last bits.
         for agent, mark in zip(self._agents, self._marks.round(9).tolist(), strict=True):
             groups.setdefault(mark, []).append(agent)
         found.same_rewards = tuple(tuple(agents) for agents in groups.values())
@@ -180,6 +186,8 @@ def has_chance(
         if not _are_alike(turn):
             return True
         answers = random_legal_actions(turn, actions=actions, generator=generator)
+        # The first environment's actions for all: as long as they are alike, the same ones are
+        # legal.
         same = {name: rows[:1].expand_as(rows).contiguous() for name, rows in answers.items()}
         turn = env.step(same)
     return not _are_alike(turn)
@@ -215,6 +223,7 @@ def first_difference_by_seed(
             _told(other, actions=actions, num_steps=num_steps),
             strict=False,
         )
+        # Both runs step in turns, so that what they share (a global generator) shows.
         for call, (first, second) in enumerate(pairs):
             for what, data in first.items():
                 if second[what] != data:
@@ -228,6 +237,7 @@ def _told(
 ) -> Iterator[dict[str, bytes]]:
     generator = torch.Generator().manual_seed(SEED)
     turn = env.reset(range(env.num_envs))
+    # Bytes, as the tensors are the buffers themselves; equal even where both are NaN.
     yield _asked(turn)
     for _ in range(num_steps):
         turn = env.step(random_legal_actions(turn, actions=actions, generator=generator))
@@ -249,6 +259,7 @@ def _asked(turn: Turn) -> dict[str, bytes]:
     for name, group in turn.groups.items():
         asked = group.agent_index >= 0
         told[f"who decides of {name!r}"] = group.agent_index
+        # Only where there is a decision: other rows are undefined.
         told[f"observations of {name!r}"] = group.observation[asked]
         if group.action_mask is not None:
             told[f"action masks of {name!r}"] = group.action_mask[asked]

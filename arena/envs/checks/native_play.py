@@ -94,6 +94,7 @@ def first_difference(
     """
     until_s = time.monotonic() + seconds
     runs = (told(make, spec=spec, seen=Look()) for _ in range(2))
+    # Parts are compared at once: the environment may overwrite them in its next step.
     for call, (one, other) in enumerate(zip(*runs, strict=False)):
         for what, part in one.parts.items():
             if _frozen(part) != _frozen(other.parts.get(what)):
@@ -112,6 +113,7 @@ def told(make: Make, *, spec: EnvironmentSpec, seen: Look) -> Iterator[Told]:
     try:
         for _ in range(MAX_EPISODES):
             if env is None:
+                # Anew after a broken episode: nothing is known of the state that it left.
                 env = make()
             watch.begin(env)
             try:
@@ -161,6 +163,7 @@ def _mask(spec: AgentSpec, observation: object, info: object) -> object:
         return None
     mask: object = holder.get("action_mask")
     if mask is None and spec.mask != "info":
+        # Not None: `read_mask` refuses it, whereas a mask in info may be missing.
         return ()
     return mask
 
@@ -195,6 +198,7 @@ def _play_parallel(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
         observations, rewards, terminations, truncations, infos = _step_told(
             result, acted=deciding, watch=watch
         )
+        # Any flag counts here, also one that is no bool: that was noted above.
         ended = {
             agent: terminations.get(agent) or truncations.get(agent) for agent in watch.spec.agents
         }
@@ -223,6 +227,7 @@ def _deciding(
         agents = list(env.agents)
     watch.note(stranger_faults(agents, has="a place in agents", known=known))
     watch.note(stranger_faults(list(observations), has="an observation", known=known))
+    # Unknown agents have been noted; they are not played, as they have no spaces.
     return [a for a in agents if a in known and a in observations and not ended.get(a)]
 
 
@@ -235,6 +240,7 @@ def _step_told(result: object, *, acted: list[str], watch: Watch) -> tuple[Mappi
     observations, rewards, terminations, truncations, _ = parts
     _check_results(rewards, terminations, truncations, watch=watch)
     for agent in acted:
+        # Of an agent with both flags nothing is bootstrapped.
         if truncations.get(agent) and not terminations.get(agent):
             _check_last(agent, observations.get(agent), watch=watch)
     return parts
@@ -292,6 +298,7 @@ def _play_in_turns(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
         text = f"after reset an agent must be alive and on turn, got {first!r}"
         raise watch.stop("after reset", text)
     num_dead, patience = 0, MAX_DEAD * len(watch.spec.agents)
+    # Agents whose end has been checked: flags stay until an agent is removed.
     dead: set[str] = set()
     while True:
         with watch.calling("reading agents and agent_selection"):
@@ -311,6 +318,7 @@ def _play_in_turns(env: Any, *, acting: _Acting, watch: Watch) -> Iterator[Told]
             continue
         num_dead = 0
         seen, action = _decide(env, agent, acting=acting, watch=watch)
+        # Before the step, which may overwrite the observation.
         yield Told(parts={"who decides": agent, f"the observation of {agent!r}": seen})
         with watch.stepping(action):
             env.step(action)
@@ -328,6 +336,7 @@ def _decide(env: Any, agent: str, *, acting: _Acting, watch: Watch) -> tuple[obj
     with watch.calling(f"observe({agent!r})"):
         observation: object = env.observe(agent)
     watch.observed(agent, observation)
+    # A missing or broken attribute is noted in `_check_turn`.
     infos = getattr(env, "infos", {})
     info = infos.get(agent) if isinstance(infos, Mapping) else None
     action, broken = acting.act(agent, observation, info)
@@ -366,6 +375,7 @@ def _check_turn(env: Any, *, dead: set[str], watch: Watch) -> None:  # noqa: ANN
         dead.add(agent)
         if not terminations.get(agent):
             with watch.calling(f"observe({agent!r}), which was truncated,"):
+                # Now, as Arena's batch does: at the agent's turn it may be gone.
                 last = env.observe(agent)
             _check_last(agent, last, watch=watch)
 
@@ -380,6 +390,7 @@ def _check_all_dead(env: Any, *, last: str, watch: Watch) -> None:  # noqa: ANN4
 def _frozen(value: object) -> object:
     """Return a comparable form of a value, equal to itself even where it is NaN."""
     if isinstance(value, np.ndarray | np.generic):
+        # Bytes are equal where both are NaN.
         return value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, Mapping):
         return tuple((repr(key), _frozen(part)) for key, part in value.items())

@@ -1,5 +1,7 @@
 """Observation of one environment's return values: broken rules, arrays that change after they were
 returned, observations that never change, numbers outside the declared bounds.
+
+Tests: `tests/arena/envs/checks/test_check.py`, `tests/arena/envs/checks/test_native_play.py`.
 """
 
 from __future__ import annotations
@@ -53,8 +55,8 @@ class Look:
         aliased: First agent with an observation that changed after it was returned.
         out_of_bounds: First observation outside its space, by agent.
         unchanging: Observation that was the same at each of at least two decisions, by agent.
-        reward_low: Smallest reward; None: there was none.
-        reward_high: Largest reward.
+        reward_low: Smallest reward, at most 0; None: there was none.
+        reward_high: Largest reward, at least 0.
         findings: Broken rules.
     """
 
@@ -82,6 +84,7 @@ class Look:
         cycle = list(dict.fromkeys(longest))
         if len(cycle) > NUM_SHOWN:
             return f"one at a time, {len(cycle)} agents"
+        # In a regular order each agent is always followed by the same one.
         follower = dict(zip(cycle, cycle[1:] + cycle[:1], strict=True))
         regular = all(
             follower.get(one) == other for order in self.orders for one, other in pairwise(order)
@@ -103,14 +106,15 @@ class Watch:
     Attributes:
         in_doubt: Whether this episode has broken a rule that may make the environment raise: later
             errors may be consequences, and are not reported.
+        seed: Seed of the episode.
     """
 
     def __init__(self, *, spec: EnvironmentSpec, seen: Look) -> None:
         self.spec = spec
         self.seen = seen
         self.in_doubt = False
+        # The first `begin` makes it SEED.
         self.seed = SEED - 1
-        """Arrays of the episode."""
         self._env: Any = None
         self._layouts = {
             agent: ObservationLayout.from_json(facts.observation)
@@ -160,6 +164,7 @@ class Watch:
         """
         try:
             yield
+        # Noted already; without this it would count as an error of the environment.
         except EpisodeBroken:
             raise
         except Exception as error:
@@ -182,6 +187,7 @@ class Watch:
         began_s = time.perf_counter()
         with self.calling(f"step({shown})", mend=MEND_STEP):
             yield
+        # Not reached by a step that raised: its time tells nothing of the speed.
         self.seen.stepping_s += time.perf_counter() - began_s
         self.seen.calls += 1
         self._look_again()
@@ -212,12 +218,14 @@ class Watch:
         )
         self.note(faults)
         if seen.aliased is None and len(self._returned) < MAX_KEPT:
+            # The array and a copy, to see whether the environment writes into it later.
             self._returned += [(agent, array, array.copy()) for array in _arrays(observation)]
         if not faults and agent not in seen.out_of_bounds:
             space = self._env.observation_space(agent)
             if not _contains(space, observation):
                 seen.out_of_bounds[agent] = _outside(observation, space)
         if agent not in self._first:
+            # A copy: an array that is written again would always be equal to itself.
             self._first[agent] = deepcopy(observation)
         elif self._first[agent] is not _CHANGED:
             if _equal(self._first[agent], observation):
@@ -231,7 +239,7 @@ class Watch:
         for owner, array, copy in self._returned:
             if self.seen.aliased is None and not _same(array, copy):
                 self.seen.aliased = owner
-        # Arrays of some calls, a few of each agent.
+        # Emptied when full, so that later calls are looked at, too.
         if len(self._returned) >= min(MAX_KEPT, KEPT * len(self.spec.agents)):
             self._returned.clear()
 

@@ -1,4 +1,7 @@
-"""Runs of PettingZoo's own tests. They print, warn and assert; here they report findings."""
+"""Runs of PettingZoo's own tests. They print, warn and assert; here they report findings.
+
+Tests: `tests/arena/envs/checks/test_check.py`.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,7 @@ def run_contract(make: Callable[[], Any], *, api: Api, num_cycles: int, contract
     num_notes = len(contract.notes)
     for test in ("api", "seed"):
         _run(NAMES[test, api], make, contract=contract, num_cycles=num_cycles)
+    # Both tests may give the same warnings; notes of other stages stay as they are.
     contract.notes[num_notes:] = list(dict.fromkeys(contract.notes[num_notes:]))
 
 
@@ -86,6 +90,7 @@ def _outcome(
 ) -> Exception | None:
     try:
         if name.endswith("seed_test"):
+            # This test makes and closes two environments itself.
             test(make, num_cycles=num_cycles)
         else:
             with _closing(make()) as env:

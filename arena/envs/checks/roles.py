@@ -2,6 +2,8 @@
 
 Agents with equal spaces may still have different tasks; policies that play both learn neither well.
 Torch-free. Shapes: B environments, A agents.
+
+Tests: `tests/arena/envs/checks/test_check.py`.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ def kinds_of(agents: Sequence[str]) -> dict[str, list[str]]:
     """Group agents by their names without numbers."""
     kinds: dict[str, list[str]] = {}
     for agent in agents:
+        # A name that is only a number stays, as nothing would be left of it.
         kinds.setdefault(NUMBERED.sub("", agent) or agent, []).append(agent)
     return kinds
 
@@ -60,6 +63,7 @@ def roles_of(agents: Sequence[str], rewards: npt.NDArray[np.float64]) -> tuple[R
     roles: list[list[list[str]]] = []
     why: list[str] = []
     for kind in kinds_of(agents).values():
+        # [B, agents of the kind] -> [B]
         paid = rewards[:, [column[agent] for agent in kind]].mean(axis=1)
         reasons = []
         for role in roles:
@@ -72,6 +76,7 @@ def roles_of(agents: Sequence[str], rewards: npt.NDArray[np.float64]) -> tuple[R
             reasons.append(reason)
         else:
             roles.append([kind])
+            # The first kind of all has no other to differ from.
             why.append(reasons[0] if reasons else "")
     return tuple(
         Role(agents=tuple(agent for kind in role for agent in kind), why=reason)
@@ -91,8 +96,10 @@ def _difference(
     if len(kind) != len(other_kind):
         return f"{names}: there are {len(kind)} against {len(other_kind)}"
     by_env = paid - other
+    # Alike in number, and too few environments to tell by rewards.
     if len(by_env) < ENOUGH_ENVS:
         return ""
+    # s / sqrt(B), with s the deviation of the paired differences d_b = paid_b - other_b
     error = float(by_env.std(ddof=1)) / math.sqrt(len(by_env))
     mean = float(by_env.mean())
     one_sided = bool((by_env > 0.0).all() or (by_env < 0.0).all())

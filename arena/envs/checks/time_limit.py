@@ -70,6 +70,7 @@ class TimeLimit:
         """
         self._tell(what)
         budget_s = None if self.left_s is None else self.left_s * share
+        # Only the main thread may set handlers of signals.
         if budget_s is None or threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -78,12 +79,15 @@ class TimeLimit:
         armed = False
 
         def ring(number: int, frame: FrameType | None) -> None:
+            # A late alarm, after the stage, must not raise in the code that follows.
             if armed:
                 place = place_of(frame)
                 self.cut_off[what] = f"after {budget_s:.0f} s{place and f', in {place}'}"
                 raise OutOfTime(what)
 
+        # The handler before the timer, which would else end the process.
         before = signal.signal(signal.SIGALRM, ring)
+        # Again and again: users' code may swallow the first one by a bare except.
         others_s, others_again_s = signal.setitimer(signal.ITIMER_REAL, budget_s, AGAIN_S)
         began_s = time.monotonic()
         try:
@@ -93,9 +97,11 @@ class TimeLimit:
             pass
         finally:
             armed = False
+            # The timer off before the old handler is back.
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             signal.signal(signal.SIGALRM, before)
             if others_s:
                 # The previous owner of the timer gets it back.
+                # At least a little, as zero would disarm it.
                 rest_s = max(others_s - (time.monotonic() - began_s), 1e-3)
                 signal.setitimer(signal.ITIMER_REAL, rest_s, others_again_s)

@@ -64,13 +64,16 @@ class _Pair:
 
     def differing(self) -> torch.Tensor | None:
         """Return the numbers that differ; None if none does. bool [B, K, X]."""
+        # The usual case, and cheap; NaN is unequal to itself and is looked at below.
         if torch.equal(self.one, self.other):
             return None
         differ = self.one != self.other
         if self.one.is_floating_point():
+            # NaN in both is equal, such as the score of an episode that goes on.
             differ &= ~(self.one.isnan() & self.other.isnan())
         differ = _rows(differ)
         if self.defined is not None:
+            # [B, K] -> [B, K, 1], against [B, K, X]
             differ &= self.defined[..., None]
         return differ if bool(differ.any()) else None
 
@@ -115,6 +118,7 @@ def first_difference(
 def _lowest(
     differing: list[tuple[_Pair, torch.Tensor]], *, agents: tuple[str, ...]
 ) -> TurnDifference:
+    # The lowest environment; then `differing` is in the order of `_pairs`.
     b = min(int(differ.flatten(1).any(dim=1).nonzero()[0]) for _, differ in differing)
     here = [(pair, differ[b]) for pair, differ in differing if bool(differ[b].any())]
     pair, differ = here[0]
@@ -143,6 +147,7 @@ def _pairs(
     yield _Pair("episode_over", one.episode_over.cpu(), other.episode_over.cpu(), None)
     # One row for all sides, so that a difference shows all scores.
     yield _Pair("score", one.score.cpu().unsqueeze(1), other.score.cpu().unsqueeze(1), None)
+    # Where only one of them is truncated, that has been found already.
     truncated = (one.truncated & other.truncated.to(one.truncated.device)).cpu()
     for name, members in populations.items():
         columns = torch.tensor([agents.index(agent) for agent in members])
@@ -166,6 +171,7 @@ def _group_pairs(one: Turn, other: Turn, *, name: str) -> Iterator[_Pair]:
     # Where only one of them has a decision, agent_index differs already.
     asked = (columns >= 0) & (other_columns >= 0)
     mask, other_mask = (
+        # No masks in one of them: another shape, and so a difference.
         torch.empty(0, dtype=torch.bool) if mask is None else mask.cpu()
         for mask in (group.action_mask, second.action_mask)
     )
@@ -183,4 +189,5 @@ def _kind(tensor: torch.Tensor) -> str:
 
 
 def _plain(row: torch.Tensor) -> list[object]:
+    # NaN has no JSON.
     return [None if value != value else value for value in row.tolist()]

@@ -79,6 +79,7 @@ class OpenSpielGame:
     @property
     def api(self) -> Literal["aec", "parallel"]:
         """``parallel`` where the game has nodes at which players decide at once."""
+        # By name: pyspiel is not imported here.
         sequential = self.game.get_type().dynamics.name == "SEQUENTIAL"
         return "aec" if sequential else "parallel"
 
@@ -97,13 +98,15 @@ class OpenSpielGame:
         else:
             numbers = state.observation_tensor(player)
         tensor = np.array(numbers, dtype=np.float32).reshape(self.tensor_shape)
+        # [C, H, W] -> [H, W, C]
         return tensor.transpose(1, 2, 0) if self.has_planes_first else tensor
 
     def deciding(self, state: Any) -> list[int]:  # noqa: ANN401
-        """Return the players that decide where neither chance does nor the game is over.
+        """Return the players that decide in a state that is neither terminal nor left to chance.
 
         Where players decide at once, some or all may have nothing to decide.
         """
+        # A game in which players decide at once may have turns, too.
         if not state.is_simultaneous_node():
             return [state.current_player()]
         return [player for player in range(self.game.num_players()) if state.legal_actions(player)]
@@ -115,6 +118,7 @@ class OpenSpielGame:
             # decision.
             state.apply_actions([actions.get(p, 0) for p in range(self.game.num_players())])
         else:
+            # Exactly one player decides, see `deciding`.
             (action,) = actions.values()
             state.apply_action(action)
 
@@ -135,6 +139,7 @@ def load_game(environment_id: str, kwargs: Mapping[str, object]) -> OpenSpielGam
     pyspiel = _pyspiel(environment_id)
     name = canonical_game_id(environment_id).removeprefix(PREFIX)
     _check_name(name.partition("(")[0], environment_id=environment_id, pyspiel=pyspiel)
+    # The observation is ours, not a parameter of the game.
     parameters = {key: value for key, value in kwargs.items() if key != OBSERVATION}
     if parameters and "(" in name:
         raise ConfigError(
@@ -180,6 +185,7 @@ def known_games() -> list[KnownEnvironment]:
         KnownEnvironment(
             id=environment_id,
             package=DISTRIBUTION,
+            # All twins are games with turns.
             apis=("aec",),
             installed=installed,
             install=INSTALL,
@@ -247,6 +253,7 @@ def _seen(game: Any, *, asked: object, environment_id: str) -> Seen:  # noqa: AN
             f"environment.kwargs.{OBSERVATION} of {environment_id} must be auto or what "
             f"{kind.short_name} gives as a tensor, {given}; got {asked!r}"
         )
+    # `auto` prefers it: a poker player that sees only the present forgets the bets.
     if asked == "information_state" or (asked == "auto" and has["information_state"]):
         return "information_state"
     return "observation"

@@ -1,4 +1,7 @@
-"""Stepper of one game of OpenSpiel with turns or simultaneous decisions. Torch-free."""
+"""Stepper of one game of OpenSpiel with turns or simultaneous decisions. Torch-free.
+
+Tests: `tests/arena/envs/openspiel/test_game.py`.
+"""
 
 from __future__ import annotations
 
@@ -93,12 +96,16 @@ class OpenSpielStepper:
         chosen, b = {}, self._row.b
         for player in self._deciding:
             population, slot, num_slots = self._actions_of[player]
+            # [B * S]: row b, then the slot
             chosen[player] = actions[population][b * num_slots + slot]
         self._game.apply(self._state, chosen)
+        # Decisions only: with chance counted, a card game would be cut off.
         self._length += 1
         self._go_on()
+        # After chance, which may pay as well.
         self._credit()
         is_over = self._state.is_terminal()
+        # Some games outlast their declared length (backgammon may): they are truncated.
         if not is_over and self._length < self._max_length:
             self._ask()
             return False
@@ -115,10 +122,9 @@ class OpenSpielStepper:
         self._state = None
 
     def _credit(self) -> None:
-        """Pay the increase of the returns.
-
-        OpenSpiel's ``rewards`` are undefined at chance nodes: 2048 repeats a reward there.
-        """
+        """Pay the increase of the returns."""
+        # r = G_after - G_before. OpenSpiel's own rewards are undefined at chance nodes: 2048
+        # repeats a reward there.
         before, self._returns = self._returns, self._state.returns()
         received = (after - first for first, after in zip(before, self._returns, strict=True))
         self._row.credit(dict(zip(self._agents, received, strict=True)))
@@ -135,6 +141,7 @@ class OpenSpielStepper:
             self._deciding = self._game.deciding(self._state)
             if self._deciding:
                 return
+            # A simultaneous node at which no player has a choice
             self._game.apply(self._state, {})
 
     def _ask(self) -> None:
@@ -160,6 +167,7 @@ def chance_outcome(outcomes: Sequence[tuple[int, float]], *, uniform: float) -> 
     """
     first = outcomes[0][1]
     if all(abs(probability - first) < UNIFORM_TOLERANCE for _, probability in outcomes):
+        # floor(u m), as in `CardGame.reset`
         return outcomes[int(uniform * len(outcomes))][0]
     cumulative = 0.0
     for outcome, probability in outcomes:

@@ -2,6 +2,8 @@
 
 An agent is on turn; its action may bring rewards to any agent and end any agent's episode. Dead
 agents are stepped with None, as PettingZoo requires, and have no decisions.
+
+Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/test_faults.py`.
 """
 
 from __future__ import annotations
@@ -20,15 +22,13 @@ Actions = Mapping[str, list[Any]]
 class AecStepper:
     """Stepper from decision to decision that fills a row of the batch.
 
-    There may be a thousand steppers and environments, whose memory is no longer in any cache when a
-    step reads it. A decision is therefore appended directly to the lists of the whole batch.
-
     Args:
         env: A ``pettingzoo.AECEnv``.
         row: Row of the batch.
         population_of: Population's name by agent. Preferably one object for the whole batch.
     """
 
+    # A thousand steppers are in no cache when a step reads them: each touches little memory.
     __slots__ = (
         "_b",
         "_env",
@@ -89,6 +89,7 @@ class AecStepper:
         Returns:
             Whether the episode is over; then there is no pending decision.
         """
+        # A population has one slot in turns, so [B, 1] -> [B] and b is the place.
         self._env.step(actions[self._population_of[self._on_turn]][self._b])
         state = self._state
         # Most steps of a turn-based game give no reward; `any` is cheaper than a call that adds
@@ -116,6 +117,7 @@ class AecStepper:
         place = self._places[agent]
         asked = place.asked
         info = self._state.infos.get(agent) if asked.reads_infos else None
+        # Straight to the lists of the whole batch, for the reason of the slots above.
         asked.ask(self._first_cell + place.column, self._env.observe(agent), info)
 
     def _bury(self) -> str | None:
@@ -140,6 +142,7 @@ class AecStepper:
     def _note_deaths(self) -> None:
         row, state = self._row, self._state
         infos = state.infos
+        # A copy, as `observe` is the environment's code and may change them.
         for agent, terminated in tuple(state.terminations.items()):
             if row.has_ended(agent):
                 continue

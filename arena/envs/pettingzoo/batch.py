@@ -1,4 +1,7 @@
-"""B PettingZoo environments stepped as one, with turns or simultaneous decisions."""
+"""B PettingZoo environments stepped as one, with turns or simultaneous decisions.
+
+Tests: `tests/arena/envs/test_batched.py`, `tests/faults/test_environment_faults.py`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ MAX_SEED = 2**63
 
 FREE_FAULTS = 16
 EPISODES_PER_FAULT = 10
-"""Environments that may break after a reset, plus one per so many episodes played."""
+"""Faults tolerated since a reset: `FREE_FAULTS`, and one more per `EPISODES_PER_FAULT` episodes."""
 
 
 class Stepper(Protocol):
@@ -132,6 +135,7 @@ class PettingZooBatch:
             name: population.check(name, actions[name])
             for name, population in buffers.populations.items()
         }
+        # After the check, so that a refused call leaves the turn as it was.
         buffers.clear()
         for b, stepper in enumerate(self._steppers):
             if self._halted[b]:
@@ -141,11 +145,16 @@ class PettingZooBatch:
             try:
                 over = stepper.step(chosen)
             except Exception as error:
+                # The other environments go on; this one begins its next episode in the same call.
                 self._replace(b, self._blame(error, stepper, doing="step"))
                 continue
             if over:
                 self._episodes[b] += 1
+                # At once: the turn has the end of the old episode and the first decision of the new
+                # one.
                 self._start(b)
+        # After the loop: their first decision is made in this call, their first step in the next.
+        # The episode number is that of the halt, and so is the seed.
         for b in self._resumed:
             self._halted[b] = False
             self._start(b)
@@ -161,6 +170,7 @@ class PettingZooBatch:
         for b in environments.nonzero().flatten().tolist():
             self._halted[b] = True
             for population in self._buffers.populations.values():
+                # The decisions of the last turn are written already; they only stop to count.
                 population.agent_index[b] = NO_DECISION
 
     def resume(self, environments: torch.Tensor) -> None:
@@ -182,6 +192,7 @@ class PettingZooBatch:
             try:
                 stepper.close()
             except Exception as error:
+                # All are closed, even if one of them raises.
                 faults.append(self._blame(error, stepper, doing="close"))
         if faults:
             raise faults[0]
@@ -218,14 +229,17 @@ class PettingZooBatch:
         """
         while fault is not None:
             self._allow(fault)
+            # First: a new start adds decisions, which must not be dropped with the old ones.
             self._buffers.void(b)
             try:
                 self._steppers[b].close()
             except Exception:
+                # It is broken anyway; the fault that counts is on its way.
                 logger.warning("a broken environment does not close either", exc_info=True)
             try:
                 self._steppers[b] = self._remake(b)
             except Exception as error:
+                # Without an environment there is nothing to go on with.
                 fault = self._blame(error, self._steppers[b], doing="making it anew")
                 raise fault from error
             self._episodes[b] += 1
@@ -261,6 +275,7 @@ class PettingZooBatch:
                 f"environment {self._id} raised {type(error).__name__} in {doing}, "
                 f"{stepper.on_turn}: {error}{own_lines(error)}"
             )
+        # By hand, as the fault is returned and perhaps never raised.
         fault.__cause__ = error
         return fault
 

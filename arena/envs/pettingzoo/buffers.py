@@ -3,6 +3,8 @@
 Numpy and torch share the memory: environments write rows, and the batch is read without a copy.
 Shapes: B environments, A agents (in the spec's order), S agents of a population that decide at
 once, P agents of a population, F features of a flattened observation, n actions.
+
+Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/test_faults.py`.
 """
 
 from __future__ import annotations
@@ -72,8 +74,11 @@ class PopulationBuffers:
         legal = (chosen >= 0) & (chosen < number)
         if self.mask is not None:
             masks = self.action_mask.reshape(-1, number)
+            # Choices out of range would not index the mask; they stay illegal by the &=. [B, S] ->
+            # [B * S]
             index = np.where(legal, chosen, 0).reshape(-1)
             legal &= masks[np.arange(len(masks)), index].reshape(legal.shape)
+        # Slots without a decision are ignored, as `BatchedEnv.step` says.
         illegal = (self.agent_index >= 0) & ~legal
         if illegal.any():
             b, s = (int(index) for index in np.argwhere(illegal)[0])
@@ -91,6 +96,7 @@ class PopulationBuffers:
                 f"actions of {name} must be float32 {shape}, got {chosen.dtype} {chosen.shape}"
             )
         asked = self.agent_index.reshape(-1) >= 0
+        # [B, S, K] -> [B * S, K]; zeros where nothing was asked, as rows may be NaN there
         rows = np.where(asked[:, None], chosen.reshape(len(asked), -1), np.float32(0.0))
         masks = None
         if self.mask is not None:
@@ -189,6 +195,7 @@ class Buffers:
         asked = {
             name: _asked(spec.agents, population) for name, population in self.populations.items()
         }
+        # The collectors keep views of the buffers: arrays are filled from here on, never replaced.
         self._asked = tuple(asked.values())
         self.places = Places(
             (
@@ -214,6 +221,7 @@ class Buffers:
         self.terminated.fill(False)
         self.truncated.fill(False)
         self.episode_over.fill(False)
+        # An episode that goes on has no score.
         self.score.fill(np.nan)
         self.figures.clear()
         self._is_void.fill(False)
@@ -228,6 +236,7 @@ class Buffers:
         """
         for asked in self._asked:
             asked.forget(b)
+        # The fault came with the next episode's reset.
         if self.episode_over[b]:
             return
         self.reward[b] = 0.0
@@ -236,6 +245,7 @@ class Buffers:
         self.terminated[b] = self.truncated[b] = False
         self.score[b] = np.nan
         self.figures.void(b)
+        # Void is over, too: the next episode begins in this call.
         self.episode_over[b] = self._is_void[b] = True
         self._turn.void = torch.from_numpy(self._is_void)
 
@@ -253,10 +263,13 @@ class Buffers:
         """
         for asked in self._asked:
             try:
+                # Populations written before a fault have empty lists when this is called again.
                 cells = asked.write()
             except DecisionFault as fault:
                 text = f"environment {self._environment_id} {fault}"
                 raise DecisionFault(text, environment=fault.environment) from fault
+            # reshape gives views, as the arrays are contiguous. An agent that decides again after
+            # its end, having come back, has not ended.
             self.has_decided.reshape(-1)[cells] = True
             self.has_ended.reshape(-1)[cells] = False
         return self._turn if self._device.type == "cpu" else _moved(self._turn, self._device)
@@ -269,6 +282,7 @@ def _population(
     num_envs: int,
     continuous: ContinuousActions,
 ) -> PopulationBuffers:
+    # All agents of a population have equal spaces: `check_equal_spaces` of the configuration.
     facts = spec.agent_specs[agents[0]]
     layout = ObservationLayout.from_json(facts.observation)
     actions = ActionLayout.from_json(facts.action, continuous=continuous)
@@ -288,8 +302,10 @@ def _population(
 def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> DecisionBatch:
     """Make the collector of the decisions of a population's agents."""
     num_envs, slots = population.agent_index.shape
+    # -1 at the agents of other populations: they never ask here
     row_of_cell = np.full((num_envs, len(agents)), -1, dtype=np.int64)
     for position, agent in enumerate(population.agents):
+        # In turns all agents of the population share the slot.
         slot = 0 if slots == 1 else position
         row_of_cell[:, agents.index(agent)] = np.arange(num_envs) * slots + slot
     return DecisionBatch(
@@ -298,6 +314,7 @@ def _asked(agents: tuple[str, ...], population: PopulationBuffers) -> DecisionBa
         actions=population.actions,
         mask=population.mask,
         row_of_cell=row_of_cell.reshape(-1),
+        # Views of the contiguous buffers: [B, S, ...] -> [B * S, ...]
         agent_index=population.agent_index.reshape(-1),
         observation=population.observation.reshape(num_envs * slots, population.layout.size),
         action_mask=population.action_mask.reshape(num_envs * slots, population.actions.num_logits),
@@ -311,6 +328,7 @@ def check_partition(agents: tuple[str, ...], *, populations: Mapping[str, tuple[
         ConfigError: If the check fails.
     """
     members = [agent for population in populations.values() for agent in population]
+    # Sorted lists, not sets: an agent in two populations must differ, too.
     if sorted(members) != sorted(agents):
         raise ConfigError(f"populations must have every agent of {agents} once, got {members}")
 
@@ -336,6 +354,7 @@ def _shared_turn(buffers: Buffers) -> Turn:
         episode_over=torch.from_numpy(buffers.episode_over),
         score=torch.from_numpy(buffers.score),
         components=None if buffers.components is None else torch.from_numpy(buffers.components),
+        # The list itself, which is filled and cleared in place.
         figures=buffers.figures.reports,
     )
 

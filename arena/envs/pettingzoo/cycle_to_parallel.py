@@ -68,9 +68,12 @@ class Cycle:
                 )
             env.step(actions[agent])
             received = state.rewards
+            # r_i of the step is the sum of r_i over the turns of the cycle.
             if any(received.values()):
                 for receiver in state.agents:
                     rewards[receiver] += received[receiver]
+        # Before the burial: a truncated agent is in `agents` until then, and its last observation
+        # counts.
         observations = {agent: env.observe(agent) for agent in state.agents}
         terminations, truncations, infos = state.terminations, state.truncations, state.infos
         if True in terminations.values() or True in truncations.values():

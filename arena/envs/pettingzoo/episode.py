@@ -1,6 +1,8 @@
 """Record of one environment's episode in the batch: values are checked and written down.
 
 Shapes: A agents (in the spec's order).
+
+Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/test_faults.py`.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class EpisodeRow:
         """Begin a new episode."""
         self._returns = [0.0] * len(self._returns)
         self._infos = {}
+        # The row of the buffers outlives the episode, and the environment if that broke.
         self._buffers.has_decided[self.b] = False
         self._buffers.has_ended[self.b] = False
 
@@ -65,6 +68,7 @@ class EpisodeRow:
             EnvironmentFault: If a reward is not a finite number, or of an unknown agent.
         """
         for agent, reward in rewards.items():
+            # The usual case, and first because it is cheap: NaN and text are not equal to 0.
             if reward == 0:
                 continue
             place = self.places.get(agent)
@@ -74,6 +78,8 @@ class EpisodeRow:
                 raise EnvironmentFault(
                     f"agent {agent!r}: a reward must be finite in float32, got {reward!r}"
                 )
+            # Added: an agent may be paid several times in one call, by dead agents' steps too. The
+            # return is summed in float64.
             self._buffers.reward[self.b, place.column] += reward
             self._returns[place.column] += float(reward)
 
@@ -99,27 +105,29 @@ class EpisodeRow:
         self._end(agent, place, info)
 
     def finish(self, infos: Mapping[str, Any]) -> None:
-        """End the episode and score it.
-
-        Agents that have decided and whose end was never reported (the environment emptied
-        ``agents``) have terminated: there is nothing to bootstrap from.
+        """End the episode and score it; agents whose end was never reported have terminated.
 
         Raises:
             EnvironmentFault: If an agent never reported a configured component.
         """
         buffers, b = self._buffers, self.b
+        # Agents that never decided have no row in any rollout, so their ends need no mark.
         decided = [a for a, place in self.places.items() if buffers.has_decided[b, place.column]]
         for agent in decided:
             if not self.has_ended(agent):
+                # The environment emptied `agents` without flags: there is nothing to bootstrap
+                # from.
                 self.terminate(agent, infos.get(agent))
         if self.components is not None:
             self.components.check(decided)
         if self._keeps_infos:
+            # Over those kept at deaths: the last info of an agent counts.
             for agent, info in infos.items():
                 if agent in self.places:
                     self._infos[agent] = info
         returns = dict(zip(buffers.agents, self._returns, strict=True))
         buffers.episode_over[b] = True
+        # After all ends above, whose infos the score may read.
         buffers.score[b] = self._score(returns, self._infos)
 
     def _keep_final(self, agent: str, place: Place, observation: Any) -> None:  # noqa: ANN401
@@ -129,6 +137,8 @@ class EpisodeRow:
             )
         population = place.population
         if population.mask == "observation":
+            # The mask is no part of the row; a Dict with a mask beside it needs no such step, as
+            # the layout selects its parts.
             observation = observation["observation"]
         row = population.final_observation[self.b, place.position]
         try:
@@ -140,5 +150,6 @@ class EpisodeRow:
         self._buffers.has_ended[self.b, place.column] = True
         if info and (reported := info.get(KEY)) is not None:
             self._buffers.figures.take(self.b, place.column, reported)
+        # Kept now, since PettingZoo removes the infos of dead agents.
         if self._keeps_infos and info is not None:
             self._infos[agent] = info

@@ -1,6 +1,8 @@
 """PettingZoo's ``state()``, the state of a whole environment, for value networks.
 
 Torch-free.
+
+Tests: `tests/arena/envs/spaces/test_critic_input.py`.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ def describe_state(env: Any, *, environment_id: str) -> dict[str, object]:  # no
     except Exception as error:
         # A user's environment may raise anything.
         raise no_state(environment_id, why=raised("it", error)) from error
+    # Optional in PettingZoo, and not always what state() returns.
     declared = getattr(env, "state_space", None)
     if isinstance(declared, spaces.Space) and _holds(declared, state):
         space: spaces.Space[Any] = declared
@@ -55,6 +58,7 @@ def _holds(space: spaces.Space[Any], state: object) -> bool:
     """Return whether rows of the declared space can hold a state; bounds are ignored."""
     try:
         layout = ObservationLayout.from_json(describe(space))
+        # Scratch: whether the write succeeds is all that counts.
         layout.flatten_into(np.zeros(layout.size, dtype=layout.dtype), state)
     except (ConfigError, EnvironmentFault, LookupError, TypeError, ValueError):
         return False
@@ -72,6 +76,7 @@ def _space_around(state: object, *, environment_id: str) -> spaces.Space[Any]:
             why=f"it must be an array of numbers, got {values.dtype} {values.shape}",
         )
     if values.dtype == UINT8:
+        # Bytes keep the row four times smaller than float32.
         return spaces.Box(0, 255, values.shape, np.uint8)
     return spaces.Box(-np.inf, np.inf, values.shape, np.float32)
 
@@ -80,6 +85,7 @@ def state_reader(env: Any) -> Callable[[], Any]:  # noqa: ANN401
     """Return the environment's ``state``, past wrappers that would count our resets or
     check them.
     """
+    # Its own state() is that of the environment inside.
     if type(env) is aec_to_parallel_wrapper:
         env = env.aec_env
     read: Callable[[], Any] = holder_of_state(env).state

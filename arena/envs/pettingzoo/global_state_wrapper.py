@@ -1,6 +1,8 @@
 """Environments whose turns contain their `state()`, for value networks.
 
 Shapes: B environments, G numbers of a flattened state.
+
+Tests: `tests/arena/envs/spaces/test_critic_input.py`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class States:
         self._layout = layout
         self._truncated = truncated
         self.now = np.zeros((len(truncated), layout.size), dtype=layout.dtype)
+        # An array of its own: `now` is overwritten by the reset that follows an end.
         self.final = np.zeros_like(self.now)
 
     def watching(self, stepper: Stepper, env: Any, *, b: int) -> StateStepper:  # noqa: ANN401
@@ -87,14 +90,15 @@ class StateStepper:
         self._states.write(self._states.now, self._b, self._read())
 
     def step(self, actions: Mapping[str, list[Any]]) -> bool:
-        """Step as `Stepper.step` does. The state is not read once all agents have ended
-        for good.
-        """
+        """Step as `Stepper.step` does, then read the state."""
         states, b = self._states, self._b
         over = self._stepper.step(actions)
         if not over:
             states.write(states.now, b, self._read())
+            # An agent may be cut off while the others play on: its final state is this one.
             states.final[b] = states.now[b]
+        # A value is bootstrapped only where an agent was cut off. Once all have ended for good, no
+        # state is needed, and `start` writes `now`.
         elif states.needs_final(b):
             states.write(states.final, b, self._read())
         return over
@@ -151,4 +155,6 @@ class GlobalStateWrapper:
 
     def _told(self, turn: Turn) -> Turn:
         device = self._device
+        # A new Turn: the wrapped one is shared, and on the CPU the states are the buffers
+        # themselves.
         return replace(turn, state=self._now.to(device), final_state=self._final.to(device))

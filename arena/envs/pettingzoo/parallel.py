@@ -1,4 +1,7 @@
-"""Stepper of one PettingZoo environment in which all live agents decide at once."""
+"""Stepper of one PettingZoo environment in which all live agents decide at once.
+
+Tests: `tests/arena/envs/test_batched.py`, `tests/arena/envs/test_faults.py`.
+"""
 
 from __future__ import annotations
 
@@ -70,11 +73,14 @@ class ParallelStepper:
         chosen, b = {}, self._b
         for agent in self._deciding:
             population, position, num_agents = self._actions_of[agent]
+            # [B * P]: row b, then the agent's position
             chosen[agent] = actions[population][b * num_agents + position]
         observations, rewards, terminations, truncations, infos = self._env.step(chosen)
+        # Counted first: names are compared only where one is missing.
         if self._rewards_all and len(rewards) < len(chosen):
             self._check_rewards(rewards)
         self._row.credit(rewards)
+        # Ends before the next decisions, which leave dead agents out.
         if True in terminations.values() or True in truncations.values():
             self._note_deaths(observations, terminations, truncations, infos)
         self._ask(observations, infos, terminations=terminations, truncations=truncations)
@@ -89,6 +95,7 @@ class ParallelStepper:
 
     def _check_rewards(self, rewards: Mapping[str, float]) -> None:
         missing = [agent for agent in self._deciding if agent not in rewards]
+        # An agent that vanished in this step may go without a reward.
         alive = [agent for agent in missing if agent in self._env.agents]
         if alive:
             raise EnvironmentFault(f"agents {alive} decided and must have a reward, got none")
@@ -120,9 +127,12 @@ class ParallelStepper:
         infos: Mapping[str, Any],
     ) -> None:
         row = self._row
+        # All agents, not only the deciding ones: a flag may come for an agent that was hidden.
         for agent in row.places:
             if row.has_ended(agent):
                 continue
+            # With both flags set it has terminated: a terminal state has no value to bootstrap
+            # from.
             if terminations.get(agent):
                 row.terminate(agent, infos.get(agent))
             elif truncations.get(agent):

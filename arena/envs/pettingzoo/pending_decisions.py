@@ -107,6 +107,7 @@ class DecisionBatch:
             # PettingZoo's masks in info are optional: without one, everything is legal.
             self._masks.append(self._everything_legal if mask is None else mask)
         elif self._mask == "beside":
+            # The mask stays in the observation: the layout selects the other keys.
             self._masks.append(observation["action_mask"])
         self._cells.append(cell)
         self._observations.append(observation)
@@ -118,6 +119,7 @@ class DecisionBatch:
 
     def forget(self, b: int) -> None:
         """Drop the decisions of environment b, written or not."""
+        # The cells of environment b: [b * A, (b + 1) * A)
         first, end = (number * len(self._agents) for number in (b, b + 1))
         kept = [at for at, cell in enumerate(self._cells) if not first <= cell < end]
         if self._masks:
@@ -125,6 +127,7 @@ class DecisionBatch:
         self._observations = [self._observations[at] for at in kept]
         self._cells = [self._cells[at] for at in kept]
         rows = self._row_of_cell[first:end]
+        # Rows of -1 are agents of other populations.
         self._agent_index[rows[rows >= 0]] = -1
 
     def _forget(self) -> None:
@@ -151,10 +154,12 @@ class DecisionBatch:
             if self._mask is not None:
                 self._write_masks(rows)
         except _Misfit as misfit:
+            # cell = b * A + column
             b, column = divmod(int(cells[misfit.at]), len(self._agents))
             raise DecisionFault(
                 f"at {b} in the batch: agent {self._agents[column]!r}: {misfit}", environment=b
             ) from misfit.__cause__
+        # Last: until everything is valid, no row looks like a decision.
         self._agent_index[rows] = cells % len(self._agents)
         self._forget()
         return cells
@@ -163,12 +168,15 @@ class DecisionBatch:
         """Write one part of all observations."""
         written = self._observation
         if leaf.size != self._layout.size:
+            # A view of the columns of this part
             written = written[:, leaf.place]
         if leaf.kind == "Box" or leaf.kind == "MultiBinary":
             flat = _flat_numbers(self._observations, leaf=leaf, dtype=self._layout.dtype)
             if flat is not None:
                 written[rows] = flat
                 return
+        # One by one: choices become one-hots, and numbers that did not stack are converted or
+        # blamed.
         for index, (row, observation) in enumerate(zip(rows, self._observations, strict=True)):
             try:
                 flatten_leaf(leaf, written[row], part_of(leaf, observation))
@@ -179,6 +187,7 @@ class DecisionBatch:
         shape = self._action_mask.shape[1:]
         legal = _stacked(self._masks, shape=shape, kinds=MASK_KINDS)
         if legal is None:
+            # Some mask has another form: each is checked alone, which names the faulty one.
             legal = np.stack(
                 [
                     _checked_mask(index, mask, actions=self._actions)
@@ -222,15 +231,13 @@ def _misfit(index: int, error: Exception, *, what: str) -> _Misfit:
 def _stacked(
     values: Sequence[object], *, shape: tuple[int, ...], kinds: str
 ) -> npt.NDArray[Any] | None:
-    """Stack values to one array [N, ...], or return None where one has another shape or kind.
-
-    The common dtype of all is of the widest kind among them, so if it is accepted, each one is.
-    """
+    """Stack values to one array [N, ...], or return None where one has another shape or kind."""
     try:
         stacked = np.array(values)
     except Exception:
         # They have no common shape or dtype, or one cannot be read.
         return None
+    # The common dtype of all is of the widest kind among them: if it is accepted, each one's is.
     if stacked.shape != (len(values), *shape) or stacked.dtype.kind not in kinds:
         return None
     return stacked

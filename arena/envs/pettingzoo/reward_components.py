@@ -42,6 +42,7 @@ class ComponentRow:
         self._names = names
         self._columns = {agent: column for column, agent in enumerate(agents)}
         self._received = received
+        # Kept over episodes, until an agent has reported every name once.
         self._missing = {agent: set(names) for agent in agents}
         self._others: dict[str, set[str]] = {agent: set() for agent in agents}
 
@@ -60,6 +61,7 @@ class ComponentRow:
             )
         missing = self._missing[agent]
         if missing:
+            # Only until all were seen: this runs at every step of every agent.
             missing.difference_update(reported)
             self._others[agent].update(str(name) for name in reported)
         for index, name in enumerate(self._names):
@@ -95,9 +97,7 @@ class ComponentRow:
 class ReportingTurns:
     """AEC environment whose steps credit their reward components.
 
-    An agent's info remains until the environment replaces it, like its rewards, but PettingZoo
-    never clears it. A mapping therefore counts once: if it is still the same object after a step,
-    it belongs to an earlier one.
+    A mapping counts once: the same object after a further step belongs to the earlier one.
 
     Args:
         env: A ``pettingzoo.AECEnv``.
@@ -119,6 +119,7 @@ class ReportingTurns:
         """Start an episode; infos present now belong to no step."""
         self._env.reset(seed=seed)
         self._counted = {}
+        # Marks the infos of the reset as counted.
         self._new()
 
     def step(self, action: int | None) -> None:
@@ -144,7 +145,10 @@ class ReportingTurns:
                 continue
             counted = self._counted.get(agent)
             values = dict(reported) if isinstance(reported, Mapping) else {}
+            # PettingZoo clears an agent's rewards but never its info. Identity is safe: the old
+            # objects are held here, so no new one can have their address.
             if counted is not None and counted[0] is info and counted[1] is reported:
+                # Compared with a copy, as the object itself would have changed, too.
                 if counted[2] != values:
                     raise EnvironmentFault(
                         f"agent {agent!r}: {KEY} must be a new mapping at each step, got one that "
@@ -175,6 +179,7 @@ class ReportingAtOnce:
     def step(self, actions: Mapping[str, int]) -> Any:  # noqa: ANN401
         """Carry out one action of each agent."""
         answer = self._env.step(actions)
+        # Infos are the last of the five; a ParallelEnv returns new ones in each step.
         for agent, info in answer[4].items():
             reported = info.get(KEY) if info else None
             if reported is not None:

@@ -38,10 +38,12 @@ def strip_checking_wrappers(env: Any, *, has_masks: bool) -> Any:  # noqa: ANN40
     Returns:
         The remaining environment: AEC if it was one; a Parallel one, or a `Cycle`.
     """
+    # Exact types here and below: a subclass may do more than check.
     if type(env) is aec_to_parallel_wrapper:
         turns = strip_checking_wrappers(env.aec_env, has_masks=has_masks)
         return Cycle(turns, state=holder_of_state(turns))
     checks = (*CHECKS, TerminateIllegalWrapper) if has_masks else CHECKS
+    # From the outside in: below any other wrapper, a check belongs to what that wrapper does.
     while type(env) in checks:
         env = env.env
     return env

@@ -1,4 +1,7 @@
-"""Length, speed and size of an environment, from which the sizes of a run follow."""
+"""Length, speed and size of an environment, from which the sizes of a run follow.
+
+Tests: `tests/arena/envs/probe/test_play.py`.
+"""
 
 from __future__ import annotations
 

@@ -81,10 +81,12 @@ def find_pace(
     )
     has_game = is_own_game or spec.id in TWINS
     stakes, known_margin = Stakes(spec.agents), 0.0
+    # A generator: the game is not made unless its first step is asked for.
     env_bytes, steps = 0, _steps_of_game(spec, stakes, launch_directory=launch_directory)
     if is_openspiel(spec.id):
         steps = _steps_of_openspiel(spec, stakes)
         game = load_game(spec.id, spec.kwargs).game
+        # m = (max u - min u) / 2
         known_margin = (game.max_utility() - game.min_utility()) / 2.0
     elif not is_own_game:
         env_bytes = _bytes_of_one(
@@ -92,12 +94,14 @@ def find_pace(
         )
         steps = _steps_of_pettingzoo(spec, stakes, launch_directory=launch_directory)
     length, is_lower_bound, step_s = _played(steps, stakes, deterministic=deterministic)
+    # A game may declare no bounds: utilities are infinite then.
     is_margin_known = 0.0 < known_margin < math.inf
     return Pace(
         episode_length=length,
         is_lower_bound=is_lower_bound,
         step_s=step_s,
         env_bytes=env_bytes,
+        # As `arena.envs.make` decides, unless the game refuses an option.
         is_batched=has_game and backend != "pettingzoo" and not reads_state,
         machine_bytes=machine_bytes(),
         largest_margin=known_margin if is_margin_known else stakes.largest_margin,
@@ -154,6 +158,7 @@ def _at_least_a_step(episode: Iterator[bool]) -> Iterator[bool]:
     num_steps = 0
     for num_steps, is_over in enumerate(episode, start=1):  # noqa: B007
         yield is_over
+    # An environment that is over after each reset would be reset for ever.
     if not num_steps:
         raise EnvironmentFault("after reset an agent must be alive")
 
@@ -189,6 +194,7 @@ def _episode_in_turns(
     seed: int,
 ) -> Iterator[bool]:
     env.reset(seed=seed)
+    # Dead agents leave after one step each; those that stay must not hang the play.
     patience, num_dead = 2 * len(acting.agents) + 1, 0
     while any(not _is_dead(env, agent) for agent in env.agents):
         agent = env.agent_selection
@@ -219,6 +225,7 @@ def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]
         while not state.is_terminal():
             if state.is_chance_node():
                 outcomes = state.chance_outcomes()
+                # Any chance will do: these games are never replayed.
                 state.apply_action(chance_outcome(outcomes, uniform=float(rng.random())))
                 continue
             deciding = loaded.deciding(state)
@@ -227,6 +234,7 @@ def _steps_of_openspiel(spec: EnvironmentSpec, stakes: Stakes) -> Iterator[bool]
             if deciding:
                 num_steps += 1
                 if state.is_terminal():
+                    # Once, at the end: the game's returns are sums already.
                     stakes.credit(dict(zip(spec.agents, state.returns(), strict=True)))
                 yield state.is_terminal()
 
@@ -264,6 +272,7 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
     """Return the growth of the process per further environment; 0: too little to be measured."""
     process = psutil.Process()
     kept: list[Any] = []
+    # Garbage that is freed later would hide the growth.
     gc.collect()
     before = process.memory_info().rss
     grown, began = [0], time.perf_counter()
@@ -272,8 +281,10 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
             spec.id, kwargs=spec.kwargs, api=spec.api, launch_directory=launch_directory
         )
         env.reset(seed=seed)
+        # Kept, so that the next one cannot use its memory again.
         kept.append(env)
         grown.append(process.memory_info().rss - before)
+        # No clock may decide in a deterministic run; the bytes still limit it.
         is_late = not deterministic and time.perf_counter() - began > MAX_OBJECTS_S
         if is_late or grown[-1] > MAX_OBJECTS_BYTES:
             break
@@ -283,4 +294,5 @@ def _bytes_of_one(spec: EnvironmentSpec, *, launch_directory: str, deterministic
             env.close()
     # The first environment brings what all share, if there are more.
     first = min(1, len(kept) - 1)
+    # bytes = (rss_n - rss_1) / (n - 1)
     return max(0, (grown[-1] - grown[first]) // (len(kept) - first))

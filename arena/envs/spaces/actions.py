@@ -21,7 +21,7 @@ from arena.envs.spaces.leaves import Leaf, Nest, bounds, leaf_spaces, make_leaf,
 from arena.errors import ConfigError
 
 MAX_TANH = 1.0 - 1e-6
-"""Distance from the bounds at which the inverse of tanh is cut off, as its argument."""
+"""Largest argument of atanh: the bounds themselves would be infinitely far."""
 
 MASK_KINDS = "bui"
 
@@ -55,6 +55,8 @@ class ActionLayout:
             ConfigError: If the space has no choice, or a Box has no usable bounds.
         """
         spaces = list(leaf_spaces(space))
+        # First without places: the numbers begin after the choices of all leaves, wherever they
+        # stand.
         leaves = [make_leaf(keys, member, offset=0, one_hot=False) for keys, member in spaces]
         branches = tuple(number for leaf in leaves for number in leaf.choices)
         column = {"choices": 0, "numbers": len(branches)}
@@ -62,6 +64,7 @@ class ActionLayout:
         low: list[float] = []
         high: list[float] = []
         for leaf, (keys, member) in zip(leaves, spaces, strict=True):
+            # Columns of a row: choices of all leaves, then numbers of all leaves.
             part = "numbers" if leaf.is_box else "choices"
             placed.append(make_leaf(keys, member, offset=column[part], one_hot=False))
             column[part] += leaf.size
@@ -98,6 +101,7 @@ class ActionLayout:
     @property
     def row_shape(self) -> tuple[int, ...]:
         """() where the space is Discrete: rows are int64 [N]. Else (K,): float32 [N, K]."""
+        # A category takes one column, whatever the number of its choices.
         return () if self.is_discrete else (len(self.branches) + self.num_continuous,)
 
     @property
@@ -110,6 +114,7 @@ class ActionLayout:
         """Mask of the numbers that are squashed into their bounds. bool [num_continuous]."""
         if self.continuous == "clipped":
             return np.zeros(self.num_continuous, dtype=np.bool_)
+        # tanh needs two bounds; a number with fewer is clipped.
         squashed: npt.NDArray[np.bool_] = np.isfinite(self.low) & np.isfinite(self.high)
         return squashed
 
@@ -134,6 +139,8 @@ class ActionLayout:
             exists = (choice >= 0) & (choice < number) & (choice == np.floor(choice))
             legal &= exists
             if action_mask is not None:
+                # A choice that does not exist would index past the mask; `exists` has refused it
+                # above.
                 index = first + np.where(exists, choice, 0).astype(np.int64)
                 legal &= action_mask[np.arange(len(rows)), index]
             first += number
@@ -172,22 +179,26 @@ class ActionLayout:
     ) -> npt.NDArray[Any]:
         """Return the actions of one leaf. Shape [N, ...]."""
         if leaf.is_box:
+            # `numbers` begins at the first column after the choices.
             first = leaf.offset - len(self.branches)
             values: npt.NDArray[Any] = numbers[:, first : first + leaf.size]
             # A Box of integers gets the nearest one.
             values = np.rint(values) if leaf.dtype.kind in "iub" else values
         else:
+            # Indices from 0 -> numbers of the environment
             values = rows[:, leaf.place].astype(np.int64) + np.array(leaf.starts, dtype=np.int64)
         return values.reshape(len(rows), *leaf.shape).astype(leaf.dtype)
 
     def _within_bounds(self, drawn: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Bring drawn numbers within their bounds. float64 [N, num_continuous]."""
+        # In place: the callers' astype has made a copy of the rows.
         low, high, squashed = np.array(self.low), np.array(self.high), self.squashed
         if squashed.any():
             at, to = low[squashed], high[squashed]
             # (l + h) / 2 + (h - l) / 2 * tanh(u), halved first: the bounds' sum and difference may
             # exceed a float.
             drawn[:, squashed] = at / 2 + to / 2 + (to / 2 - at / 2) * np.tanh(drawn[:, squashed])
+        # Squashed numbers too: rounding may step over a bound.
         return np.clip(drawn, low, high)
 
     def from_environment(self, actions: Any) -> npt.NDArray[Any]:  # noqa: ANN401
@@ -212,7 +223,9 @@ class ActionLayout:
             return discrete
         rows = np.zeros((len(parts[0]), *self.row_shape), dtype=np.float64)
         for leaf, part in zip(self.leaves, parts, strict=True):
+            # In float64, as atanh below loses digits near the bounds.
             rows[:, leaf.place] = part - (0 if leaf.is_box else np.array(leaf.starts))
+        # A view, changed in place
         self._undo_bounds(rows[:, len(self.branches) :])
         return rows.astype(np.float32)
 
@@ -241,8 +254,10 @@ class ActionLayout:
             ValueError: If it is neither.
         """
         flat = _as_array(mask)
+        # First, as a flat mask is what most environments have.
         if flat is not None and flat.shape == (self.num_logits,):
             return flat.astype(np.bool_)
+        # In the order of the branches, which is that of the leaves.
         parts = [_leaf_mask(leaf, _found(mask, leaf)) for leaf in self.leaves if not leaf.is_box]
         return np.concatenate(parts) if parts else np.ones(0, dtype=np.bool_)
 
@@ -276,6 +291,7 @@ def _one_by_one(leaf: Leaf, values: npt.NDArray[Any]) -> Sequence[Any]:
 
 def _usable_bounds(space: SpaceJson) -> tuple[list[float], list[float]]:
     low, high = bounds(space)
+    # NaN compares false. Bounds of inf or -inf on the wrong side leave no number.
     usable = (low <= high) & (low < np.inf) & (high > -np.inf)
     if not usable.all():
         at = int(usable.argmin())
@@ -333,11 +349,12 @@ def _leaf_mask(leaf: Leaf, mask: object) -> npt.NDArray[np.bool_]:
 
 
 def _flat_masks(mask: Any) -> Any:  # noqa: ANN401
-    """Return the arrays in nested sequences, each flattened."""
+    """Yield the arrays in nested sequences, each flattened."""
     array = _as_array(mask)
     if array is not None:
         yield array.astype(np.bool_).reshape(-1)
         return
+    # The parts of a text are texts again, for ever.
     if isinstance(mask, Mapping) or not hasattr(mask, "__iter__") or isinstance(mask, str):
         raise ValueError(f"an action mask must be integers or bool, got {mask!r}")
     for part in mask:

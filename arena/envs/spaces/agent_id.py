@@ -1,4 +1,7 @@
-"""The one-hot agent id at the end of a row: the deciding agent of a population. Torch-free."""
+"""The one-hot agent id at the end of a row: the deciding agent of a population. Torch-free.
+
+Tests: `tests/arena/envs/spaces/test_agent_id_wrapper.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +28,13 @@ def with_agent_id(layout: ObservationLayout, *, num_agents: int) -> ObservationL
         layout: Layout of the rows without it.
         num_agents: Number of agents of the population.
     """
+    # A Discrete leaf, as its numbers are a one-hot.
     leaf = Leaf(
         keys=AGENT_ID,
         kind="Discrete",
         shape=(),
         dtype=np.dtype(np.int64),
+        # Last in the row: the places of all other leaves stay.
         offset=layout.size,
         size=num_agents,
         low=0,

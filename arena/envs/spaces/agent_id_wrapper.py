@@ -4,7 +4,6 @@ Policies shared by agents with different tasks need them where observations look
 Egorov and Kochenderfer, "Cooperative multi-agent control using deep reinforcement learning" (2017).
 Shapes: B environments, A agents, S decisions at once, P agents of a population, F numbers of a
 flattened observation.
-of a flattened observation.
 """
 
 from __future__ import annotations
@@ -95,8 +94,11 @@ class AgentIdWrapper:
         groups, finals = dict(turn.groups), dict(turn.final_observation)
         for name, ids in self._ids.items():
             group, final = groups[name], finals[name]
+            # -1, no decision, gets some id: its row is undefined anyway. [B, S] -> [B, S, P]
             who = ids[group.agent_index.clamp(min=0)].to(group.observation.dtype)
             groups[name] = replace(group, observation=torch.cat([group.observation, who], dim=-1))
+            # Last observations stand in the population's order: row p gets one-hot p. [P, P] -> [B,
+            # P, P]
             own = self._own[name].to(final.dtype).expand(len(final), -1, -1)
             finals[name] = torch.cat([final, own], dim=-1)
         return replace(turn, groups=groups, final_observation=finals)
@@ -104,6 +106,7 @@ class AgentIdWrapper:
 
 def one_hots(agents: Sequence[str], population: Sequence[str]) -> torch.Tensor:
     """Return each agent's place in a population, zeros for agents of others. float32 [A, P]."""
+    # By column of the agent, as `agent_index` counts all A agents.
     ids = torch.zeros(len(agents), len(population))
     for place, agent in enumerate(population):
         ids[agents.index(agent), place] = 1.0

@@ -48,9 +48,6 @@ def critic_input(
 ) -> CriticInput | None:
     """Return the input of a population's centralized critic; None: it has none.
 
-    A critic reads its own side, not its opponents: their observations are not available to the
-    team, and a value that knows them is biased for a policy that does not.
-
     Args:
         network: Configuration whose ``critic`` names the input.
         population: Name of the population.
@@ -66,6 +63,8 @@ def critic_input(
     agents = populations[population]
     teams: dict[str, tuple[str, ...]] = {}
     if network.critic == "joint":
+        # The own side only: a value that knows what opponents see is biased for a policy that does
+        # not.
         teams = _teams(agents, sides=sides, agents_in_order=spec.agents)
         layout = _joint_layout(population, teams=teams, spec=spec)
     elif spec.state is None:
@@ -75,8 +74,10 @@ def critic_input(
         )
     else:
         layout = ObservationLayout.from_json(spec.state)
+    # Members of a side may play in other populations than this one.
     of = {agent: name for name, members in populations.items() for agent in members}
     return CriticInput(
+        # One network for all P agents: a team or a state looks the same to each of them.
         layout=with_agent_id(layout, num_agents=len(agents)) if len(agents) > 1 else layout,
         agents=agents,
         teams=teams,
@@ -97,6 +98,7 @@ def _teams(
 ) -> dict[str, tuple[str, ...]]:
     """Return the agents of each agent's side, in the environment's order."""
     return {
+        # One order for the whole side, so that all its agents have the same row.
         agent: tuple(other for other in agents_in_order if other in side)
         for agent in agents
         for side in sides.values()
@@ -119,11 +121,13 @@ def _joint_layout(
     }
     first, *others = teams
     for agent in others:
+        # One network reads the rows of all agents of the population.
         if seen[agent] != seen[first]:
             raise ConfigError(
                 f"{key} needs sides whose agents see the same, one after the other: the side of "
                 f"{first!r} is {teams[first]}, that of {agent!r} {teams[agent]}"
             )
+    # A Tuple keeps its order, in which the observations are concatenated.
     return ObservationLayout.from_json({"kind": "Tuple", "spaces": seen[first]})
 
 

@@ -1,6 +1,8 @@
 """Leaves of a nested space, its parts that are no Dict or Tuple, and their places in a flat row.
 
 Torch-free.
+
+Tests: `tests/arena/envs/spaces/test_observations.py`, `tests/arena/envs/spaces/test_actions.py`.
 """
 
 from __future__ import annotations
@@ -95,6 +97,7 @@ def leaf_spaces(space: SpaceJson, keys: Keys = ()) -> Iterator[tuple[Keys, Space
     match space["kind"]:
         case "Dict":
             members = cast("Mapping[str, SpaceJson]", space["spaces"])
+            # By name: rows must not depend on the order in which the keys were written.
             for name in sorted(members):
                 yield from leaf_spaces(members[name], (*keys, name))
         case "Tuple":
@@ -111,6 +114,7 @@ def nest_of(space: SpaceJson, count: Iterator[int]) -> Nest:
     match space["kind"]:
         case "Dict":
             members = cast("Mapping[str, SpaceJson]", space["spaces"])
+            # The order of `leaf_spaces`, so that the numbers are indices of its leaves.
             return {name: nest_of(members[name], count) for name in sorted(members)}
         case "Tuple":
             spaces = cast("Sequence[SpaceJson]", space["spaces"])
@@ -146,6 +150,7 @@ def make_leaf(keys: Keys, space: SpaceJson, *, offset: int, one_hot: bool) -> Le
             dtype=np.dtype(cast(str, space["dtype"])),
             offset=offset,
             size=math.prod(shape),
+            # The initial values let a Box without numbers pass.
             low=float(low.min(initial=math.inf)),
             high=float(high.max(initial=-math.inf)),
         )
@@ -156,6 +161,7 @@ def make_leaf(keys: Keys, space: SpaceJson, *, offset: int, one_hot: bool) -> Le
         shape=shape,
         dtype=dtype,
         offset=offset,
+        # A bit of a MultiBinary is a number already: one column, not two.
         size=sum(choices) if one_hot and space["kind"] != "MultiBinary" else len(choices),
         low=min(starts, default=0),
         high=max((s + n - 1 for s, n in zip(starts, choices, strict=True)), default=0),

@@ -43,6 +43,7 @@ def describe(space: object) -> dict[str, object]:
     Raises:
         ConfigError: If Arena cannot train on the space.
     """
+    # Imported here: layouts are made from plain data where gymnasium is not needed.
     from gymnasium import spaces
 
     match space:
@@ -94,6 +95,7 @@ def _shown(space: object) -> str:
 
 
 def _bound(values: npt.NDArray[Any]) -> object:
+    # One number for all: the bounds of a picture would fill pages.
     if values.size and (values == values.flat[0]).all():
         return _plain(values.flat[0].item())
     return _plain(values.tolist())
@@ -160,8 +162,10 @@ class ObservationLayout:
         """
         leaves: list[Leaf] = []
         for keys, member in leaf_spaces(space):
+            # Leaf after leaf, without gaps
             end = leaves[-1].offset + leaves[-1].size if leaves else 0
             leaves.append(make_leaf(keys, member, offset=end, one_hot=True))
+        # A leaf of another kind needs float32, and a row has one dtype.
         bytes_only = bool(leaves) and all(leaf.is_box and leaf.dtype == UINT8 for leaf in leaves)
         return cls(
             leaves=tuple(leaves),
@@ -232,6 +236,7 @@ def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
     Raises:
         EnvironmentFault: If its shape, kind of dtype or values are not in the space.
     """
+    # An environment may return a list or a number where a space has an array.
     values = value if isinstance(value, np.ndarray) else np.asarray(value)
     kind = values.dtype.kind
     if values.shape != leaf.shape:
@@ -245,6 +250,7 @@ def flatten_leaf(leaf: Leaf, row: npt.NDArray[Any], value: object) -> None:
         _set_one_hots(leaf, row, flat.tolist())
         return
     if not fits(flat, row.dtype):
+        # Only rows of bytes can fail here, see `fits`.
         at = int(((flat < 0) | (flat > 255)).argmax())
         raise EnvironmentFault(f"{named(leaf)} must be in [0, 255], got {flat[at]}")
     if kind != "f":
@@ -271,6 +277,7 @@ def fits(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> bool:
 
 
 def _set_one_hots(leaf: Leaf, row: npt.NDArray[Any], chosen: list[int]) -> None:
+    # Rows are reused: the one-hots of the last decision are still there.
     row[:] = 0.0
     first = 0
     for value, start, number in zip(chosen, leaf.starts, leaf.choices, strict=True):
@@ -298,5 +305,6 @@ def unflattened(leaf: Leaf, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         chosen = [part.argmax(axis=1) for part in parts]
         values = np.stack(chosen, axis=1) + np.array(leaf.starts) if chosen else rows
     else:
+        # Rows are float32; integers get their dtype back.
         values = np.rint(rows) if leaf.dtype.kind in "iu" else rows
     return values.reshape(len(rows), *leaf.shape).astype(leaf.dtype)
