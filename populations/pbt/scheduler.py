@@ -1,4 +1,4 @@
-"""Each policy's own PBT clock, in its agent steps: nobody waits for anybody."""
+"""Each policy's own PBT clock, in its agent steps: no policy waits for another."""
 
 from __future__ import annotations
 
@@ -23,4 +23,5 @@ def num_marks(policy: PolicyRow, *, ready_agent_steps: int, warm_up_agent_steps:
     A decision that waits for a whole interval has missed the mark after it.
     """
     mark = max(policy.ready_at + ready_agent_steps, warm_up_agent_steps)
+    # The mark itself counts as passed.
     return max((policy.agent_steps - mark) // max(ready_agent_steps, 1) + 1, 0)
