@@ -55,9 +55,11 @@ def newest(agent_steps: IntArray, *, num: int) -> IntArray:
     """
     if num >= len(agent_steps):
         return np.arange(len(agent_steps))
+    # The border of the window without a sort of all ghosts.
     oldest = np.partition(agent_steps, len(agent_steps) - num)[-num:].min()
     above = np.flatnonzero(agent_steps > oldest)
     ties = np.flatnonzero(agent_steps == oldest)
+    # Of ghosts exactly at the border, the later ones fill the window.
     return np.sort(np.concatenate([above, ties[len(ties) - (num - len(above)) :]]))
 
 
