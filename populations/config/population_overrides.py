@@ -32,6 +32,7 @@ def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> Pb
     settings = merged(pbt, own) if own is not None else pbt
     if not population.schedule or settings.exploit == "none":
         return settings
+    # Written for this population: a contradiction. Inherited from the section: the schedule holds.
     if own is not None and "exploit" in own.model_fields_set:
         raise ConfigError(
             f"{key}.pbt.exploit must be none where there is a schedule, got {settings.exploit!r}"
@@ -43,6 +44,7 @@ def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> Pb
 def merged(general: ModelT, own: ModelT) -> ModelT:
     """Return the general settings, with those that were set in ``own`` in their places."""
     changes: dict[str, object] = {}
+    # Only keys that were written: defaults of the population's section say nothing.
     for name in own.model_fields_set:
         value, below = getattr(own, name), getattr(general, name)
         are_sections = isinstance(value, Model) and isinstance(below, Model)
@@ -90,6 +92,7 @@ def resolve_schedule(
     schedule = population.schedule
     if not schedule:
         return ()
+    # A schedule is the past of one policy.
     if population.size != 1:
         raise ConfigError(f"{key}.size must be 1 where there is a schedule, got {population.size}")
     marks = [entry.agent_steps for entry in schedule]
@@ -98,6 +101,8 @@ def resolve_schedule(
     entries = []
     for index, entry in enumerate(schedule):
         try:
+            # Each entry whole: an entry says only what differs from the start, not from the entry
+            # before.
             values = coerce_hyperparameters(model, {**start, **entry.hyperparameters})
         except ConfigError as error:
             raise ConfigError(f"{key}.schedule.{index}.{error}") from error

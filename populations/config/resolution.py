@@ -71,6 +71,7 @@ def resolve_sides(
         side: list(expand_agents(patterns, agents=agents, key=f"environment.sides.{side}"))
         for side, patterns in sides.items()
     }
+    # Globs may overlap or miss an agent.
     check_partition(resolved, agents=agents, key="environment.sides")
     return resolved
 
@@ -131,6 +132,7 @@ def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
     """
     if not isinstance(outcome, MarginOutcome) or outcome.margin != "auto" or pace is None:
         return outcome
+    # Without a difference there is no unit for a match that is won outright.
     if pace.largest_margin <= 0.0:
         raise ConfigError(
             "environment.outcome.margin must be a number: in random play no agent's return was "
@@ -170,6 +172,7 @@ def group_agents(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
     """Put agents with equal spaces into one population, named by their common prefix."""
     groups: dict[str, list[str]] = {}
     for agent in spec.agents:
+        # Agents that can share a network are one population; spaces are compared by their digest.
         groups.setdefault(_spaces(spec, agent), []).append(agent)
     members = [tuple(group) for group in groups.values()]
     names = [_common_name(group) for group in members]
@@ -235,13 +238,16 @@ def _spaces(spec: EnvironmentSpec, agent: str) -> str:
 
 
 def _common_name(agents: Sequence[str]) -> str:
+    # The first and the last in the order of text share no more than what all share.
     pairs = zip(min(agents), max(agents), strict=False)
     prefix = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).lower()
     name = re.sub(r"[^a-z0-9]+", "_", prefix).strip("_")
+    # Without a trailing number, which is an agent's; cut to what POPULATION_NAME allows.
     return re.sub(r"[_0-9]+$", "", name)[:32]
 
 
 def _distinct_name(name: str, *, group: tuple[str, ...], index: int, taken: Sequence[str]) -> str:
+    # A prefix of another group's agents, or none at all, names no population.
     if POPULATION_NAME.fullmatch(name) and taken.count(name) == 1:
         return name
     # Two groups with one prefix: a lone agent's own name tells them apart.

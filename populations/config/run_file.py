@@ -28,8 +28,8 @@ from populations.records.rows import Json
 from populations.yaml_documents import read_document, write_document
 
 FORMAT_VERSION = 2
+# Version 2 added ``environment_measured``, which may be null: version 1 reads as that.
 READABLE_VERSIONS = (1, 2)
-"""Version 2 has ``environment_measured``, which may be null: a file of version 1 reads as such."""
 RUN_FILE = "run.yaml"
 RECORDED_PACKAGES = ("arena-league", "torch", "numpy", "pettingzoo", "gymnasium", "optuna", "pyzmq")
 MAY_CHANGE = (
@@ -59,6 +59,7 @@ class _Document(Model):
     versions: dict[str, str]
     config: dict[str, object]
     spec: dict[str, object]
+    # The only default: files of version 1 do not have it.
     environment_measured: dict[str, object] | None = None
 
 
@@ -134,6 +135,7 @@ class RunFile:
         """
         try:
             data = path.read_bytes()
+        # No file is the user's mistake in the path, any other error the disk's.
         except FileNotFoundError as error:
             raise ConfigError(
                 f"{path.parent} is no run directory: it has no {path.name}"
@@ -142,6 +144,7 @@ class RunFile:
             raise StorageError(f"cannot read {path}: {error.strerror}") from error
         content = read_document(data, name=str(path))
         version = content.get("format_version") if isinstance(content, dict) else None
+        # Before validation: a newer file's unknown keys would be told as the user's mistakes.
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise ConfigError(
                 f"{path}: format version {version}; this release reads {FORMAT_VERSION}: upgrade "
@@ -165,6 +168,7 @@ class RunFile:
                 spec=_SPEC.validate_python(document.spec),
                 environment_measured=_PACE.validate_python(document.environment_measured),
             )
+        # Only the TypeAdapters raise it; `validate_document` has words of its own.
         except ValidationError as error:
             raise ConfigError(f"{path}: {'; '.join(broken_rules(error, of='spec'))}") from error
         except (ConfigError, ValueError) as error:
@@ -203,6 +207,7 @@ def new_run_file(
         ConfigError: If configuration and environment do not fit.
     """
     resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
+    # Sizes have a default without play, a margin has none.
     if needs_margin(resolved):
         raise ConfigError(
             "environment.outcome.margin must be a number where nobody has played the environment, "
@@ -217,11 +222,13 @@ def new_run_file(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         launch_directory=launch_directory,
         init_from=init_from,
+        # The environment's own versions come with its facts, from the process that inspected it.
         versions=dict(_versions()) | dict(spec.versions),
         config=resolved,
         spec=spec,
         environment_measured=measured,
     )
+    # Needs the seats of the resolved run; the root has no part in a message's size.
     check_messages(resolved, learner_setup(run_file, root=Path()))
     return run_file
 
@@ -236,6 +243,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 def _version(package: str) -> str | None:
     try:
         return version(package)
+    # Optional packages may be absent.
     except PackageNotFoundError:
         return None
 
@@ -294,9 +302,11 @@ def check_resume(
             and the keys that may.
         ConfigError: If an override is wrong in itself.
     """
+    # Compared as plain data, in which one value has one form.
     before = old.config.model_dump(mode="json")
     if config is None:
         config = validate_config(overridden(before, overrides, notify=notify))
+    # Before resolving, which would choose sizes anew where the file says auto.
     config = with_sizes_of(config, old.config)
     new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
     changes = tuple(_differences(before, new.model_dump(mode="json"), path=()))
@@ -331,6 +341,7 @@ def with_config(run_file: RunFile, config: RunConfig) -> RunFile:
 
 def _differences(before: Json, after: Json, *, path: tuple[str, ...]) -> Iterator[Change]:
     if isinstance(before, dict) and isinstance(after, dict):
+        # A key that one side lacks counts as null there.
         for key in dict.fromkeys((*before, *after)):
             yield from _differences(before.get(key), after.get(key), path=(*path, key))
     elif before != after:
