@@ -158,9 +158,9 @@ class Member:
             policies (their distance from the anchor); 0: exact.
         num_returns: Evaluation matches of its standing weights behind the next two
             (``Record.matches``).
-        return_mean: Their mean return (``return_sum / matches``); 0 without matches.
-        return_variance: Their sample variance, ``(return_square_sum - return_sum**2 / matches) /
-            (matches - 1)``; 0 below two matches.
+        return_mean: Mean return of these matches (``return_sum / matches``); 0 without matches.
+        return_variance: Sample variance of these returns, ``(return_square_sum - return_sum**2 /
+            matches) / (matches - 1)``; 0 below two matches.
     """
 
     policy: PolicyId

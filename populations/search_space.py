@@ -76,7 +76,7 @@ class Range:
         low: Smallest value.
         high: Largest value; with a step, the largest that the steps reach.
         log: Equal ratios are equally likely.
-        step: Only low, low + step, and so on; None: all.
+        step: Distance of the values low, low + step, and so on; None: all numbers.
         complement: Perturbing, sampling and ``log`` are about 1 - x.
         integral: Values are integers (``int``).
     """
@@ -185,7 +185,7 @@ def parse_search_space(
     """Turn what YAML says into dimensions.
 
     Args:
-        space: By hyperparameter.
+        space: Search space by hyperparameter.
         start: Values in use, which say what is integral; for one without a value, integral bounds
             and step do.
         key: Name of the search space in errors.
@@ -209,9 +209,9 @@ def validate_search_space(
     """Check a population's search space. Start values may be outside of its bounds.
 
     Args:
-        space: By hyperparameter.
+        space: Search space by hyperparameter.
         names: All hyperparameters of the algorithm.
-        start: Their start values, those that are null left out.
+        start: Start values of the hyperparameters, those that are null left out.
         key: Name of the search space in errors (``populations.player.search_space``).
 
     Raises:

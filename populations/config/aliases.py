@@ -28,7 +28,7 @@ def overridden(document: object, overrides: Sequence[str], *, notify: Notify) ->
     """Return a document in which the overrides hold, and hyperparameters have their own names.
 
     Args:
-        document: As read.
+        document: Document as read.
         overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML.
         notify: Takes a sentence for each alias.
 
@@ -88,7 +88,7 @@ def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None])
 
 
 def _renamed_path(path: Path, *, own: set[str], told: dict[str, None]) -> Path:
-    """Return a path with the own names of what it leads through."""
+    """Return a path in which aliases are replaced by the real names."""
     renamed = list(path)
     for depth, part in enumerate(path):
         # The same word elsewhere (a population called lr) is no alias.

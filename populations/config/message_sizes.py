@@ -1,4 +1,4 @@
-"""Assignments that fit a frame of the wire: what is left out of them, and which configurations fit.
+"""Assignments that fit a frame of the wire, and configurations whose assignments do.
 
 Nothing is journaled that cannot be sent, so each assignment is made to fit before it is one.
 """

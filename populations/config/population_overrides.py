@@ -18,10 +18,10 @@ ModelT = TypeVar("ModelT", bound=Model)
 
 
 def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> PbtConfig:
-    """Return the settings of PBT for one population: the general ones, and what it says otherwise.
+    """Return the settings of PBT for one population: the general ones with its own in their places.
 
     Args:
-        population: With the keys that it sets.
+        population: Population with the keys that it sets.
         pbt: The section ``pbt``.
         key: Name of the population in errors (``populations.player``).
 
@@ -58,7 +58,7 @@ def check_reward_weights(
     """Refuse weights of components that the environment's section does not have.
 
     Args:
-        population: As written.
+        population: Population as written.
         reward_weights: The components of ``environment.reward_weights``.
         key: Name of the population in errors (``populations.player``).
 
@@ -80,9 +80,9 @@ def resolve_schedule(
     """Return a population's schedule with every hyperparameter in each of its entries.
 
     Args:
-        population: With the schedule as written.
-        model: Its algorithm's hyperparameters.
-        start: Their start values.
+        population: Population with the schedule as written.
+        model: Model of its algorithm's hyperparameters.
+        start: Start values of the hyperparameters.
         key: Name of the population in errors (``populations.player``).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Filling in what depends on the environment: who plays what, and who wins together.
+"""Parts of a configuration that depend on the environment: agents, sides, outcomes, teams.
 
 Pure functions of plain data; `populations.config.resolve.resolve_config` puts them together.
 """
@@ -121,14 +121,14 @@ def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> No
 
 
 def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
-    """Put the margin that random play has shown where it is left to Arena.
+    """Replace a margin of ``auto`` by the largest one of random play.
 
     Args:
-        outcome: As configured.
-        pace: Figures of random play; None: nobody has played, and ``auto`` stays.
+        outcome: Outcome as configured.
+        pace: Figures of random play; None: none was played, and ``auto`` stays.
 
     Raises:
-        ConfigError: If nobody has won or lost anything.
+        ConfigError: If no match of random play was won or lost.
     """
     if not isinstance(outcome, MarginOutcome) or outcome.margin != "auto" or pace is None:
         return outcome
@@ -148,8 +148,8 @@ def check_teams(
 
     Args:
         sizes: Policies by population.
-        learners: As configured.
-        num_sides: With more than one nobody has a team.
+        learners: Learners as configured.
+        num_sides: Number of sides; with more than one there are no teams.
 
     Raises:
         ConfigError: If populations differ in size, or learners are bound to populations.
@@ -197,7 +197,7 @@ def check_equal_spaces(name: str, *, agents: Sequence[str], spec: EnvironmentSpe
 
 
 def check_encoder(name: str, *, network: NetworkConfig, facts: AgentSpec) -> None:
-    """Check that there is something to convolve where convolutions are asked for.
+    """Check that an observation has parts to convolve where the network has convolutions.
 
     Raises:
         ConfigError: If there is not.

@@ -64,12 +64,12 @@ def resolve_config(
     """Fill in what depends on the environment; resolving twice changes nothing.
 
     Args:
-        config: As loaded.
+        config: Configuration as loaded.
         spec: The environment's facts.
         launch_directory: Directory that is searched first for user code.
         num_cores: Bounds the default of ``learners``; None: those this process may use.
         pace: Figures of random play of the environment, where sizes or a margin are left to
-            Arena; None: nobody has played it, and sizes are what suits most environments.
+            Arena; None: it was not played, and sizes are those that suit most environments.
 
     Raises:
         ConfigError: If configuration and environment do not fit.

@@ -55,7 +55,7 @@ def check_roles(
 
     Args:
         roles: The section ``roles``.
-        populations: By name.
+        populations: Populations by name.
         num_sides: Number of sides of the environment.
 
     Raises:

@@ -181,7 +181,7 @@ HINTS: Hints = {
 
 
 def ignore_notice(notice: str) -> None:
-    """Tell nobody."""
+    """Drop a notice."""
 
 
 def load_config(

@@ -65,10 +65,10 @@ class _Document(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPace(Pace):
-    """How the environment played at launch, and what followed from that.
+    """Pace of the environment at launch, and the reason for the sizes that follow from it.
 
     Attributes:
-        reason: For the sizes that were chosen, in words.
+        reason: Reason for the sizes that were chosen, in words.
     """
 
     reason: str
@@ -90,7 +90,7 @@ class RunFile:
         versions: Versions of the packages that matter, when the run was made.
         config: Resolved.
         spec: The environment's facts.
-        environment_measured: How it played when sizes were chosen; None: they were given.
+        environment_measured: Pace at which sizes were chosen; None: they were given.
     """
 
     run: str
@@ -201,7 +201,7 @@ def new_run_file(
         name: The preset or file that the run was launched with.
         launch_directory: Directory that is searched first for user code.
         init_from: The player that the policies start from.
-        pace: Figures of random play of the environment; None: nobody has played it.
+        pace: Figures of random play of the environment; None: it was not played.
 
     Raises:
         ConfigError: If configuration and environment do not fit.
@@ -286,11 +286,11 @@ def check_resume(
     overrides: Sequence[str] = (),
     notify: Notify = ignore_notice,
 ) -> tuple[RunConfig, tuple[Change, ...]]:
-    """Say with which configuration a run goes on.
+    """Return the configuration with which a run goes on.
 
     Args:
-        old: The run's file, which holds.
-        config: Configuration as the user gave it, with the overrides in it; None: nothing.
+        old: The run's file.
+        config: Configuration as the user gave it, with the overrides in it; None: none given.
         overrides: ``KEY=VALUE``, applied to the run's own configuration where ``config`` is None.
         notify: Takes a sentence for each name that was read as another one.
 

@@ -1,6 +1,6 @@
-"""How many environments step as one batch, and how many whole episodes each of them plays.
+"""Numbers of environments that step as one batch, and of whole episodes that each plays.
 
-Pure functions of what random play of one environment has shown;
+Pure functions of the figures of random play of one environment;
 `populations.config.resolve.resolve_config` puts their results in the configuration.
 """
 
@@ -76,11 +76,11 @@ class Load:
     """Demands of a configuration on a learner, beside the environment's pace.
 
     Attributes:
-        decisions: In a step of one environment, of the largest population.
+        decisions: Decisions of the largest population in a step of one environment.
         rollout_length: Calls of step in a rollout, the longest of all populations.
-        rollout_bytes: Size of what one environment's agents see in a rollout.
-        num_learners: That share the machine.
-        agent_steps: Wanted of an assignment that has whole episodes; None: not deterministic.
+        rollout_bytes: Size of the observations of one environment in a rollout.
+        num_learners: Number of learners that share the machine.
+        agent_steps: Size wanted of an assignment of whole episodes; None: not deterministic.
     """
 
     decisions: int
@@ -159,7 +159,7 @@ def resolve_sizes(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None
     Args:
         config: Resolved but for these.
         spec: The environment's facts.
-        pace: How the environment plays; None: nobody has played it.
+        pace: Figures of random play; None: the environment was not played.
     """
     environment, assignment = config.environment, config.assignment
     num_envs, episodes = environment.num_envs, assignment.episodes
@@ -184,7 +184,7 @@ def resolve_sizes(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None
 
 
 def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
-    """Leave what is left to Arena as it was chosen once: for a run that goes on."""
+    """Return a configuration whose open sizes are those that the run chose at launch."""
     environment, assignment = config.environment, config.assignment
     if environment.num_envs == "auto":
         environment = environment.model_copy(update={"num_envs": chosen.environment.num_envs})
@@ -236,8 +236,8 @@ def without_pace(config: RunConfig, *, why: str) -> RunConfig:
     """Choose sizes carefully where random play did not come to an end.
 
     Args:
-        config: As loaded.
-        why: It did not.
+        config: Configuration as loaded.
+        why: Reason why play did not end.
 
     Raises:
         ConfigError: If the run is deterministic: it would be another one if play ended next time.

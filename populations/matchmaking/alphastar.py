@@ -88,7 +88,7 @@ class AlphastarMatchmaker:
     def _branches(
         self, request: OpponentRequest, mains: Sequence[_Main], *, win_rates: FloatArray
     ) -> list[_Branch]:
-        """Return all that may happen."""
+        """Return all possible branches."""
         history = np.arange(len(request.ghosts))
         if request.role == LEAGUE_EXPLOITER:
             return [_Branch(share=1.0, ghosts=history, weighting="linear_capped")]
@@ -112,8 +112,8 @@ class _Main:
     """A main agent as an opponent.
 
     Attributes:
-        policy: Its id.
-        index: In the latest; None for the trainee itself.
+        policy: Id of the agent.
+        index: Position in the latest; None for the trainee itself.
         win_rate: Win rate of the trainee against it.
     """
 

@@ -29,7 +29,7 @@ class DeltaUniformRule:
     """Ghosts whose agent steps are at least ``delta`` times those of the newest, all alike.
 
     Attributes:
-        delta: In [0, 1]. 0: all of history; 1: only the newest.
+        delta: Share in [0, 1]. 0: all of history; 1: only the newest.
     """
 
     delta: float

@@ -36,14 +36,14 @@ class Distribution:
 
 @runtime_checkable
 class Rule(Protocol):
-    """How much each ghost weighs."""
+    """Rule that weighs ghosts."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Weigh the ghosts of a request.
 
         Args:
             request: Has at least one ghost.
-            rng: For rules whose weights are themselves drawn.
+            rng: Generator for rules whose weights are themselves drawn.
 
         Returns:
             Finite, at least 0, with any sum. float64 [N].
@@ -84,7 +84,7 @@ class RuleMatchmaker:
     """A matchmaker of ghosts by a rule, and of the latest.
 
     Attributes:
-        rule: How ghosts are drawn.
+        rule: Rule that weighs ghosts.
         latest_ratio: Share of opponents that are the latest instead.
     """
 
@@ -132,11 +132,11 @@ def with_latest(
 
     Args:
         request: Request that is answered.
-        ghosts: Their probabilities among themselves. float64 [N]; N may be 0.
+        ghosts: Probabilities of the ghosts among themselves. float64 [N]; N may be 0.
         latest_ratio: The share of the latest, in [0, 1].
 
     Raises:
-        ValueError: If nobody is there.
+        ValueError: If there is neither a ghost nor a latest checkpoint.
     """
     num_latest = len(request.latest)
     if not len(ghosts):

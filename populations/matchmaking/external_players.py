@@ -23,7 +23,7 @@ class ExternalPlayer:
     """Player from outside of the league, which is not trained.
 
     Attributes:
-        player: How seatings name it.
+        player: Id in seatings.
         share: Share of the opponents, in [0, 1].
         weights: Weights that it plays with; None for bots.
     """
@@ -35,11 +35,11 @@ class ExternalPlayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPlayersMatchmaker:
-    """Sets the shares of external aside and leaves the rest to another matchmaker.
+    """Matchmaker that sets the shares of players from outside aside and leaves the rest to another.
 
     Attributes:
-        inner: Draws everyone else.
-        external: Their shares sum to at most 1.
+        inner: Matchmaker of all other opponents.
+        external: Players from outside; their shares sum to at most 1.
     """
 
     inner: Matchmaker
@@ -88,17 +88,17 @@ def external_player_key(index: int, population: str) -> str:
 
     Args:
         index: Place of the player in ``matchmaking.bots``.
-        population: That the weights play for.
+        population: Population that the weights play for.
     """
     return f"outsiders/{index:03d}/{population}"
 
 
 def external_player_id(index: int, name: str) -> PlayerId:
-    """Return how seatings name an imported player.
+    """Return the id of an imported player in seatings.
 
     Args:
-        index: In ``matchmaking.bots``.
-        name: There.
+        index: Place of the player in ``matchmaking.bots``.
+        name: Name of the player there.
     """
     # The index keeps ids apart where two names are equal after replacing and cutting.
     return PlayerId(f"outsider:{index}:{NOT_IN_IDS.sub('_', name)[-MAX_NAME:]}")

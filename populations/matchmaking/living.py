@@ -16,10 +16,10 @@ from populations.matchmaking.drawing import draw_count
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LivingMatchmaker:
-    """Sets the share of living members aside and leaves the rest to another matchmaker.
+    """Matchmaker that sets a share of living members aside and leaves the rest to another.
 
     Attributes:
-        inner: Draws everyone else.
+        inner: Matchmaker of all other opponents.
         living_ratio: Share of opponents, in [0, 1], that are the latest checkpoints of the other
             active policies, all alike. ``inner`` has it too where there is none, and where the
             opponents are of another population.

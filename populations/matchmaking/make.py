@@ -26,7 +26,7 @@ def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory:
 
     Args:
         config: The section ``matchmaking``.
-        window: How many of the newest ghosts ``window`` draws from.
+        window: Number of the newest ghosts that ``window`` draws from.
         launch_directory: Directory that is searched first for ``package`` of a user's own.
 
     Raises:
@@ -90,14 +90,14 @@ class UsersMatchmaker:
 
     Attributes:
         reference: Name that the user gave.
-        matchmaker: Theirs.
+        matchmaker: Object that the user's class made.
     """
 
     reference: str
     matchmaker: Matchmaker
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """Ask it.
+        """Ask the user's matchmaker.
 
         Raises:
             ConfigError: If it raises, or answers with anything but opponents.

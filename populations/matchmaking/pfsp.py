@@ -48,7 +48,7 @@ class PfspRule:
     Attributes:
         weighting: How strongly hard opponents are preferred.
         posterior: Meaning of a win rate: the ``mean`` of `OpponentRequest.posterior`, or one draw
-            from it (``thompson``), which explores those who were hardly met.
+            from it (``thompson``), which explores opponents that were hardly met.
         left_threshold: Threshold of ``variance_left_rectified``.
     """
 
@@ -73,8 +73,8 @@ def pfsp_weights(
     Args:
         win_rates: Smoothed win rate of the trainee against each candidate, in [0, 1]. Shape [N].
         weighting: How strongly hard opponents are preferred.
-        left_threshold: Below it ``variance_left_rectified`` falls no further, so that hopeless
-            opponents keep some weight.
+        left_threshold: Win rate below which ``variance_left_rectified`` falls no further, so that
+            hopeless opponents keep some weight.
 
     Returns:
         At least 0; all 0 under ``linear`` when the trainee beats everyone. Shape [N].

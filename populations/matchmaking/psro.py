@@ -53,10 +53,10 @@ class PsroRule:
     """Ghosts by their share in a meta-strategy of the game that they play among themselves.
 
     Attributes:
-        meta_solver: Which solution; ``rectified``: Nash's, but only of those whom the trainee beats
-            or ties with.
-        max_players: With more ghosts the game is that of the best rated half of so many and of
-            the newest others.
+        meta_solver: Kind of solution; ``rectified``: Nash's, but only of ghosts that the trainee
+            beats or ties with.
+        max_players: Number of ghosts beyond which the game is that of the best rated half of this
+            number and of the newest others.
     """
 
     meta_solver: MetaSolver

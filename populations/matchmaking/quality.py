@@ -69,7 +69,7 @@ def lowered_quality(
     Args:
         qualities: Qualities of all ghosts, before. float64 [N].
         index: Position of the beaten ghost.
-        num_wins: How often.
+        num_wins: Number of wins against it.
         quality_step: eta.
     """
     highest = float(qualities.max())

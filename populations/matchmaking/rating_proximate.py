@@ -41,7 +41,7 @@ class RatingProximateRule:
     rating_width: float
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """Return FTW's weights; those who are unrated count as even. float64 [N]."""
+        """Return FTW's weights; unrated ghosts count as even. float64 [N]."""
         del rng
         if not self.rating_width > 0.0:
             raise ValueError(f"rating_width must be greater than 0, got {self.rating_width!r}")

@@ -25,10 +25,10 @@ class WindowSettings(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRule:
-    """Older ghosts are out of reach, so what they knew may be forgotten.
+    """Rule of the newest ghosts. Skills that only older ones test may be forgotten.
 
     Attributes:
-        window: How many of the newest ghosts are drawn from, by agent steps.
+        window: Number of the newest ghosts, by agent steps, that are drawn from.
     """
 
     window: int
@@ -47,8 +47,8 @@ def newest(agent_steps: IntArray, *, num: int) -> IntArray:
     """Return positions of those with most agent steps; of equals, of those that came later.
 
     Args:
-        agent_steps: In order of coming. int64 [N].
-        num: How many.
+        agent_steps: Agent steps in order of coming. int64 [N].
+        num: Number of positions.
 
     Returns:
         Ascending. int64 [min(num, N)].

@@ -54,10 +54,10 @@ class Perturb:
     Attributes:
         factors: One of them, drawn uniformly, multiplies the value (1 - x with ``complement``);
             choices move to a neighbour, integers by at least 1.
-        resample_probability: How often a value is drawn from its range instead.
-        mutation_probability: How often a hyperparameter moves at all; the others stay as they are,
+        resample_probability: Probability that a value is drawn from its range instead.
+        mutation_probability: Probability that a hyperparameter moves at all; the others stay,
             even where they began outside of their bounds.
-        reset_probability: How often one goes back to its start value, which is that of the
+        reset_probability: Probability that one goes back to its start value: that of the
             population's first generation, fitted into the bounds.
     """
 

@@ -63,7 +63,7 @@ def finished(
     """Take the generations that ended and whose gain is known well enough.
 
     Args:
-        history: In order of beginning.
+        history: Generations in order of beginning.
         names: Hyperparameters that a generation must have had, as finite numbers.
     """
     known = [
@@ -121,7 +121,7 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
     """Pull measurements to their mean, the more the less exact each one is.
 
     Args:
-        rates: As they were measured. float64 [N], N >= 1.
+        rates: Measured rates. float64 [N], N >= 1.
         deviations: Their standard deviations, at least 0. float64 [N].
 
     Returns:

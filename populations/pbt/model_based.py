@@ -54,9 +54,9 @@ class ModelBased:
     nothing.
 
     Attributes:
-        sampler: Which one.
+        sampler: Kind of the sampler.
         fallback: Rule for too few finished generations.
-        min_generations: So many must be finished (not for ``random``).
+        min_generations: Finished generations that are needed (not for ``random``).
     """
 
     sampler: SamplerKind

@@ -52,7 +52,7 @@ class Pb2:
 
     Attributes:
         fallback: Rule for too few finished generations.
-        min_generations: So many must be finished.
+        min_generations: Finished generations that the bandit needs.
     """
 
     fallback: Perturb
@@ -96,8 +96,8 @@ class Bandit:
     """The process with its scales.
 
     Attributes:
-        told: By finished generations: gives the mean.
-        fantasised: By running ones too, with made-up values: gives the variance only.
+        told: Process given finished generations; gives the mean.
+        fantasised: Process given running ones too, with made-up values; gives the variance.
         interval: Agent steps per unit of time.
         lowest: Rating that is 0 in x.
         span: Ratings from 0 to 1 in x; above 0.
@@ -115,8 +115,8 @@ class Bandit:
         """Search the unit cube for the point with the highest upper bound. Shape [H].
 
         Args:
-            rating: From which the generation begins.
-            agent_steps: At which it begins.
+            rating: Elo with which the generation begins.
+            agent_steps: Agent steps at which it begins.
             rng: Draws where searches start; the best rows so far are starts too.
         """
         from scipy.optimize import minimize

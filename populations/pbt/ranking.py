@@ -25,9 +25,9 @@ Key = tuple[float, float, int, int]
 
 @dataclass(slots=True)
 class Ranking:
-    """Those with a finite rating and enough matches. Owned by one thread.
+    """Members with a finite rating and enough matches. Owned by one thread.
 
-    What it says is what sorting the members of the last `update` would give.
+    Its orders are those that sorting the members of the last `update` would give.
 
     Attributes:
         min_matches: Evaluation matches of its generation without which a policy is not ranked.
@@ -71,7 +71,7 @@ class Ranking:
 
         Args:
             num_deviations: Deviations that are added to the rating; below 0 for lower bounds.
-            within: Which of them; default: all.
+            within: Part of the order; default: all.
         """
         # An order is made when first asked for, and from then on kept by `update`.
         keys = self._orders.get(num_deviations)

@@ -43,13 +43,13 @@ class Contest:
     """Figures that a rule decides by.
 
     Attributes:
-        own: About whom it is decided.
+        own: Member that the decision is about.
         ranked: All ranked members, ``own`` among them, best rating first; two or more. Their
             ratings are finite.
         ranking: The same members in other orders.
-        difference: From the last fit of ratings.
+        difference: Rating differences of the last fit.
         common: Scores against common opponents; None in cooperation.
-        rng: For rules that draw a rival.
+        rng: Generator of rules that draw a rival.
         skill_variance: tau^2 of the module's docstring, Elo squared; infinite where it is too large
             for a float.
     """
@@ -89,11 +89,11 @@ class Verdict:
     """Answer of a rule.
 
     Attributes:
-        reason: For the event log, where nobody is copied.
-        donors: Comparisons with those who may be copied; empty: nobody.
-        is_ahead: Nobody is copied because the policy is good: it is not changed either.
-        comparison: With the rival who was found not to be a donor.
-        num_selected: So many are bottom, and so many top; 0 without such groups.
+        reason: Reason for the event log, where no donor is copied.
+        donors: Comparisons with the members that may be copied.
+        is_ahead: Whether no donor is copied because the policy is good: it stays unchanged.
+        comparison: Comparison with a rival that is no donor.
+        num_selected: Size of the bottom and of the top group; 0 without such groups.
     """
 
     reason: str
@@ -121,10 +121,10 @@ class Selection:
     hyperparameters as they are.
 
     Attributes:
-        rule: Names the donors.
+        rule: Rule that names the donors.
         min_matches: Evaluation matches of its generation without which a policy is not ranked: it
             neither copies nor donates.
-        mutate_others: Whether those who copy nobody explore.
+        mutate_others: Whether policies that copy none explore.
     """
 
     rule: Rule
@@ -216,7 +216,7 @@ def estimate_skill_variance(ranked: Sequence[Member], *, difference: RatingDiffe
 
     Args:
         ranked: Two or more with finite ratings, in order.
-        difference: Between two of them.
+        difference: Rating difference of two of them.
     """
     ratings = [member.rating for member in ranked if member.rating is not None]
     mean = sum(ratings) / len(ratings)

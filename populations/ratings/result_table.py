@@ -35,9 +35,9 @@ class ResultSnapshot(Generic[E]):
     Attributes:
         names: Names; those after the first ``num_names`` came later.
         positions: Position of each name; newer ones included.
-        num_names: So many there were.
+        num_names: Number of names at that moment.
         chunks: Rows, `CHUNK` in each.
-        num_rows: So many there were.
+        num_rows: Number of rows at that moment.
     """
 
     names: list[E]
