@@ -110,6 +110,7 @@ class Candidates:
     def take(self, indices: IntArray) -> Candidates:
         """Return the candidates at some positions, in that order."""
         return Candidates(
+            # Copies, unlike the views of `CandidateColumns`: positions need not be neighbours.
             players=self.players[indices],
             policies=self.policies[indices],
             roles=self.roles[indices],

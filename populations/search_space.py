@@ -112,6 +112,7 @@ class Range:
         # NaN stands for a hyperparameter without a value.
         if not math.isfinite(value):
             return self.sample(rng)
+        # The value in use may be outside of the bounds.
         start = self.fit(value)
         # x' = f x, or 1 - f (1 - x) with complement.
         moved = self.fit(self._turn(self._turn(value) * factor))

@@ -60,6 +60,7 @@ class _Reader(yaml.SafeLoader):
                 None, None, f"nested deeper than {MAX_DEPTH} levels", event.start_mark
             )
         node = super().compose_node(parent, index)
+        # In no `finally`: after a fault the reader is thrown away.
         self._depth -= 1
         if isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
             node.value = _with_whole_characters(node)
@@ -144,6 +145,7 @@ def read_document(data: bytes | str, *, name: str) -> object:
         # The library counts from 0.
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{name}{where}: {error.problem or error.context}") from error
+    # A ValueError is of bytes that are no UTF-8 or of a number that is not finite.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: {' '.join(str(error).split())}") from error
     return value
