@@ -20,6 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 ObjectArray = npt.NDArray[np.object_]
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 
+# Doubled as needed, so that a league of any size costs a few copies.
 FIRST_CAPACITY = 64
 
 
@@ -109,12 +110,14 @@ class Candidates:
     def take(self, indices: IntArray) -> Candidates:
         """Return the candidates at some positions, in that order."""
         return Candidates(
+            # Copies, unlike the views of `CandidateColumns`: positions need not be neighbours.
             players=self.players[indices],
             policies=self.policies[indices],
             roles=self.roles[indices],
             entrants=self.entrants[indices],
             agent_steps=self.agent_steps[indices],
             qualities=self.qualities[indices],
+            # The same object: codes of a part are those of the whole.
             codes=self.codes,
             policy_codes=self.policy_codes[indices],
             role_codes=self.role_codes[indices],
@@ -123,6 +126,7 @@ class Candidates:
 
     def of_policy(self, policy: PolicyId) -> BoolArray:
         """Return which candidates belong to a policy. bool [N]."""
+        # -1 is no code, so an unknown policy has no candidate.
         return np.equal(self.policy_codes, self.codes.policies.get(policy, -1))
 
     def of_role(self, role: str) -> BoolArray:
@@ -151,6 +155,7 @@ class CandidateColumns:
     def append(self, candidate: Candidate) -> None:
         """Add a candidate at the end."""
         if self._num == len(self._players):
+            # Views that were handed out stay on the old arrays.
             self._double()
         self._num += 1
         self.set(self._num - 1, candidate)
@@ -163,6 +168,7 @@ class CandidateColumns:
         self._entrants[index] = candidate.entrant
         self._agent_steps[index] = candidate.agent_steps
         self._qualities[index] = candidate.quality
+        # Numbers only grow: a policy that has no candidate any more keeps its own.
         codes = self.codes
         self._coded[0, index] = _code(codes.policies, candidate.policy)
         self._coded[1, index] = _code(codes.roles, candidate.role)
@@ -180,6 +186,7 @@ class CandidateColumns:
     @property
     def candidates(self) -> Candidates:
         """Return all candidates so far, as views."""
+        # Rows of one array [3, capacity], so that growing copies once.
         policy_codes, role_codes, entrant_codes = (_view(row, self._num) for row in self._coded)
         return Candidates(
             players=_view(self._players, self._num),
@@ -214,5 +221,6 @@ def _doubled(column: npt.NDArray[ScalarT]) -> npt.NDArray[ScalarT]:
 
 def _view(column: npt.NDArray[ScalarT], num: int) -> npt.NDArray[ScalarT]:
     view = column[:num]
+    # The view alone: the columns behind it are still written.
     view.flags.writeable = False
     return view

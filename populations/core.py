@@ -10,6 +10,8 @@ All but the Launcher are pure: no file, socket, clock or global random; a `numpy
 is an argument, and equal arguments give equal answers. The controller draws opponents for each
 training assignment, fits ratings after each evaluation, and calls Exploit and Explore when a
 policy's clock (`populations.pbt.scheduler`) is due.
+
+Tests: `tests/populations/matchmaking/test_pfsp.py`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ RatingDifference = Callable[[PolicyId, PolicyId], tuple[float, float] | None]
 Elo; None if unrated.
 """
 
+# k of the formulas below. At 1/2 with the weight of one match PFSP was uniform in practice.
 PRIOR_MATCHES = 8.0
 """Weight, in matches, of the score that ratings predict, against that of results."""
 
@@ -105,7 +108,8 @@ class OpponentRequest:
         [N], in [0, 1].
         """
         wins, losses = self.record(candidates)
-        # As few passes over tens of thousands of candidates as possible.
+        # (wins + k p) / (wins + losses + k), in place: as few passes over tens of thousands of
+        # candidates as possible.
         points = PRIOR_MATCHES * self.predicted(candidates)
         points += wins
         matches = wins + losses
@@ -154,9 +158,9 @@ class Member:
             policies (their distance from the anchor); 0: exact.
         num_returns: Evaluation matches of its standing weights behind the next two
             (``Record.matches``).
-        return_mean: Their mean return (``return_sum / matches``); 0 without matches.
-        return_variance: Their sample variance, ``(return_square_sum - return_sum**2 / matches) /
-            (matches - 1)``; 0 below two matches.
+        return_mean: Mean return of these matches (``return_sum / matches``); 0 without matches.
+        return_variance: Sample variance of these returns, ``(return_square_sum - return_sum**2 /
+            matches) / (matches - 1)``; 0 below two matches.
     """
 
     policy: PolicyId

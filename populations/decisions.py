@@ -1,4 +1,7 @@
-"""Decisions of PBT about a policy that is ready, with the evidence for the event log."""
+"""Decisions of PBT about a policy that is ready, with the evidence for the event log.
+
+Tests: `tests/populations/pbt/test_exploit.py`, `tests/populations/pbt/test_pairwise.py`.
+"""
 
 from __future__ import annotations
 
@@ -65,9 +68,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotReady:
-    """Decision to wait: too little is known, ask again after the next evaluation. Changes
-    nothing.
-    """
+    """Decision to wait, because too little is known. The policy stays ready and is asked again."""
 
     reason: str
     evidence: Evidence
@@ -112,6 +113,7 @@ class ExploitDonor:
     donor_rating: float
     gap: float
     gap_deviation: float
+    # Not None, unlike a comparison's: donors are always compared by ratings, too.
     probability_better: float
     num_donors: int
     evidence: Evidence

@@ -9,6 +9,8 @@ ArenaError
     │   └── JournalCorrupt
     │       └── JournalForeign   not damaged, but not this release's
     └── ResumeRefused     the configuration differs from the run's (exit 2)
+
+Tests: `tests/tools/terminal/test_exit_codes.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Collected faults of a configuration, to report all of them at once."""
+"""Collected faults of a configuration, to report all of them at once.
+
+Tests: `tests/tools/launch/test_preflight.py`.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,7 @@ class Faults:
         """Collect the fault that is raised inside, if any."""
         try:
             yield
+        # Only the user's mistakes: any other exception is a fault of Arena and ends the check.
         except ConfigError as error:
             self._errors.append(error)
 
@@ -33,9 +37,11 @@ class Faults:
         Raises:
             ConfigError: If there is a fault.
         """
+        # The original, whose type and cause say more than a collection of one.
         if len(self._errors) == 1:
             raise self._errors[0]
         if self._errors:
+            # Flattened: an error may itself hold several faults.
             raise ConfigFaults(text for error in self._errors for text in faults_of(error))
 
 

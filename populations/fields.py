@@ -1,4 +1,7 @@
-"""Types of keys that occur in several sections of the configuration."""
+"""Types of keys that occur in several sections of the configuration.
+
+Tests: `tests/populations/config/test_run_config.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from pydantic import Field
 from arena.bot_ids import canonical_bot
 from arena.errors import ConfigError
 
+# One colon, as in entry points: no kind of Arena's has one.
 IMPORT_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 """``package.module:Name``."""
 
@@ -24,6 +28,7 @@ def canonical(bot: str) -> str:
     try:
         return canonical_bot(bot)
     except ConfigError as error:
+        # pydantic takes a ValueError as the key's fault; a ConfigError would end its whole check.
         raise ValueError(str(error)) from None
 
 
@@ -33,6 +38,7 @@ def check_kind(kind: str, kinds: Collection[str]) -> str:
     Raises:
         ValueError: If it is neither.
     """
+    # Import paths are checked by form alone: user code is imported only when a run is resolved.
     if kind not in kinds and not IMPORT_PATH.fullmatch(kind):
         raise ValueError(f"must be one of {', '.join(kinds)}, or package.module:Class")
     return kind

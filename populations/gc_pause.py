@@ -1,4 +1,7 @@
-"""Pauses of Python's cyclic garbage collector."""
+"""Pauses of Python's cyclic garbage collector.
+
+Tests: `tests/populations/league/test_league.py`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ def collector_paused() -> Iterator[None]:
 
     Its search for garbage among them would take longer than making them.
     """
+    # Nested pauses, or a caller's own, are left as they were.
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,7 @@
-"""Texts of Arena's presets and of users' configuration files."""
+"""Texts of Arena's presets and of users' configuration files.
+
+Tests: `tests/tools/test_presets.py`, `tests/populations/config/test_run_config.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from arena.errors import ConfigError
 from populations.yaml_documents import nearest
 
+# A package, so that presets are found in a wheel, too.
 PRESETS = "populations.presets"
 
 
@@ -25,6 +29,7 @@ def preset_text(name: str) -> bytes:
     """
     try:
         names = preset_names()
+    # configs/ becomes this package only by an installation (package-dir in pyproject.toml).
     except ModuleNotFoundError as error:
         raise ConfigError("the presets are not installed; run: pip install -e .") from error
     if name not in names:
@@ -42,6 +47,7 @@ def config_text(source: str | Path) -> bytes:
         ConfigError: If there is none.
     """
     path = Path(source)
+    # A word without a suffix and without a folder is a preset, even where a file has this name.
     is_path = isinstance(source, Path) or path.suffix in (".yaml", ".yml") or len(path.parts) > 1
     if not is_path:
         return preset_text(str(source))

@@ -32,6 +32,7 @@ MAIN: Role = "main"
 MAIN_EXPLOITER: Role = "main_exploiter"
 LEAGUE_EXPLOITER: Role = "league_exploiter"
 
+# As in AlphaStar's pseudocode.
 LEAGUE_RESET_PROBABILITY = 0.25
 """Probability that a league exploiter is reset after it has left a ghost."""
 
@@ -130,6 +131,7 @@ def nearest_even(win_rates: Mapping[PlayerId, float]) -> PlayerId | None:
         for player, win_rate in win_rates.items()
         if EVEN_FROM < win_rate < EVEN_TO
     }
+    # All are below 1/2, so the difference is the distance; of equals the first by name.
     return min(worth, key=lambda player: (EVEN - worth[player], player), default=None)
 
 
@@ -146,12 +148,14 @@ def deal_roles(counts: Mapping[str, int], *, size: int) -> list[str]:
     unknown = [role for role in counts if role not in ROLES]
     if unknown:
         raise ValueError(f"a role must be one of {', '.join(ROLES)}, not {unknown[0]!r}")
+    # Counted exploiters alone: `main` may be left out, and is then the rest.
     num_others = sum(count for role, count in counts.items() if role != MAIN)
     num_main = counts.get(MAIN, size - num_others)
     if num_main < 1:
         raise ValueError(f"at least 1 of {size} policies must be main, {num_main} would be")
     if num_main + num_others != size:
         raise ValueError(f"must add up to the size {size}, got {num_main + num_others}")
+    # In the order of ROLES, not of the user's keys: a policy's role follows from its number.
     return [MAIN] * num_main + [
         role for role in ROLES if role != MAIN for _ in range(counts.get(role, 0))
     ]

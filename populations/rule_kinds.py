@@ -51,6 +51,7 @@ class RuleKind(Generic[SettingsT, RuleT_co]):
             own: Section that names the rule.
             others: Further sections, by name.
         """
+        # The section that names the rule and the one that has its keys may differ (`window`).
         return self.make(
             read_settings(self.settings, others[self.section] if self.section else own)
         )
@@ -67,19 +68,22 @@ def by_name(*kinds: RuleKind[Any, RuleT]) -> Mapping[str, RuleKind[Any, RuleT]]:
 
 def read_settings(settings: type[SettingsT], section: Model) -> SettingsT:
     """Return those keys of a section that some settings have."""
+    # Not validated again: the section has done it.
     values: dict[str, Any] = {name: getattr(section, name) for name in settings.model_fields}
     return cast(SettingsT, settings.model_construct(**values))
 
 
 def with_settings(section: type[SectionT], *kinds: Kinds) -> type[SectionT]:
     """Return a section that has the keys of all rules beside its own."""
+    # Settings with a section of their own are keys there, and not here.
     settings = [kind.settings for some in kinds for kind in some.values() if not kind.section]
-    # Settings that others extend come in with those.
+    # Settings that others extend come in with those; twice, Python would find no order of bases.
     bases = [
         one
         for one in dict.fromkeys(settings)
         if not any(one is not other and issubclass(other, one) for other in settings)
     ]
+    # A section may itself extend a rule's settings (PbtSection: the fraction).
     bases = [one for one in bases if not issubclass(section, one)]
     made = create_model(
         section.__name__.replace("Section", "Config"),
@@ -107,10 +111,13 @@ def unread_settings(
         rules: Key that chooses a rule, the rules that it can name, and the name that it has.
         also_read: Keys that something else reads, too.
     """
+    # Populations that choose the same rules count once.
     chosen = list(dict.fromkeys((key, tuple(kinds.values()), name) for key, kinds, name in rules))
+    # A class of a user's own: it may read every key.
     if any(name not in {kind.name for kind in kinds} for _, kinds, name in chosen):
         return []
     faults = []
+    # Only written keys can be in vain.
     for setting in sorted(section.model_fields_set):
         value = getattr(section, setting)
         readers = {
@@ -119,6 +126,7 @@ def unread_settings(
         }
         is_read = any(name in readers[key] for key, _, name in chosen)
         default = type(section).model_fields[setting].get_default(call_default_factory=True)
+        # A key at its default does no harm: dumps of configurations have them all.
         if setting in also_read or value == default:
             continue
         if any(readers.values()) and not is_read:

@@ -45,10 +45,13 @@ class Choices:
 
     def perturb(self, value: float, *, factor: float, rng: np.random.Generator) -> float:
         """Return the neighbour towards ``factor``; a random choice if the value is none."""
+        # Start values may be outside of the search space.
         if value not in self.choices:
             return self.sample(rng)
+        # 1, 0 or -1: a factor of 1 stays.
         step = (factor > 1.0) - (factor < 1.0)
         index = self.choices.index(value) + step
+        # At an end it stays.
         return self.choices[min(max(index, 0), len(self.choices) - 1)]
 
     def fit(self, value: float) -> float:
@@ -57,6 +60,7 @@ class Choices:
 
     def to_unit(self, value: float) -> float:
         """Return the position of the nearest choice, from 0 (first) to 1 (last)."""
+        # A single choice is at 0.
         return self.choices.index(self.fit(value)) / max(len(self.choices) - 1, 1)
 
     def from_unit(self, position: float) -> float:
@@ -72,7 +76,7 @@ class Range:
         low: Smallest value.
         high: Largest value; with a step, the largest that the steps reach.
         log: Equal ratios are equally likely.
-        step: Only low, low + step, and so on; None: all.
+        step: Distance of the values low, low + step, and so on; None: all numbers.
         complement: Perturbing, sampling and ``log`` are about 1 - x.
         integral: Values are integers (``int``).
     """
@@ -91,7 +95,9 @@ class Range:
             return self.fit(_log_uniform(self.low - 0.5, self.high + 0.5, rng))
         if self.step is not None:
             num_steps = round((self.high - self.low) / self.step)
+            # Through fit: integers come back as int.
             return self.fit(_grid_point(self.low, self.step, int(rng.integers(num_steps + 1))))
+        # With complement low and high change places.
         low, high = self._turn(self.low), self._turn(self.high)
         if self.log:
             return self.fit(self._turn(_log_uniform(min(low, high), max(low, high), rng)))
@@ -103,11 +109,15 @@ class Range:
         With steps (integers have steps of 1) the result is at least one away, in the direction of
         the factor, unless a bound is in the way.
         """
+        # NaN stands for a hyperparameter without a value.
         if not math.isfinite(value):
             return self.sample(rng)
+        # The value in use may be outside of the bounds.
         start = self.fit(value)
+        # x' = f x, or 1 - f (1 - x) with complement.
         moved = self.fit(self._turn(self._turn(value) * factor))
         if self.step is not None and moved == start:
+            # Rounding ate the move: 2 * 1.2 and 2 * 0.8 both come back to 2.
             direction = (factor > 1.0) - (factor < 1.0)
             moved = self.fit(start + direction * self.step * (-1 if self.complement else 1))
         return moved
@@ -128,6 +138,7 @@ class Range:
         """
         low, high = self._scaled_bounds()
         position = self._scale(self._turn(self.fit(value)))
+        # A range of one value is at 0.
         return min(max((position - low) / (high - low), 0.0), 1.0) if high > low else 0.0
 
     def from_unit(self, position: float) -> float:
@@ -175,7 +186,7 @@ def parse_search_space(
     """Turn what YAML says into dimensions.
 
     Args:
-        space: By hyperparameter.
+        space: Search space by hyperparameter.
         start: Values in use, which say what is integral; for one without a value, integral bounds
             and step do.
         key: Name of the search space in errors.
@@ -199,9 +210,9 @@ def validate_search_space(
     """Check a population's search space. Start values may be outside of its bounds.
 
     Args:
-        space: By hyperparameter.
+        space: Search space by hyperparameter.
         names: All hyperparameters of the algorithm.
-        start: Their start values, those that are null left out.
+        start: Start values of the hyperparameters, those that are null left out.
         key: Name of the search space in errors (``populations.player.search_space``).
 
     Raises:
@@ -212,6 +223,7 @@ def validate_search_space(
             raise ConfigError(f"{key}.{name}: no such hyperparameter{nearest(name, names)}")
     try:
         optuna_distributions(space, start=start, key=key)
+    # Optuna has rules of its own about ranges; they are the user's mistakes, too.
     except ValueError as error:
         raise ConfigError(f"{key}: {error}") from error
 
@@ -245,6 +257,7 @@ def _optuna_distribution(dimension: Dimension) -> BaseDistribution:
             int(low), int(high), log=dimension.log, step=int(dimension.step or 1)
         )
     if dimension.complement:
+        # Optuna's log is about its own numbers, so it is told 1 - x.
         low, high = dimension.complement_bounds
     return FloatDistribution(low, high, log=dimension.log, step=dimension.step)
 
@@ -286,6 +299,7 @@ def _parse_range(entry: Mapping[str, object], *, value: float | None, key: str) 
     log, complement = _flag(entry, "log", key=key), _flag(entry, "complement", key=key)
     raw_step = entry.get("step")
     step = None if raw_step is None else _number(raw_step, key=f"{key}.step")
+    # A null value has no type of its own, so the notation of the bounds must tell.
     is_written_integral = all(isinstance(n, int) for n in (low, high, 1 if step is None else step))
     integral = isinstance(value, int) if value is not None else is_written_integral
     _check_range(low=low, high=high, step=step, log=log, complement=complement, key=key)
@@ -294,9 +308,11 @@ def _parse_range(entry: Mapping[str, object], *, value: float | None, key: str) 
         if complement:
             raise ConfigError(f"{key}.complement: must be false for an integer")
     if step is not None:
+        # In decimal: (0.3 - 0.1) / 0.1 is a bit less than 2 in float64.
         num_steps = math.floor((_exact(high) - _exact(low)) / _exact(step))
         if num_steps > MAX_STEPS:
             raise ConfigError(f"{key}.step: at most {MAX_STEPS} steps, got {num_steps}")
+        # The largest value that the steps reach, as Optuna does.
         high = _grid_point(low, step, num_steps)
     return Range(low=low, high=high, log=log, step=step, complement=complement, integral=integral)
 
@@ -311,6 +327,7 @@ def _check_range(
             f"{key}: low and high must be in [0, 1] where complement is true, "
             f"got {low!r} and {high!r}"
         )
+    # log(1 - x) at x = 1
     if log and complement and high >= 1.0:
         raise ConfigError(f"{key}.high: must be below 1 where log is about 1 - x, got {high!r}")
     if log and not complement and low <= 0.0:
@@ -326,6 +343,7 @@ def _integral_bounds(
 ) -> tuple[int, int, int]:
     if step is not None and step != int(step):
         raise ConfigError(f"{key}.step: must be an integer, got {step!r}")
+    # Inwards, so that no integer breaks the bounds that the user wrote.
     whole_low, whole_high = math.ceil(low), math.floor(high)
     if whole_low > whole_high:
         raise ConfigError(f"{key}: there is no integer from {low!r} to {high!r}")

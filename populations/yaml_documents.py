@@ -18,9 +18,11 @@ import yaml
 from arena.errors import ConfigError
 
 MAX_BYTES = 1_000_000
+# Far below Python's limit of recursion.
 MAX_DEPTH = 20
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+# 5e6 is an integer here, unlike in YAML 1.2.
 _INT = re.compile(r"[-+]?[0-9][0-9_]*(?:[eE]\+?[0-9]{1,2})?\Z")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z")
 _SCALARS = {
@@ -38,6 +40,7 @@ _TAGS = {f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float"
 class _Reader(yaml.SafeLoader):
     """`yaml.SafeLoader` without the features that a configuration does not need."""
 
+    # Without the rules of YAML 1.1; those below are added instead.
     yaml_implicit_resolvers = {}  # noqa: RUF012  (a class attribute of the library's)
 
     def __init__(self, text: str) -> None:
@@ -45,6 +48,7 @@ class _Reader(yaml.SafeLoader):
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        # Refused at the event, before an alias is expanded.
         event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
             raise yaml.MarkedYAMLError(
@@ -56,6 +60,7 @@ class _Reader(yaml.SafeLoader):
                 None, None, f"nested deeper than {MAX_DEPTH} levels", event.start_mark
             )
         node = super().compose_node(parent, index)
+        # In no `finally`: after a fault the reader is thrown away.
         self._depth -= 1
         if isinstance(node, yaml.ScalarNode) and _SURROGATE.search(node.value):
             node.value = _with_whole_characters(node)
@@ -69,6 +74,7 @@ class _Reader(yaml.SafeLoader):
         self, node: yaml.MappingNode, deep: bool = False
     ) -> dict[Hashable, object]:
         seen: set[str] = set()
+        # The library would take the last of equal keys in silence.
         for key, _ in node.value:
             if key.tag != "tag:yaml.org,2002:str":
                 raise yaml.MarkedYAMLError(None, None, "a key must be text", key.start_mark)
@@ -81,6 +87,7 @@ class _Reader(yaml.SafeLoader):
 
     def construct_number(self, node: yaml.ScalarNode) -> int | float:
         text = str(self.construct_scalar(node))
+        # Not by way of float, which holds no more than 53 bits.
         if node.tag.endswith("int") and text.lower().count("e") == 0:
             return int(text)
         value = float(text)
@@ -107,6 +114,8 @@ class _Writer(yaml.SafeDumper):
 
 for _tag, (_pattern, _first) in _SCALARS.items():
     _Reader.add_implicit_resolver(_tag, _pattern, list(_first))
+    # Beside the library's rules of 1.1: text is quoted if either version reads it as something
+    # else.
     _Writer.add_implicit_resolver(_tag, _pattern, list(_first))
 for _kind in ("int", "float"):
     _Reader.add_constructor(f"tag:yaml.org,2002:{_kind}", _Reader.construct_number)
@@ -128,12 +137,15 @@ def read_document(data: bytes | str, *, name: str) -> object:
         text = data.decode() if isinstance(data, bytes) else data
         reader = _Reader(text)
         try:
+            # A second document in the stream is refused.
             value: object = reader.get_single_data()
         finally:
             reader.dispose()
     except yaml.MarkedYAMLError as error:
+        # The library counts from 0.
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{name}{where}: {error.problem or error.context}") from error
+    # A ValueError is of bytes that are no UTF-8 or of a number that is not finite.
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: {' '.join(str(error).split())}") from error
     return value
@@ -146,15 +158,20 @@ def write_document(value: object, path: Path) -> None:
         OSError: If the disk is full or read-only.
     """
     text = yaml.dump(value, Dumper=_Writer, sort_keys=False, allow_unicode=True, width=100)
+    # In the same directory, because a rename is atomic only within a file system; with the process
+    # id, so that two writers do not share it.
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with unfinished.open("w", encoding="utf8") as file:
             file.write(text)
             file.flush()
+            # Before the rename: after a power loss the new name must not lead to an empty file.
             os.fsync(file.fileno())
         unfinished.replace(path)
     finally:
+        # Gone after a rename; left behind by a full disk.
         unfinished.unlink(missing_ok=True)
+    # The rename itself is durable only with its directory.
     directory = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(directory)
@@ -164,5 +181,6 @@ def write_document(value: object, path: Path) -> None:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the known name most similar to ``name``, or nothing."""
+    # Without a cutoff: the nearest of few names helps, even if it is far.
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)
     return f"; did you mean {matches[0]!r}?" if matches else ""

@@ -27,11 +27,8 @@ Path = tuple[str, ...]
 def overridden(document: object, overrides: Sequence[str], *, notify: Notify) -> object:
     """Return a document in which the overrides hold, and hyperparameters have their own names.
 
-    An algorithm of a user's own may call a hyperparameter as it likes, so in its population nothing
-    is an alias.
-
     Args:
-        document: As read.
+        document: Document as read.
         overrides: ``KEY=VALUE``, KEY a dotted path, VALUE read as YAML.
         notify: Takes a sentence for each alias.
 
@@ -39,8 +36,13 @@ def overridden(document: object, overrides: Sequence[str], *, notify: Notify) ->
         ConfigError: If an override is malformed, or a mapping has a hyperparameter twice.
     """
     values = [parse_override(override) for override in overrides]
+    # A user's own algorithm may call a hyperparameter as it likes, so nothing is an alias there.
+    # Overrides count here, because one may choose the algorithm.
     own = set(_own_algorithms(apply_values(document, values)))
+    # A set with an order: each notice once.
     told: dict[str, None] = {}
+    # Renamed apart and applied afterwards: an alias in an override then replaces the real name of
+    # the file, and the other way round.
     document = _renamed(document, (), own=own, told=told)
     values = [
         (_renamed_path(path, own=own, told=told), _renamed(value, path, own=own, told=told))
@@ -53,6 +55,7 @@ def overridden(document: object, overrides: Sequence[str], *, notify: Notify) ->
 
 def _own_algorithms(document: object) -> Iterator[str]:
     """Return names of the populations that learn by an algorithm of a user's own."""
+    # Not validated yet, so nothing can be taken for a mapping.
     populations = document.get("populations") if isinstance(document, dict) else None
     for name, population in populations.items() if isinstance(populations, dict) else ():
         if isinstance(population, dict) and population.get("algorithm", "ppo") != "ppo":
@@ -74,6 +77,7 @@ def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None])
     renamed: dict[str, object] = {}
     for key, part in value.items():
         name = _renamed_path((*path, key), own=own, told=told)[-1]
+        # Both names in one mapping: neither is later, so none can win.
         if name in renamed or (name != key and name in value):
             raise ConfigError(
                 f"{'.'.join(path)}: {name} must be there once, got it as "
@@ -84,9 +88,10 @@ def _renamed(value: object, path: Path, *, own: set[str], told: dict[str, None])
 
 
 def _renamed_path(path: Path, *, own: set[str], told: dict[str, None]) -> Path:
-    """Return a path with the own names of what it leads through."""
+    """Return a path in which aliases are replaced by the real names."""
     renamed = list(path)
     for depth, part in enumerate(path):
+        # The same word elsewhere (a population called lr) is no alias.
         name = ALIASES.get(part)
         if name is not None and _has_hyperparameters(path[:depth], own=own):
             told[f"{'.'.join(path[: depth + 1])} is read as {name}"] = None

@@ -16,6 +16,7 @@ def parse_override(override: str) -> tuple[tuple[str, ...], object]:
         ConfigError: If there is no ``=``, KEY has an empty part, or VALUE is no YAML.
     """
     key, equals, text = override.partition("=")
+    # Split at the first "=": a value may hold more of them.
     path = tuple(key.strip().split("."))
     if not equals or not all(path):
         raise ConfigError(f"an override must be KEY=VALUE, KEY a dotted path, got {override!r}")
@@ -41,6 +42,7 @@ def apply_values(document: object, values: Sequence[tuple[tuple[str, ...], objec
     """
     if not values:
         return document
+    # The caller's document stays as it is.
     result = copy.deepcopy({} if document is None else document)
     for path, value in values:
         _set(result, path, value)
@@ -56,6 +58,7 @@ def _set(document: object, path: tuple[str, ...], value: object) -> None:
         if depth == len(path) - 1:
             level[part] = value
             return
+        # Null too: `populations.player.pbt: null` has no keys yet.
         if level.get(part) is None:
             level[part] = {}
         level = level[part]

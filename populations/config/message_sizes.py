@@ -1,4 +1,4 @@
-"""Assignments that fit a frame of the wire: what is left out of them, and which configurations fit.
+"""Assignments that fit a frame of the wire, and configurations whose assignments do.
 
 Nothing is journaled that cannot be sent, so each assignment is made to fit before it is one.
 """
@@ -32,11 +32,13 @@ from populations.config.run_config import RunConfig
 
 T = TypeVar("T")
 
+# 1 MiB / 256 = 4 KiB for each, far more than a seat's names take.
 SURELY_FITS = 256
-"""Seats that an assignment may name without a look at its size: 4 KiB for each."""
+"""Seats that an assignment may name without a look at its size."""
 
+# Below 1, because some seatings are larger than others.
 FILLED = 0.95
-"""Share of a frame that is filled where not all fits: some seatings are larger than others."""
+"""Share of a frame that is filled where not all fits."""
 
 _HEADER = Header(run="check", epoch=0, learner=LearnerId("check"), sequence=0)
 
@@ -51,16 +53,17 @@ def check_sendable(message: Train | Evaluate) -> None:
 
 
 def fitted(message: Train | Evaluate) -> Train | Evaluate:
-    """Leave out what does not fit a frame: episodes in flight first, then some of the seatings.
-
-    Which seatings is drawn from the seed, so that no seat is favoured.
-    """
+    """Leave out what does not fit a frame: episodes in flight first, then some of the seatings."""
+    # Counting is cheap, encoding is not: most assignments never come to it.
     if _num_seats(message) <= SURELY_FITS or body_bytes(message) <= MAX_FRAME_BYTES:
         return message
     if isinstance(message, Train):
         message = replace(message, carried=())
+    # Drawn, so that no seat is favoured; from the seed, so that equal assignments lose the same
+    # ones.
     rng = np.random.default_rng(message.seed)
     while (size := body_bytes(message)) > MAX_FRAME_BYTES and _num_seats(message):
+        # Sizes are not exactly proportional to seats, so it may take another round.
         share = FILLED * MAX_FRAME_BYTES / size
         if isinstance(message, Train):
             message = replace(message, opponents=_thinned(message.opponents, share, rng))
@@ -72,9 +75,6 @@ def fitted(message: Train | Evaluate) -> Train | Evaluate:
 def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
     """Refuse a configuration whose training assignments do not fit a frame.
 
-    Where there are so many seats that not even one opponent fits in all of them, no number would
-    help: `fitted` draws the seats of each assignment.
-
     Raises:
         ConfigError: With the most opponents that fit.
     """
@@ -82,6 +82,8 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
     for population in setup.populations:
         size = body_bytes(_largest(setup, population, num_opponents=wanted))
         fits = int(FILLED * wanted * MAX_FRAME_BYTES / size)
+        # With fits = 0 no number of opponents would help: `fitted` draws the seats of each
+        # assignment.
         if size > MAX_FRAME_BYTES and fits > 0:
             raise ConfigError(
                 f"matchmaking.opponents must be at most {fits} with {len(setup.seats)} seats, "
@@ -91,6 +93,7 @@ def check_messages(config: RunConfig, setup: LearnerSetup) -> None:
 
 def _largest(setup: LearnerSetup, population: str, *, num_opponents: int) -> Train:
     """Make an assignment as large as a policy of a population may get."""
+    # The longest names and numbers that a run can come to.
     digest = Digest("f" * 64)
 
     def ghost(name: str, index: int) -> Player:
@@ -103,11 +106,13 @@ def _largest(setup: LearnerSetup, population: str, *, num_opponents: int) -> Tra
     opponents = {
         name: tuple(ghost(name, index) for index in range(num_opponents))
         for name in dict.fromkeys(seat.population for seat in setup.seats)
+        # A population meets itself only if it has several seats.
         if name != population or len(own) > 1
     }
     is_cooperation = len(setup.sides) == 1
     trainee = Player(player=PlayerId(f"{population}/p000"))
     seatings: tuple[Seating, ...] = ()
+    # In cooperation there are no opponents to send.
     if not is_cooperation:
         seatings = seatings_for(
             trainee, seats=setup.seats, population=population, opponents=opponents
@@ -130,5 +135,6 @@ def _num_seats(message: Train | Evaluate) -> int:
 
 
 def _thinned(items: Sequence[T], share: float, rng: np.random.Generator) -> tuple[T, ...]:
+    # Sorted back, so that the rest keeps its order.
     kept = rng.permutation(len(items))[: int(share * len(items))]
     return tuple(items[index] for index in sorted(kept.tolist()))

@@ -18,10 +18,10 @@ ModelT = TypeVar("ModelT", bound=Model)
 
 
 def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> PbtConfig:
-    """Return the settings of PBT for one population: the general ones, and what it says otherwise.
+    """Return the settings of PBT for one population: the general ones with its own in their places.
 
     Args:
-        population: With the keys that it sets.
+        population: Population with the keys that it sets.
         pbt: The section ``pbt``.
         key: Name of the population in errors (``populations.player``).
 
@@ -32,6 +32,7 @@ def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> Pb
     settings = merged(pbt, own) if own is not None else pbt
     if not population.schedule or settings.exploit == "none":
         return settings
+    # Written for this population: a contradiction. Inherited from the section: the schedule holds.
     if own is not None and "exploit" in own.model_fields_set:
         raise ConfigError(
             f"{key}.pbt.exploit must be none where there is a schedule, got {settings.exploit!r}"
@@ -43,6 +44,7 @@ def resolve_pbt(population: PopulationConfig, *, pbt: PbtConfig, key: str) -> Pb
 def merged(general: ModelT, own: ModelT) -> ModelT:
     """Return the general settings, with those that were set in ``own`` in their places."""
     changes: dict[str, object] = {}
+    # Only keys that were written: defaults of the population's section say nothing.
     for name in own.model_fields_set:
         value, below = getattr(own, name), getattr(general, name)
         are_sections = isinstance(value, Model) and isinstance(below, Model)
@@ -56,7 +58,7 @@ def check_reward_weights(
     """Refuse weights of components that the environment's section does not have.
 
     Args:
-        population: As written.
+        population: Population as written.
         reward_weights: The components of ``environment.reward_weights``.
         key: Name of the population in errors (``populations.player``).
 
@@ -78,9 +80,9 @@ def resolve_schedule(
     """Return a population's schedule with every hyperparameter in each of its entries.
 
     Args:
-        population: With the schedule as written.
-        model: Its algorithm's hyperparameters.
-        start: Their start values.
+        population: Population with the schedule as written.
+        model: Model of its algorithm's hyperparameters.
+        start: Start values of the hyperparameters.
         key: Name of the population in errors (``populations.player``).
 
     Raises:
@@ -90,6 +92,7 @@ def resolve_schedule(
     schedule = population.schedule
     if not schedule:
         return ()
+    # A schedule is the past of one policy.
     if population.size != 1:
         raise ConfigError(f"{key}.size must be 1 where there is a schedule, got {population.size}")
     marks = [entry.agent_steps for entry in schedule]
@@ -98,6 +101,8 @@ def resolve_schedule(
     entries = []
     for index, entry in enumerate(schedule):
         try:
+            # Each entry whole: an entry says only what differs from the start, not from the entry
+            # before.
             values = coerce_hyperparameters(model, {**start, **entry.hyperparameters})
         except ConfigError as error:
             raise ConfigError(f"{key}.schedule.{index}.{error}") from error

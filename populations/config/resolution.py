@@ -1,4 +1,4 @@
-"""Filling in what depends on the environment: who plays what, and who wins together.
+"""Parts of a configuration that depend on the environment: agents, sides, outcomes, teams.
 
 Pure functions of plain data; `populations.config.resolve.resolve_config` puts them together.
 """
@@ -71,6 +71,7 @@ def resolve_sides(
         side: list(expand_agents(patterns, agents=agents, key=f"environment.sides.{side}"))
         for side, patterns in sides.items()
     }
+    # Globs may overlap or miss an agent.
     check_partition(resolved, agents=agents, key="environment.sides")
     return resolved
 
@@ -120,17 +121,18 @@ def check_outcome(outcome: Outcome, *, sides: Mapping[str, Sequence[str]]) -> No
 
 
 def resolve_outcome(outcome: Outcome, *, pace: Pace | None) -> Outcome:
-    """Put the margin that random play has shown where it is left to Arena.
+    """Replace a margin of ``auto`` by the largest one of random play.
 
     Args:
-        outcome: As configured.
-        pace: Figures of random play; None: nobody has played, and ``auto`` stays.
+        outcome: Outcome as configured.
+        pace: Figures of random play; None: none was played, and ``auto`` stays.
 
     Raises:
-        ConfigError: If nobody has won or lost anything.
+        ConfigError: If no match of random play was won or lost.
     """
     if not isinstance(outcome, MarginOutcome) or outcome.margin != "auto" or pace is None:
         return outcome
+    # Without a difference there is no unit for a match that is won outright.
     if pace.largest_margin <= 0.0:
         raise ConfigError(
             "environment.outcome.margin must be a number: in random play no agent's return was "
@@ -146,8 +148,8 @@ def check_teams(
 
     Args:
         sizes: Policies by population.
-        learners: As configured.
-        num_sides: With more than one nobody has a team.
+        learners: Learners as configured.
+        num_sides: Number of sides; with more than one there are no teams.
 
     Raises:
         ConfigError: If populations differ in size, or learners are bound to populations.
@@ -170,6 +172,7 @@ def group_agents(spec: EnvironmentSpec) -> dict[str, tuple[str, ...]]:
     """Put agents with equal spaces into one population, named by their common prefix."""
     groups: dict[str, list[str]] = {}
     for agent in spec.agents:
+        # Agents that can share a network are one population; spaces are compared by their digest.
         groups.setdefault(_spaces(spec, agent), []).append(agent)
     members = [tuple(group) for group in groups.values()]
     names = [_common_name(group) for group in members]
@@ -194,7 +197,7 @@ def check_equal_spaces(name: str, *, agents: Sequence[str], spec: EnvironmentSpe
 
 
 def check_encoder(name: str, *, network: NetworkConfig, facts: AgentSpec) -> None:
-    """Check that there is something to convolve where convolutions are asked for.
+    """Check that an observation has parts to convolve where the network has convolutions.
 
     Raises:
         ConfigError: If there is not.
@@ -235,13 +238,16 @@ def _spaces(spec: EnvironmentSpec, agent: str) -> str:
 
 
 def _common_name(agents: Sequence[str]) -> str:
+    # The first and the last in the order of text share no more than what all share.
     pairs = zip(min(agents), max(agents), strict=False)
     prefix = "".join(a for a, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)).lower()
     name = re.sub(r"[^a-z0-9]+", "_", prefix).strip("_")
+    # Without a trailing number, which is an agent's; cut to what POPULATION_NAME allows.
     return re.sub(r"[_0-9]+$", "", name)[:32]
 
 
 def _distinct_name(name: str, *, group: tuple[str, ...], index: int, taken: Sequence[str]) -> str:
+    # A prefix of another group's agents, or none at all, names no population.
     if POPULATION_NAME.fullmatch(name) and taken.count(name) == 1:
         return name
     # Two groups with one prefix: a lone agent's own name tells them apart.

@@ -1,4 +1,7 @@
-"""Fill in what a configuration leaves to the environment, the machine and the rules."""
+"""Fill in what a configuration leaves to the environment, the machine and the rules.
+
+Tests: `tests/populations/config/test_resolution.py`, `tests/populations/config/test_sizing.py`.
+"""
 
 from __future__ import annotations
 
@@ -61,16 +64,17 @@ def resolve_config(
     """Fill in what depends on the environment; resolving twice changes nothing.
 
     Args:
-        config: As loaded.
+        config: Configuration as loaded.
         spec: The environment's facts.
         launch_directory: Directory that is searched first for user code.
         num_cores: Bounds the default of ``learners``; None: those this process may use.
         pace: Figures of random play of the environment, where sizes or a margin are left to
-            Arena; None: nobody has played it, and sizes are what suits most environments.
+            Arena; None: it was not played, and sizes are those that suit most environments.
 
     Raises:
         ConfigError: If configuration and environment do not fit.
     """
+    # Each part has its own `gathered`, so that a fault in one hides none in the others.
     environment, faults = config.environment, Faults()
     sides: dict[str, list[str]] = {}
     outcome = environment.outcome
@@ -97,14 +101,18 @@ def resolve_config(
             "populations": {
                 name: population.model_copy(
                     update={
+                        # Whole sections from here on: run.yaml says of each population all that
+                        # holds for it.
                         "pbt": resolve_pbt(population, pbt=config.pbt, key=f"populations.{name}")
                     }
                 )
                 for name, population in populations.items()
             },
+            # The default is bounded by the number of policies, so the populations must be there.
             "learners": _resolve_learners(resolved, num_cores=num_cores),
         }
     )
+    # Last: sizes depend on learners, agents and hyperparameters.
     return resolve_sizes(resolved, spec, pace=pace)
 
 
@@ -112,6 +120,7 @@ def _resolve_populations(
     config: RunConfig, spec: EnvironmentSpec, faults: Faults, *, launch_directory: str
 ) -> dict[str, PopulationConfig]:
     """Return the populations without a fault; ``faults`` has what is wrong with the others."""
+    # Should agents be wrong, populations are still checked as written.
     assigned = config.populations
     with faults.gathered():
         assigned = _assign_agents(config.populations, spec)
@@ -165,6 +174,7 @@ def _assign_agents(
         with faults.gathered():
             agents = _agents_of(name, population, defaults=defaults, spec=spec)
             check_equal_spaces(name, agents=agents, spec=spec)
+            # All agents of a population have the first one's spaces, as just checked.
             check_encoder(name, network=population.network, facts=spec.agent_specs[agents[0]])
             resolved[name] = population.model_copy(update={"agents": agents})
     faults.raise_any()
@@ -207,14 +217,17 @@ def _resolve_population(
         reward_weights,
     )
     space = population.search_space
+    # The default space is about PPO's hyperparameters, which another algorithm need not have.
     if "search_space" not in population.model_fields_set:
         space = {key: value for key, value in space.items() if key in model.model_fields}
+    # Values stay empty where they are at fault; raise_any below lets none of them out.
     start, settings, schedule, faults = dict[str, float | int](), {}, population.schedule, Faults()
     with faults.gathered(), named(key):
         settings = make_settings(
             population.algorithm, population.algorithm_settings, launch_directory=launch_directory
         ).model_dump(mode="json")
     with faults.gathered():
+        # First, so that an unknown component is told as one.
         check_reward_weights(population, reward_weights=reward_weights, key=key)
         with named(key):
             start = coerce_hyperparameters(model, population.hyperparameters)
@@ -263,20 +276,25 @@ def _resolve_learners(config: RunConfig, *, num_cores: int | None) -> int | dict
         return learners
     if learners is not None:
         return learners
+    # One learner lives in the controller's own process.
     if config.launcher == "inline":
         return 1
     cores = _usable_cores() if num_cores is None else num_cores
+    # More learners than policies would wait for one to train.
     return max(1, min(cores, sum(p.size for p in config.populations.values())))
 
 
 def _resolve_matchmaking(config: RunConfig, *, launch_directory: str) -> MatchmakingConfig:
     """Check a user's own kind, and say the share of the latest where the user has not."""
     section = config.matchmaking
+    # Made and dropped: a user's class that cannot be had is a fault now and not in the run.
     make_matchmaker(section, window=config.ghosts.window, launch_directory=launch_directory)
+    # Also in a resolved configuration, so resolving twice changes nothing.
     if "latest_ratio" in section.model_fields_set:
         return section
     kind = KINDS.get(section.kind)
     usual = kind.usual.get("latest_ratio") if kind is not None else None
+    # A default gives way to what the user wrote about the living.
     latest_ratio = min(section.latest_ratio if usual is None else usual, 1.0 - section.living_ratio)
     return section.model_copy(update={"latest_ratio": latest_ratio})
 

@@ -12,11 +12,11 @@ SECTION = REWARD_WEIGHT.removesuffix(".")
 
 
 def with_dotted_weights(values: object) -> object:
-    """``reward_weights: {win: ...}`` as ``reward_weights.win: ...``; anything else as it is.
+    """Return ``reward_weights: {win: ...}`` as ``reward_weights.win: ...``, anything else as is.
 
-    So both may be written, and ``KEY=VALUE`` on the command line reaches a weight. What is written
-    later counts.
+    Both forms may be written; of a weight that is in both the later one counts.
     """
+    # ``KEY=VALUE`` on the command line makes the nested form: its path is split at each dot.
     if not isinstance(values, Mapping) or not isinstance(values.get(SECTION), Mapping):
         return values
     dotted: dict[object, object] = {}
@@ -43,6 +43,7 @@ def check_component_names(
     """
     for name in names:
         component = name.removeprefix(REWARD_WEIGHT)
+        # Without the prefix it is another hyperparameter, and none of this check's.
         if name == component or component in reward_weights:
             continue
         has = f"it has: {', '.join(reward_weights)}" if reward_weights else "it is empty"

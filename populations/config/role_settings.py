@@ -55,7 +55,7 @@ def check_roles(
 
     Args:
         roles: The section ``roles``.
-        populations: By name.
+        populations: Populations by name.
         num_sides: Number of sides of the environment.
 
     Raises:
@@ -69,6 +69,7 @@ def check_roles(
         except ValueError as error:
             raise ConfigError(f"{key}: {error}") from error
         if has_exploiters(population.roles):
+            # Known only after all populations: a player to start from must suit each of them.
             with_exploiters.append(name)
             if num_sides == 1:
                 raise ConfigError(
@@ -88,6 +89,7 @@ def _check_own_player(
     with_exploiters: list[str],
 ) -> None:
     name, index = parts["population"], int(parts["index"])
+    # Weights fit one population's spaces, so all exploiters must be of the player's own.
     others = [other for other in with_exploiters if other != name]
     if name not in populations or others:
         raise ConfigError(
@@ -99,6 +101,7 @@ def _check_own_player(
         raise ConfigError(
             f"roles.reset: population {name} has {population.size} policies, got {player!r}"
         )
+    # A ghost's id has @ and agent steps behind the policy.
     is_ghost = player != parts["policy"]
     if not is_ghost and deal_roles(population.roles, size=population.size)[index] != MAIN:
         raise ConfigError(f"roles.reset: must be a main agent or a ghost, got {player!r}")

@@ -97,6 +97,7 @@ class RunConfig(Model):
     alerts: AlertsConfig = AlertsConfig()
     """Destinations of figures about learning."""
 
+    # The key exists, so that a file that uses it fails now instead of being ignored.
     hooks: tuple[str, ...] = ()
     """Reserved: must be empty in this release."""
 
@@ -136,6 +137,7 @@ class RunConfig(Model):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        # All at once: a validator that raised at the first would hide the others.
         faults = list(self._broken_rules())
         if faults:
             raise BrokenRules(*faults)
@@ -179,7 +181,7 @@ HINTS: Hints = {
 
 
 def ignore_notice(notice: str) -> None:
-    """Tell nobody."""
+    """Drop a notice."""
 
 
 def load_config(
@@ -203,6 +205,7 @@ def load_config(
         ConfigError: If it cannot be read, has an unknown key or a value that breaks a rule, or is
             new and sets what no chosen rule reads.
     """
+    # run.yaml has every key, those of rules that were not chosen too.
     if resumes:
         return _read(source, overrides, notify=notify).require()
     return draft_config(source, overrides, notify=notify).require()
@@ -240,6 +243,7 @@ def _read(
     source: str | Path, overrides: Sequence[str], *, notify: Callable[[str], None]
 ) -> Draft[RunConfig]:
     document = read_document(config_text(source), name=str(source))
+    # Overrides come before validation, so a fault is told in the same way wherever it is from.
     document = overridden(document, overrides, notify=notify)
     return draft_document(RunConfig, document, hints=HINTS)
 

@@ -28,8 +28,8 @@ from populations.records.rows import Json
 from populations.yaml_documents import read_document, write_document
 
 FORMAT_VERSION = 2
+# Version 2 added ``environment_measured``, which may be null: version 1 reads as that.
 READABLE_VERSIONS = (1, 2)
-"""Version 2 has ``environment_measured``, which may be null: a file of version 1 reads as such."""
 RUN_FILE = "run.yaml"
 RECORDED_PACKAGES = ("arena-league", "torch", "numpy", "pettingzoo", "gymnasium", "optuna", "pyzmq")
 MAY_CHANGE = (
@@ -59,15 +59,16 @@ class _Document(Model):
     versions: dict[str, str]
     config: dict[str, object]
     spec: dict[str, object]
+    # The only default: files of version 1 do not have it.
     environment_measured: dict[str, object] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPace(Pace):
-    """How the environment played at launch, and what followed from that.
+    """Pace of the environment at launch, and the reason for the sizes that follow from it.
 
     Attributes:
-        reason: For the sizes that were chosen, in words.
+        reason: Reason for the sizes that were chosen, in words.
     """
 
     reason: str
@@ -89,7 +90,7 @@ class RunFile:
         versions: Versions of the packages that matter, when the run was made.
         config: Resolved.
         spec: The environment's facts.
-        environment_measured: How it played when sizes were chosen; None: they were given.
+        environment_measured: Pace at which sizes were chosen; None: they were given.
     """
 
     run: str
@@ -134,6 +135,7 @@ class RunFile:
         """
         try:
             data = path.read_bytes()
+        # No file is the user's mistake in the path, any other error the disk's.
         except FileNotFoundError as error:
             raise ConfigError(
                 f"{path.parent} is no run directory: it has no {path.name}"
@@ -142,6 +144,7 @@ class RunFile:
             raise StorageError(f"cannot read {path}: {error.strerror}") from error
         content = read_document(data, name=str(path))
         version = content.get("format_version") if isinstance(content, dict) else None
+        # Before validation: a newer file's unknown keys would be told as the user's mistakes.
         if isinstance(version, int) and version > FORMAT_VERSION:
             raise ConfigError(
                 f"{path}: format version {version}; this release reads {FORMAT_VERSION}: upgrade "
@@ -165,6 +168,7 @@ class RunFile:
                 spec=_SPEC.validate_python(document.spec),
                 environment_measured=_PACE.validate_python(document.environment_measured),
             )
+        # Only the TypeAdapters raise it; `validate_document` has words of its own.
         except ValidationError as error:
             raise ConfigError(f"{path}: {'; '.join(broken_rules(error, of='spec'))}") from error
         except (ConfigError, ValueError) as error:
@@ -197,12 +201,13 @@ def new_run_file(
         name: The preset or file that the run was launched with.
         launch_directory: Directory that is searched first for user code.
         init_from: The player that the policies start from.
-        pace: Figures of random play of the environment; None: nobody has played it.
+        pace: Figures of random play of the environment; None: it was not played.
 
     Raises:
         ConfigError: If configuration and environment do not fit.
     """
     resolved = resolve_config(config, spec, launch_directory=launch_directory, pace=pace)
+    # Sizes have a default without play, a margin has none.
     if needs_margin(resolved):
         raise ConfigError(
             "environment.outcome.margin must be a number where nobody has played the environment, "
@@ -217,11 +222,13 @@ def new_run_file(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         launch_directory=launch_directory,
         init_from=init_from,
+        # The environment's own versions come with its facts, from the process that inspected it.
         versions=dict(_versions()) | dict(spec.versions),
         config=resolved,
         spec=spec,
         environment_measured=measured,
     )
+    # Needs the seats of the resolved run; the root has no part in a message's size.
     check_messages(resolved, learner_setup(run_file, root=Path()))
     return run_file
 
@@ -236,6 +243,7 @@ def _versions() -> Iterator[tuple[str, str]]:
 def _version(package: str) -> str | None:
     try:
         return version(package)
+    # Optional packages may be absent.
     except PackageNotFoundError:
         return None
 
@@ -278,11 +286,11 @@ def check_resume(
     overrides: Sequence[str] = (),
     notify: Notify = ignore_notice,
 ) -> tuple[RunConfig, tuple[Change, ...]]:
-    """Say with which configuration a run goes on.
+    """Return the configuration with which a run goes on.
 
     Args:
-        old: The run's file, which holds.
-        config: Configuration as the user gave it, with the overrides in it; None: nothing.
+        old: The run's file.
+        config: Configuration as the user gave it, with the overrides in it; None: none given.
         overrides: ``KEY=VALUE``, applied to the run's own configuration where ``config`` is None.
         notify: Takes a sentence for each name that was read as another one.
 
@@ -294,9 +302,11 @@ def check_resume(
             and the keys that may.
         ConfigError: If an override is wrong in itself.
     """
+    # Compared as plain data, in which one value has one form.
     before = old.config.model_dump(mode="json")
     if config is None:
         config = validate_config(overridden(before, overrides, notify=notify))
+    # Before resolving, which would choose sizes anew where the file says auto.
     config = with_sizes_of(config, old.config)
     new = resolve_config(config, old.spec, launch_directory=old.launch_directory)
     changes = tuple(_differences(before, new.model_dump(mode="json"), path=()))
@@ -331,6 +341,7 @@ def with_config(run_file: RunFile, config: RunConfig) -> RunFile:
 
 def _differences(before: Json, after: Json, *, path: tuple[str, ...]) -> Iterator[Change]:
     if isinstance(before, dict) and isinstance(after, dict):
+        # A key that one side lacks counts as null there.
         for key in dict.fromkeys((*before, *after)):
             yield from _differences(before.get(key), after.get(key), path=(*path, key))
     elif before != after:

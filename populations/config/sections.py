@@ -1,4 +1,7 @@
-"""The sections of the configuration, from a population's to when a run stops."""
+"""The sections of the configuration, from a population's to when a run stops.
+
+Tests: `tests/populations/config/test_run_config.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from populations.pbt.settings import PbtConfig
 SearchRange = dict[str, object]
 """``{low, high, log, complement}`` or ``{choices}``; `search_space` checks it."""
 
+# Learning rates differ by ratios, and discounts by their horizon 1 / (1 - gamma).
 DEFAULT_SEARCH_SPACE: dict[str, SearchRange] = {
     "learning_rate": {"low": 1e-5, "high": 3e-3, "log": True},
     "gamma": {"low": 0.9, "high": 0.9999, "complement": True},
@@ -23,9 +27,11 @@ DEFAULT_SEARCH_SPACE: dict[str, SearchRange] = {
 
 
 def _without_nulls(values: object) -> object:
+    # First, so that a null weight in the nested form goes, too.
     values = with_dotted_weights(values)
     if not isinstance(values, dict):
         return values
+    # Null is the algorithm's default, as if the key were left out.
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -117,6 +123,7 @@ class EvaluationConfig(Model):
     @field_validator("bots")
     @classmethod
     def _known_bots(cls, bots: tuple[str, ...]) -> tuple[str, ...]:
+        # One spelling, or one bot would have two ratings.
         named = tuple(dict.fromkeys(canonical(bot) for bot in bots))
         if RANDOM_BOT not in named:
             raise ValueError("bot:random must be among them: it is the zero of the rating scale")

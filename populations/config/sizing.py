@@ -1,6 +1,6 @@
-"""How many environments step as one batch, and how many whole episodes each of them plays.
+"""Numbers of environments that step as one batch, and of whole episodes that each plays.
 
-Pure functions of what random play of one environment has shown;
+Pure functions of the figures of random play of one environment;
 `populations.config.resolve.resolve_config` puts their results in the configuration.
 """
 
@@ -21,51 +21,54 @@ from arena.rollout.calls import rollout_calls
 if TYPE_CHECKING:
     from populations.config.run_config import RunConfig
 
+# More than that amortizes nothing that counts beside Python's own steps.
 NUM_ENVS = 256
-"""The most that are chosen, and as many as there are of batched games and of environments that
-nobody has played: more than that amortizes nothing that counts beside Python's own steps."""
+"""The most that are chosen, and the number for batched games and for environments that were not
+played."""
 
+# A rollout of 32 calls then still has 256 decisions, 64 for each of four minibatches. Calls of a
+# network cost a few hundred microseconds, which fewer rows would not repay. Eight agents that
+# decide at once (pursuit: 500 steps of 5 ms) bring the eight decisions with fewer environments.
 FEW_ENVS, FEW_DECISIONS = 4, 8
-"""The fewest environments, and the fewest decisions in one call of step, however long episodes are.
-A rollout of 32 calls then still has 256 decisions, 64 for each of four minibatches, and calls of a
-network cost a few hundred microseconds, which fewer rows would not repay. Eight agents that decide
-at once (pursuit: 500 steps of 5 ms) bring the eight decisions with fewer environments."""
+"""The fewest environments, and the fewest decisions in one call of step."""
 
 UNPLAYABLE_NUM_ENVS = 16
 """Value for environments that random play breaks or takes minutes for: their size is unknown."""
 
+# Eight policies (the default) on two learners have 45 s each of a run of three minutes, less what
+# starting and evaluation take: each ends episodes of all its environments, most of them twice. By
+# the figures of one core, with `CALL_S` and `DECISION_S`: chess, 300 steps of 1 ms, 32
+# environments; Go on 9 x 9, 120 of 0.4 ms, 256; pursuit, 500 of 5 ms with eight agents, 4; 1,000
+# steps of 2 ms, 8; Simple Spread, 25 of 0.2 ms with three agents, 256. Random games are shorter or
+# longer than good ones: it is a start, and unfinished episodes go on in the next assignment.
 ROUND_S = 16.0
-"""Seconds of a learner in which all environments may play an episode. Eight policies (the
-default) on two learners have 45 s each of a run of three minutes, less what starting and evaluation
-take: each ends episodes of all its environments, most of them twice. By the figures of one core,
-with `CALL_S` and `DECISION_S`: chess, 300 steps of 1 ms, 32 environments; Go on 9 x 9, 120 of
-0.4 ms, 256; pursuit, 500 of 5 ms with eight agents, 4; 1,000 steps of 2 ms, 8; Simple Spread, 25 of
-0.2 ms with three agents, 256. At random most games are shorter or longer than played well: it is a
-start, and episodes that do not end in one assignment go on in the next."""
+"""Seconds of a learner in which all environments may play an episode."""
 
+# Calls of networks and optimizer steps, and their rows (`arena/learning/README.md`), with two
+# layers of 128.
 CALL_S, DECISION_S = 1e-3, 2e-5
-"""Cost of acting and learning to a core for each call of step, however few environments there are,
-and for each decision, about: calls of networks and optimizer steps, and their rows
-(`arena/learning/README.md`), with two layers of 128."""
+"""Approximate cost to a core of acting and learning, for each call of step and each decision."""
 
+# As many as the default has with four agents at once. More are slower to learn from than they are
+# good for, and take longer than an assignment where steps do.
 ROLLOUT_DECISIONS = 32_768
-"""The most decisions of a rollout, as many as the default has with four agents at once: more are
-slower to learn from than they are good for, and take longer than an assignment where steps do."""
+"""The most decisions of a rollout."""
 
+# Of large pictures few environments show enough.
 ROLLOUT_BYTES = 256 << 20
-"""The most that is seen in a rollout: of large pictures few environments show enough."""
+"""The most bytes of observations in a rollout."""
 
+# The rest is for episodes of other policies that a learner holds, networks and optimizers.
 MEMORY_SHARE = 8
-"""An eighth of the machine's memory is for the environments that learners step and what they see in
-a rollout; episodes of other policies that a learner holds, networks and optimizers have theirs."""
+"""Divisor of the machine's memory: an eighth is for the environments that learners step and their
+observations in a rollout."""
 
+# Only whole episodes count there, and decisions stand for the seconds, which may decide nothing.
 DETERMINISTIC_AGENT_STEPS = 16_384
-"""Size of an assignment of a deterministic run, where ``assignment.agent_steps`` says
-nothing. Only whole episodes count there, so that one of all environments has no more than that:
-decisions stand for the seconds, which may decide nothing."""
+"""Size of an assignment of a deterministic run where ``assignment.agent_steps`` says nothing."""
 
 DETERMINISTIC_ROLLOUTS = 4
-"""Rollouts in an assignment of a deterministic run for which nobody knows how long episodes are."""
+"""Rollouts in an assignment of a deterministic run whose length of episodes is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,11 +76,11 @@ class Load:
     """Demands of a configuration on a learner, beside the environment's pace.
 
     Attributes:
-        decisions: In a step of one environment, of the largest population.
+        decisions: Decisions of the largest population in a step of one environment.
         rollout_length: Calls of step in a rollout, the longest of all populations.
-        rollout_bytes: Size of what one environment's agents see in a rollout.
-        num_learners: That share the machine.
-        agent_steps: Wanted of an assignment that has whole episodes; None: not deterministic.
+        rollout_bytes: Size of the observations of one environment in a rollout.
+        num_learners: Number of learners that share the machine.
+        agent_steps: Size wanted of an assignment of whole episodes; None: not deterministic.
     """
 
     decisions: int
@@ -106,20 +109,23 @@ def choose_num_envs(pace: Pace, load: Load) -> int:
     """Choose how many environments step as one batch: a power of two.
 
     As many as all play an episode within `ROUND_S`, or in a deterministic run within its agent
-    steps, so that a measured speed decides nothing there; at least `FEW_ENVS`, if memory allows.
+    steps; at least `FEW_ENVS`, if memory allows.
     """
     if pace.is_batched:
         return NUM_ENVS
+    # n from episode_length (CALL_S + n (step_s + decisions DECISION_S)) = ROUND_S.
     if load.agent_steps is None:
         call_s = ROUND_S / pace.episode_length
         in_time = (call_s - CALL_S) / (pace.step_s + load.decisions * DECISION_S)
     else:
+        # No seconds: a measured speed decides nothing in a deterministic run.
         in_time = load.agent_steps / (pace.episode_length * load.decisions)
     in_rollout = min(
         ROLLOUT_DECISIONS / (load.rollout_length * load.decisions),
         ROLLOUT_BYTES / load.rollout_bytes,
     )
     fewest = max(FEW_ENVS, FEW_DECISIONS // load.decisions)
+    # The fewest win over time and rollout, but not over memory.
     wanted = max(fewest, min(NUM_ENVS, in_time, in_rollout))
     return _power_of_two(min(wanted, fit_in_memory(pace, load)))
 
@@ -129,6 +135,7 @@ def fit_in_memory(pace: Pace, load: Load) -> float:
     env_bytes, machine_bytes = float(pace.env_bytes), float(pace.machine_bytes)
     if load.agent_steps is not None:
         # What is measured differs a little each time: what it decides should not.
+        # Up for what is needed and down for what is there: rounding never promises memory.
         env_bytes = 4.0 ** math.ceil(math.log(max(env_bytes, 1.0), 4.0))
         machine_bytes = 2.0 ** math.floor(math.log2(machine_bytes))
     return machine_bytes / (MEMORY_SHARE * load.num_learners * (env_bytes + load.rollout_bytes))
@@ -138,6 +145,7 @@ def choose_episodes(pace: Pace, load: Load, *, num_envs: int) -> int | None:
     """Choose how many whole episodes each environment plays; None: not deterministic."""
     if load.agent_steps is None:
         return None
+    # episodes * num_envs * episode_length * decisions = agent_steps, nearly
     return max(1, round(load.agent_steps / (num_envs * pace.episode_length * load.decisions)))
 
 
@@ -151,10 +159,11 @@ def resolve_sizes(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None
     Args:
         config: Resolved but for these.
         spec: The environment's facts.
-        pace: How the environment plays; None: nobody has played it.
+        pace: Figures of random play; None: the environment was not played.
     """
     environment, assignment = config.environment, config.assignment
     num_envs, episodes = environment.num_envs, assignment.episodes
+    # A number that the user wrote stays, and only the open one is chosen.
     if pace is not None and needs_pace(config):
         load = load_of(config, spec)
         num_envs = choose_num_envs(pace, load) if num_envs == "auto" else num_envs
@@ -175,10 +184,11 @@ def resolve_sizes(config: RunConfig, spec: EnvironmentSpec, *, pace: Pace | None
 
 
 def with_sizes_of(config: RunConfig, chosen: RunConfig) -> RunConfig:
-    """Leave what is left to Arena as it was chosen once: for a run that goes on."""
+    """Return a configuration whose open sizes are those that the run chose at launch."""
     environment, assignment = config.environment, config.assignment
     if environment.num_envs == "auto":
         environment = environment.model_copy(update={"num_envs": chosen.environment.num_envs})
+    # The margin is measured as well, and was resolved to a number at launch.
     if needs_margin(config):
         environment = environment.model_copy(update={"outcome": chosen.environment.outcome})
     if config.deterministic and assignment.episodes is None:
@@ -200,6 +210,7 @@ def load_of(config: RunConfig, spec: EnvironmentSpec) -> Load:
         for agent, facts in spec.agent_specs.items()
     }
     seen = [layout.size * layout.dtype.itemsize for layout in layouts.values()]
+    # One agent decides in each step of a game in turns, and its observation alone is kept.
     in_turns = spec.api == "aec"
     return Load(
         decisions=1
@@ -225,8 +236,8 @@ def without_pace(config: RunConfig, *, why: str) -> RunConfig:
     """Choose sizes carefully where random play did not come to an end.
 
     Args:
-        config: As loaded.
-        why: It did not.
+        config: Configuration as loaded.
+        why: Reason why play did not end.
 
     Raises:
         ConfigError: If the run is deterministic: it would be another one if play ended next time.
@@ -270,6 +281,7 @@ def _reasons(pace: Pace, load: Load, *, num_envs: int) -> Iterator[str]:
     if (
         not pace.is_batched
         and isinstance(num_envs, int)
+        # The next power of two would not have fitted.
         and fit_in_memory(pace, load) < 2 * num_envs
     ):
         yield "as many as memory allows"

@@ -44,8 +44,10 @@ def find_unread_settings(
     faults = [
         *unread_settings(matchmaking, prefix="matchmaking", rules=rules, also_read=also_read),
         *unread_settings(ghosts, prefix="ghosts", rules=rules),
+        # Without populations the environment makes them, with the general rules.
         *_unread_of_pbt(pbt, populations or {"": PopulationConfig()}),
     ]
+    # Populations with equal sections have equal sentences.
     return tuple(dict.fromkeys(faults))
 
 
@@ -56,6 +58,7 @@ def _unread_of_pbt(pbt: PbtConfig, populations: Mapping[str, PopulationConfig]) 
     for name, population in populations.items():
         own = population.pbt
         section = pbt if own is None else merged(pbt, own)
+        # A general key is read if any population's rules read it.
         chosen += _rules(section)
         if own is None:
             continue

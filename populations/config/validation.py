@@ -1,4 +1,7 @@
-"""Checking plain data against a model, with messages for the person who wrote it."""
+"""Checking plain data against a model, with messages for the person who wrote it.
+
+Tests: `tests/populations/config/test_run_config.py`, `tests/tools/launch/test_preflight.py`.
+"""
 
 from __future__ import annotations
 
@@ -62,26 +65,28 @@ def validate_document(model: type[ModelT], document: object, *, hints: Hints) ->
 def draft_document(model: type[ModelT], document: object, *, hints: Hints) -> Draft[ModelT]:
     """Check as `validate_document` does, and go on without what is wrong.
 
-    Rules between keys are looked at only where each key by itself is right, so they are checked
-    again on what is left: one wrong number hides no other fault.
-
     Raises:
         ConfigError: If the document is no mapping.
     """
     if not isinstance(document, dict):
         raise ConfigError(f"a configuration must be a mapping of keys to values, got {document!r}")
     rest, messages, removed = document, list[str](), list[tuple[str, ...]]()
+    # Pydantic looks at rules between keys only where each key by itself is right. So wrong values
+    # are cut and the rest is checked again: one wrong number hides no other fault.
     while True:
         try:
+            # As JSON, because strict Python data would need tuples for lists.
             valid = model.model_validate_json(json.dumps(rest), strict=True)
             return Draft(model=valid, faults=tuple(messages), removed=tuple(removed))
         except ConfigError as error:  # it ended the check: what else there is stays unknown
             return Draft(model=None, faults=(*messages, *faults_of(error)), removed=tuple(removed))
         except ValidationError as error:
             found = _by_path(rest, error)
+        # A required key that was cut is missing the next time; its fault was told already.
         new = {path: faults for path, faults in found.items() if path not in removed}
         for path, faults in new.items():
             messages += _messages(model, rest, path, faults, hints=hints)
+        # A fault that no cut can mend ends the loop, else it would be found for ever.
         cut = [path for path, faults in new.items() if path and all(map(_is_about_value, faults))]
         if len(cut) < len(found):
             return Draft(model=None, faults=tuple(messages), removed=(*removed, *cut))
@@ -111,6 +116,7 @@ def _without(document: dict[str, Any], paths: Sequence[tuple[str, ...]]) -> dict
     rest: dict[str, Any] = copy.deepcopy(document)
     for path in paths:
         level: Any = rest
+        # Without one item of a list the others would change places.
         for part in path[:-1]:
             if not isinstance(level.get(part), dict):
                 level.pop(part, None)
@@ -165,6 +171,7 @@ def _messages(
     """Return the messages about the faults of one place."""
     dotted = ".".join(path)
     for key, forms in hints.items():
+        # One sentence for all branches of a union: each would tell what it wanted.
         if dotted == key or dotted.startswith(f"{key}."):
             return [f"{key} must be {forms}, got {shown(_value(document, key.split('.')))}"]
     first = faults[0]
@@ -176,6 +183,7 @@ def _messages(
     if first["type"] == "missing":
         return [told(dotted, first)]
     rules = list(dict.fromkeys(broken_rule(fault) for fault in faults))
+    # "a number" says as much as "a number or a whole number".
     if NUMBER in rules:
         rules = [rule for rule in rules if not rule.startswith(WHOLE)]
     return [f"{dotted}: {' or '.join(rules)}, got {shown(_value(document, path))}"]
@@ -191,6 +199,7 @@ def _written_path(document: object, fault: ErrorDetails) -> tuple[str, ...]:
         if is_key or is_item:
             level = level[part]
             path.append(str(part))
+    # Not in the document, so the walk could not follow it.
     if fault["type"] == "missing":
         path.append(str(fault["loc"][-1]))
     return tuple(path)
@@ -208,11 +217,13 @@ def _suggestion(model: type[BaseModel], path: tuple[str, ...]) -> str:
     paths = list(known_paths(model))
     if (place := hyperparameter_path(key)) and ("populations",) in paths:
         return f"; did you mean {'.'.join(_filled(place, path))!r}?"
+    # The right word in the wrong section is likelier than a misspelt one.
     elsewhere = [known for known in paths if known[-1] == key]
     siblings = [known for known in paths if _is_child(known, parent)]
     candidates = elsewhere if elsewhere else siblings
     if elsewhere:
         return nearest(".".join(path), [".".join(_filled(known, path)) for known in candidates])
+    # Compared by the last word alone, shown with the whole path.
     names = {known[-1]: ".".join((*parent, known[-1])) for known in candidates}
     hint = nearest(key, names)
     for name, dotted in names.items():

@@ -76,6 +76,7 @@ class League:
                 rival_seats(seats), entrants=range(len(seats))
             ).items()
         }
+        # The shares of team mates matter for intervals alone, so payoffs go without them.
         self.payoff = Payoff(half_life_matches=half_life_matches, pair_weight=self._pair_weight)
         self.records: dict[Rated, RecordRow] = {}
         self.results: ResultTable[Rated] = ResultTable()
@@ -98,6 +99,7 @@ class League:
     @collector_paused()
     def fold(cls, tables: Tables, *, seats: tuple[Seat, ...], half_life_matches: float) -> League:
         """Make the league of a journal's rows."""
+        # Origins and ghosts come first: records and results are filed by them.
         league = cls(seats=seats, half_life_matches=half_life_matches)
         for checkpoint in tables.checkpoints.values():
             league.add_checkpoint(checkpoint)
@@ -117,8 +119,10 @@ class League:
         """Add a recorded checkpoint; the first of equal weights is their origin."""
         self._first.setdefault((row.policy, row.generation), row)
         known = self.checkpoints.get(row.weights_digest)
+        # Equal weights of a later checkpoint keep their first origin; the same row replaces itself.
         if known is None or known.key == row.key:
             self.checkpoints[row.weights_digest] = row
+        # Walks for a standing that ended here may now go on to its parent.
         if known is None:
             self._forget_standing(row.weights_digest)
 
@@ -127,6 +131,7 @@ class League:
         key = (row.population, Entrant(row.weights_digest))
         if key not in self._ghosts:
             self._ghosts.add(key)
+            # Evaluated before it became a ghost; otherwise `_note_evaluated` adds it later.
             if key in self.records:
                 self.evaluated_ghosts.append(key)
 
@@ -139,6 +144,7 @@ class League:
         if row.kind == "train":
             return [*self.payoff.add(row.tally)]
         self.last_evaluation_sequence = row.sequence
+        # Its sequence counts all the same.
         if is_alone(row.tally, self.seats):
             return []
         return [*self._add_records(row.tally), *self._add_results(row.tally)]
@@ -171,6 +177,7 @@ class League:
                 ),
                 score_sum=old.points + won if is_summed else None,
             )
+        # Put once per entrant, after all of its seats.
         for record in changed.values():
             self._put_record(record)
         return list(changed.values())
@@ -193,6 +200,7 @@ class League:
             self._note_evaluated(row.key, origin)
         if origin is not None:
             generation = (origin.policy, origin.generation)
+            # Records are totals, so only the difference is new to the generation.
             new = row.matches - (old.matches if old is not None else 0)
             self._generation_matches[generation] = self._generation_matches.get(generation, 0) + new
 
@@ -202,6 +210,7 @@ class League:
         if key in self._ghosts:
             self.evaluated_ghosts.append(key)
         if origin is not None:
+            # maxlen drops the oldest, so that fits of long runs do not grow.
             recent = self.recent.setdefault(origin.policy, deque(maxlen=RECENT_PER_POLICY))
             recent.append(key)
 
@@ -264,6 +273,7 @@ class League:
         first = self._first.get((policy.policy, policy.generation))
         # After an exploit the parent is the donor's weights, which the generation began with.
         if first is not None:
+            # Without a parent the generation began with its own first weights.
             return first.parent or first.weights_digest
         if policy.checkpoint is None:
             return None
@@ -281,10 +291,12 @@ class League:
     def _evaluated_ancestor(self, key: Rated) -> Digest | None:
         """Return the nearest evaluated ancestor; note all weights that the answer depends on."""
         population, digest = key
+        # If these weights are evaluated later, they are their own answer.
         self._depending.setdefault(digest, set()).add(key)
         for ancestor in self.ancestors(Digest(digest)):
             if self.is_evaluated(population, ancestor):
                 return ancestor
+            # Not evaluated yet: when it is, it is nearer than the answer found here.
             self._depending.setdefault(ancestor, set()).add(key)
         return None
 

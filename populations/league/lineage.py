@@ -48,9 +48,13 @@ def lineage(
     row: GenerationRow | None = generations[entrant]
     until = agent_steps
     while row is not None:
+        # Only as far as the next generation went on from: what the donor trained later is not in
+        # it.
         found.append((row, max(until - row.agent_steps_begin, 0)))
+        # Steps of the parent's own count, at which its weights were copied.
         until = row.parent_agent_steps if row.parent_agent_steps is not None else 0
         row = generations.get(row.parent) if row.parent is not None else None
+    # Found from the newest to the oldest; begins count from the oldest.
     stretches, begin = [], 0
     for row, trained in reversed(found):
         stretches.append(Stretch(generation=row, begin=begin, agent_steps=trained))
@@ -69,6 +73,7 @@ def line_of(generations: Mapping[Entrant, GenerationRow], entrant: Entrant) -> l
     itself, the only one where a run has not recorded its generations.
     """
     line = [entrant]
+    # A cause outside KEPT replaced the weights, so results of before are about others.
     while (row := generations.get(line[-1])) is not None and row.cause in KEPT:
         if row.parent is None:
             break

@@ -38,6 +38,7 @@ MAX_MEMBERS = 16
 MIN_PROBABILITY = 0.01
 NO_MASS = 1e-9
 
+# 2400 / 2^40 Elo are left after the halvings: 2e-9.
 MAX_ADVANTAGE = 1200.0
 NUM_HALVINGS = 40
 
@@ -104,13 +105,16 @@ def nash_mixtures(
     outcomes = list(_outcomes(pairs, players, rows=rows, columns=columns))
     if rows == columns:
         scores = filled_scores_among(_ratings(players[rows]), outcomes)
+        # Scores of both sides sum to 1, so this is scores - 1/2, antisymmetric to the bit.
         game = 0.5 * (scores - scores.T)
         found = _pruned(game, max_entropy_nash(game))
         return {rows: _mixture(rows, players[rows], found, game=game)}
+    # Players of different populations: the game has a value other than 0, but is zero-sum.
     game = _scores_between(players[rows], players[columns], outcomes) - 0.5
     row, column, _ = zero_sum_nash(game)
     return {
         rows: _mixture(rows, players[rows], _pruned(game, row), game=game),
+        # The columns' player sees the game turned round: -A^T.
         columns: _mixture(columns, players[columns], _pruned(-game.T, column), game=-game.T),
     }
 
@@ -142,6 +146,7 @@ def _frozen(standings: Sequence[Standing]) -> list[Standing]:
         if line.weights not in by_weights or line.kind == "ghost":
             by_weights[line.weights] = line
     lines = sorted(by_weights.values(), key=lambda line: (-(line.rating or 0.0), line.player))
+    # By evaluated steps: those of the weights that the rating is about.
     agent_steps = np.array([line.evaluated_agent_steps or 0 for line in lines], dtype=np.int64)
     chosen = players_of_game(agent_steps, ratings=lambda: _ratings(lines), max_players=MAX_PLAYERS)
     return [lines[index] for index in sorted(chosen.tolist())]
@@ -207,9 +212,13 @@ def _pruned(game: FloatArray, mixture: FloatArray) -> FloatArray:
     """
     kept = np.flatnonzero(mixture > NO_MASS)
     masses = mixture[kept]
+    # Each round drops at least one, and a single member has probability 1.
     while len(kept) > MAX_MEMBERS or masses.min() < MIN_PROBABILITY:
+        # argmin of the reversed masses: the last of equals.
         lightest = len(kept) - 1 - int(np.argmin(masses[::-1]))
         kept = np.delete(kept, lightest)
+        # Rows only: opponents are still all players. The program may leave further members without
+        # mass.
         masses = zero_sum_nash(game[kept])[0]
         kept, masses = kept[masses > NO_MASS], masses[masses > NO_MASS]
     pruned = np.zeros(len(mixture))
@@ -229,5 +238,6 @@ def _mixture(
             if probabilities[i] > 0.0
         ),
         num_players=len(players),
+        # min_j (p A)_j is the worst over pure opponents, and no mixture of them is worse.
         worst_score=0.5 + float((probabilities @ game).min()),
     )

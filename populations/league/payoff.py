@@ -142,6 +142,7 @@ class Payoff:
         self._pair_weight = pair_weight
         self._met: dict[Entrant, dict[Entrant, tuple[PairRow, ...]]] = {}
         """Rows of the seats, in order, by both entrants in either order."""
+        # Weak: columns that no decision holds any more are dropped and not kept up to date.
         self._followed: WeakValueDictionary[Entrant, MetOpponents] = WeakValueDictionary()
 
     @property
@@ -151,6 +152,7 @@ class Payoff:
             (first, second): _total(rows)
             for first, met in self._met.items()
             for second, rows in met.items()
+            # Each pair is kept under both names with rows seen from the lower one.
             if first < second
         }
 
@@ -160,6 +162,7 @@ class Payoff:
         if not old:
             self._set((row,))
             return
+        # Sorted by seats: sums then have one order, and a restored table gives the same bits.
         kept = [other for other in old if other.key != row.key]
         self._set(tuple(sorted((*kept, row), key=_seats)))
 
@@ -176,13 +179,16 @@ class Payoff:
         for played in pair_rows(tally, kind="train", weight=self._pair_weight):
             if played.first == played.second:
                 continue
+            # Stored as the lower entrant sees it, so that both views of a pair are one row.
             row = played if played.first < played.second else _swapped(played)
             batches.setdefault((row.first, row.second), {})[_seats(row)] = row
         # Half-life in matches of the pair: remaining = 2^(-new / half_life).
         changed: list[PairRow] = []
         for (first, second), batch in batches.items():
+            # The batch as a whole: had each row decayed the others, the order of rows would matter.
             new = sum(num_scored(row) for row in batch.values())
             remaining = 0.5 ** (new / self.half_life_matches)
+            # Seats without new matches fade as well: the half-life is the pair's.
             old = {_seats(row): row for row in self._rows(first, second)}
             rows = [
                 added(old.get(seats), batch.get(seats) or _nothing(old[seats]), remaining=remaining)
@@ -239,7 +245,9 @@ class Payoff:
     def _set(self, rows: tuple[PairRow, ...]) -> None:
         first, second = rows[0].first, rows[0].second
         self._met.setdefault(first, {})[second] = rows
+        # The same rows under both names: an entrant's opponents are found without a scan.
         self._met.setdefault(second, {})[first] = rows
+        # After the rows are set, so that columns never run ahead of them.
         for one, other in ((first, second), (second, first)):
             followed = self._followed.get(one)
             if followed is not None:

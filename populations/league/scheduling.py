@@ -77,6 +77,7 @@ class Field:
         for population in np.unique(self.population):
             rows = self.population == population
             ranked = rows & self.is_ranked
+            # Mean of the rows of the factor: the common direction of the population's errors.
             means[rows] = self.spread[ranked if ranked.any() else rows].mean(axis=0)
         return np.asarray(self.spread - means)
 
@@ -113,17 +114,21 @@ def importance(field: Field, *, fraction: float) -> FloatArray:
     """
     weights = np.where(field.is_ranked, BASE_IMPORTANCE, BASE_IMPORTANCE_UNRANKED)
     variances = field.variances()
+    # The lower bound that names the champion, as in `standings.champion`.
     low = field.ratings - Z95 * np.sqrt(variances)
     for population in np.unique(field.population):
         is_member = field.population == population
         eligible = np.flatnonzero(is_member & field.is_eligible)
+        # A single one is champion without a question.
         if eligible.size > 1:
             champion = int(eligible[np.argmax(low[eligible])])
             weights[eligible] += _openness(field, eligible, variances, against=champion)
         ranked = np.flatnonzero(is_member & field.is_ranked)
+        # As truncation rounds: whole policies, at most half.
         num_bottom = min(math.ceil(fraction * ranked.size), ranked.size // 2)
         if num_bottom > 0:
             order = ranked[np.argsort(field.ratings[ranked], kind="stable")]
+            # The best of the bottom: the others are open as far as they may change places with it.
             border = int(order[num_bottom - 1])
             weights[ranked] += _openness(field, ranked, variances, against=border)
     return weights
@@ -145,6 +150,7 @@ def _openness(
     ahead = ndtr((field.ratings[players] - field.ratings[against]) / deviations)
     openness = np.asarray(4.0 * ahead * (1.0 - ahead))
     own = players == against
+    # Against itself p = 1/2 says nothing; its own rating matters as much as its closest question.
     openness[own] = openness[~own].max(initial=0.0)
     return openness
 
@@ -177,6 +183,7 @@ def choose_pairs(
     """
     playing = np.flatnonzero(may_play)
     num_present = np.unique(field.population[playing]).size
+    # Without a player of each population there is no match.
     if playing.size < 2 or num_present < np.unique(field.population).size:
         return []
     known = _Knowledge(field, playing, weights=weights[playing])
@@ -186,6 +193,7 @@ def choose_pairs(
         if turn < len(first):
             focus = position[first[turn]]
         else:
+            # The largest weighted variance w_i V_ii.
             focus = int(np.argmax(known.weights * known.variances))
         covariances = known.covariances(focus)
         rival = known.best_rival(focus, covariances, num_matches=matches_per_pair)
@@ -230,8 +238,10 @@ class _Knowledge:
             self.weights[focus] * (variances[focus] - covariances) ** 2
             + self.weights * (variances - covariances) ** 2
         ) / total
+        # Gains are at least 0, so -1 is never chosen while another remains.
         gain[focus] = -1.0
         if not self._is_one_population:
+            # In a game of several populations an opponent is one of another population.
             gain[self._population == self._population[focus]] = -1.0
         return int(np.argmax(gain))
 
@@ -249,6 +259,7 @@ class _Knowledge:
         # V' = V - l l^T, with l = V (e_i - e_j) / sqrt(Var(i - j) + s).
         noise = noise_of(ahead, num_matches=num_matches)
         lost = difference / math.sqrt(noise + max(float(difference[focus] - difference[rival]), 0))
+        # Grown by blocks: a column for each pair would copy all of them each time.
         if self._num_lost == len(self._lost):
             self._lost = np.concatenate([self._lost, np.zeros((GROWTH, len(lost)))])
         self._lost[self._num_lost] = lost
@@ -260,6 +271,7 @@ class _Knowledge:
         covariances = np.asarray(self._spread @ self._spread[player])
         covariances[player] += self._own[player]
         lost = self._lost[: self._num_lost]
+        # V - sum l l^T: the row of one player, without the N x N matrix.
         covariances -= lost[:, player] @ lost
         return covariances
 

@@ -55,6 +55,7 @@ def filled_scores_among(ratings: FloatArray, outcomes: Iterable[Outcome]) -> Flo
         Scores float64 [N, N]; with the transpose they add up to 1.
     """
     predicted = expected_scores(ratings[:, np.newaxis], ratings[np.newaxis, :])
+    # A meeting counts in both cells, so that scores and their transpose add up to 1.
     both = (
         seen for i, j, won, met in outcomes for seen in ((i, j, won, met), (j, i, met - won, met))
     )
@@ -67,6 +68,7 @@ def counted(
     """Sum the row's points and the matches of each pair. float64 [N, M] each."""
     points, matches = np.zeros(shape), np.zeros(shape)
     for i, j, won, met in outcomes:
+        # One by one: an index array would lose repeated pairs.
         points[i, j] += won
         matches[i, j] += met
     return points, matches
@@ -98,10 +100,14 @@ def rating_by_results(
     moved = 0.0
     for _ in range(MAX_NEWTON_STEPS):
         expected = expected_scores(rating + moved, opponents)
+        # d log posterior / dx = c sum (w - n p) - x / s^2, with c = ln 10 / 400
         slope = per_elo * float((wins - matches * expected).sum()) - precision * moved
         information = float((matches * expected * (1.0 - expected)).sum())
+        # Newton: the curvature is c^2 sum n p (1 - p) + 1 / s^2, never 0.
         step = slope / (per_elo**2 * information + precision)
+        # Far from the mode the logistic curve is flat, and a full step would overshoot.
         moved += min(max(step, -MAX_NEWTON_STEP), MAX_NEWTON_STEP)
+        # `not >` also ends at NaN.
         if not abs(step) > MIN_NEWTON_STEP:
             break
     return rating + moved

@@ -106,6 +106,7 @@ class Ratings:
             return 0.0
         if self.spread is None:
             return self.row.deviations[i]
+        # Without the part common to all: |S_i - c|.
         own = self.spread[i] - self.centre
         return math.sqrt(float(own @ own))
 
@@ -114,6 +115,7 @@ class Ratings:
         i = self.index(entrant)
         if i is None or self.row is None:
             return None
+        # With the common part: the interval is about the distance from the anchor.
         half = Z95 * self.row.deviations[i]
         return self.row.ratings[i], self.row.ratings[i] - half, self.row.ratings[i] + half
 
@@ -131,6 +133,7 @@ class Ratings:
             return mean, 0.0
         if self.spread is None:
             return mean, math.hypot(self.row.deviations[i], self.row.deviations[j])
+        # Var(i - j) = |S_i - S_j|^2; what both share cancels.
         gap = self.spread[i] - self.spread[j]
         return mean, math.sqrt(float(gap @ gap))
 
@@ -158,6 +161,7 @@ def _standings(tables: Tables, league: League, population: str) -> list[Standing
         for name, entrant in league.records
         if name == population and is_bot(entrant)
     ]
+    # By name among equals, so that the order does not depend on the journal's.
     return sorted(lines, key=lambda line: (line.rating is None, -(line.rating or 0.0), line.player))
 
 
@@ -181,7 +185,9 @@ def _results(
 def _policy_standing(tables: Tables, league: League, ratings: Ratings, row: PolicyRow) -> Standing:
     digest = league.standing_weights(row, tables)
     current = tables.checkpoints[row.checkpoint] if row.checkpoint is not None else None
+    # The origin of these weights may be a donor's checkpoint.
     evaluated = league.checkpoints[digest] if digest is not None else None
+    # Weights that can be loaded even before the first evaluation; the rating stays None.
     shown = evaluated or current
     return Standing(
         player=PlayerId(row.policy),
@@ -208,6 +214,7 @@ def _ghost_standing(tables: Tables, league: League, ratings: Ratings, row: Ghost
         role=row.role,
         generation=row.generation,
         agent_steps=row.agent_steps,
+        # A ghost is frozen: its weights are those of its steps.
         evaluated_agent_steps=row.agent_steps,
         checkpoint=source.digest,
         weights=row.weights_digest,
@@ -254,6 +261,7 @@ def champion(lines: list[Standing], *, optimism: float = 0.0) -> Standing | None
     ]
     best = max(
         eligible,
+        # Equal weights have equal bounds: the policy precedes its ghost.
         key=lambda line: (line.rating_low, line.kind == "policy", line.agent_steps),
         default=None,
     )

@@ -27,6 +27,7 @@ from populations.rule_kinds import RuleKind
 PFSP_SHARE, VERIFICATION_SHARE, SELF_PLAY_SHARE = 0.5, 0.15, 0.35
 """Shares of a main agent's opponents: all ghosts by PFSP, `_Options.verification`, self-play."""
 
+# Thresholds and shares as in the supplement's pseudocode.
 TOO_STRONG = 0.3
 """Win rate of the trainee against a main agent at or below which it plays that agent's ghosts
 instead of the agent itself."""
@@ -73,6 +74,7 @@ class AlphastarMatchmaker:
         probabilities, without looking at every main agent's history.
         """
         indices = _main_indices(request)
+        # `draw_opponents` refuses numbers below 1.
         if len(indices) > request.num_opponents >= 1:
             indices = rng.permutation(indices)[: request.num_opponents]
         return draw_opponents(request, self._given(request, indices), rng=rng)
@@ -86,13 +88,15 @@ class AlphastarMatchmaker:
     def _branches(
         self, request: OpponentRequest, mains: Sequence[_Main], *, win_rates: FloatArray
     ) -> list[_Branch]:
-        """Return all that may happen."""
+        """Return all possible branches."""
         history = np.arange(len(request.ghosts))
         if request.role == LEAGUE_EXPLOITER:
             return [_Branch(share=1.0, ghosts=history, weighting="linear_capped")]
         if not mains:
+            # No main agent can be met now.
             return [_Branch(share=1.0, ghosts=history, weighting="squared")]
         league = _League(request.ghosts, win_rates=win_rates, constants=self.constants)
+        # The pseudocode draws one main agent; here every branch has its share of that draw.
         share = 1.0 / len(mains)
         if request.role == MAIN_EXPLOITER:
             return [branch for main in mains for branch in league.attack(main, share=share)]
@@ -108,8 +112,8 @@ class _Main:
     """A main agent as an opponent.
 
     Attributes:
-        policy: Its id.
-        index: In the latest; None for the trainee itself.
+        policy: Id of the agent.
+        index: Position in the latest; None for the trainee itself.
         win_rate: Win rate of the trainee against it.
     """
 
@@ -125,7 +129,7 @@ class _Branch:
     Attributes:
         share: The probability.
         main: Main agent that is met; None: one of ``ghosts``.
-        ghosts: Positions in the request's ghosts. If there are none, whoever is there is met.
+        ghosts: Positions in the request's ghosts. If there are none, the latest are met instead.
         weighting: PFSP's among them.
     """
 
@@ -146,6 +150,7 @@ def _main_indices(request: OpponentRequest) -> IntArray:
     """Return all main agents that may be met: the trainee itself, and indices of the latest."""
     own = request.is_own_population and request.role == MAIN
     others = np.flatnonzero(request.latest.of_role(MAIN))
+    # `latest` leaves the trainee out, but a main agent also meets itself.
     return np.append([ITSELF], others) if own else others
 
 
@@ -158,6 +163,7 @@ def _mains(request: OpponentRequest, indices: IntArray) -> list[_Main]:
         for policy, index, win_rate in zip(candidates.policies, others, win_rates, strict=True)
     ]
     if len(others) < len(indices):
+        # Against itself every match is even.
         mains.append(_Main(policy=request.trainee, index=None, win_rate=0.5))
     return mains
 
@@ -174,6 +180,7 @@ class _League:
     def self_play(self, main: _Main, *, share: float) -> _Branch:
         """Return the main agent itself, or its history while it is too strong."""
         history = self._history(main)
+        # While the agent is too strong its former selves take its place, the most even ones first.
         if main.win_rate > TOO_STRONG or not len(history):
             return _Branch(share=share, main=main, ghosts=NO_GHOSTS)
         return _Branch(share=share, ghosts=history, weighting="variance")
@@ -186,13 +193,16 @@ class _League:
         self-play.
         """
         exploiters = np.flatnonzero(self._ghosts.of_role(MAIN_EXPLOITER))
+        # One weakness is enough to train against all, weighted towards the hardest.
         if (self._win_rates[exploiters] < EXPLOITED).any():
             return [_Branch(share=share, ghosts=exploiters, weighting="squared")]
         return [self._former_selves(main, share=share / len(mains)) for main in mains]
 
     def _former_selves(self, main: _Main, *, share: float) -> _Branch:
         history = self._history(main)
+        # The newest selves are hard because they are strong, not because they are forgotten.
         kept = history[: num_before_monotonic_suffix(self._win_rates[history])]
+        # Without forgotten skills the share is not lost: it goes to self-play.
         if (self._win_rates[kept] < FORGOTTEN).any():
             return _Branch(share=share, ghosts=kept, weighting="squared")
         return self.self_play(main, share=share)
@@ -201,6 +211,7 @@ class _League:
         """Return a main exploiter's branches: the main agent itself once it is beaten at times."""
         history = self._history(main)
         past_share = HISTORY_SHARE[self._constants]
+        # Without a ghost there is no past to go to.
         if not len(history):
             past_share = 0.0
         elif main.win_rate <= ATTACKABLE[self._constants]:
@@ -215,6 +226,7 @@ class _League:
         history = self._histories.get(main.policy)
         if history is None:
             found = np.flatnonzero(self._ghosts.of_policy(main.policy))
+            # Stable: ghosts of equal steps stay in order of creation.
             history = found[np.argsort(self._ghosts.agent_steps[found], kind="stable")]
             self._histories[main.policy] = history
         return history
@@ -230,6 +242,7 @@ def num_before_monotonic_suffix(win_rates: FloatArray) -> int:
         win_rates: Oldest first. float64 [N].
     """
     rises = np.flatnonzero(np.diff(win_rates) > 0.0)
+    # The value after the last rise stays, as in the pseudocode: players[:i + 1].
     return int(rises[-1]) + 2 if len(rises) else 0
 
 
@@ -246,6 +259,7 @@ def _summed(
             mirror += branch.share
         elif branch.main is not None:
             latest[branch.main.index] += branch.share
+        # All ghosts: no copies by position, for leagues of tens of thousands.
         elif len(branch.ghosts) == len(ghosts) > 0:
             ghosts += branch.share * pfsp_probabilities(win_rates, weighting=branch.weighting)
         elif len(branch.ghosts):
@@ -253,6 +267,7 @@ def _summed(
                 win_rates[branch.ghosts], weighting=branch.weighting
             )
         else:
+            # No such ghost yet: the branch's share goes to the latest.
             instead = with_latest(request, ghosts=np.zeros(0), latest_ratio=1.0)
             mirror += branch.share * instead.mirror
             latest += branch.share * instead.latest

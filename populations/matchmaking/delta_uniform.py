@@ -29,7 +29,7 @@ class DeltaUniformRule:
     """Ghosts whose agent steps are at least ``delta`` times those of the newest, all alike.
 
     Attributes:
-        delta: In [0, 1]. 0: all of history; 1: only the newest.
+        delta: Share in [0, 1]. 0: all of history; 1: only the newest.
     """
 
     delta: float
@@ -40,6 +40,8 @@ class DeltaUniformRule:
         if not 0.0 <= self.delta <= 1.0:
             raise ValueError(f"delta must be in [0, 1], got {self.delta!r}")
         agent_steps = request.ghosts.agent_steps
+        # (delta v, v) of the paper, with agent steps as iterations. The newest always passes, so
+        # the weights never sum to 0.
         return np.asarray(agent_steps >= self.delta * int(agent_steps.max()), dtype=np.float64)
 
 

@@ -21,7 +21,7 @@ MIN_TOTAL = 1e-10
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Distribution:
-    """Whom each opponent is with which probability; sums to one.
+    """Probabilities of an opponent; they sum to one.
 
     Attributes:
         mirror: The trainee itself.
@@ -36,14 +36,14 @@ class Distribution:
 
 @runtime_checkable
 class Rule(Protocol):
-    """How much each ghost weighs."""
+    """Rule that weighs ghosts."""
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
         """Weigh the ghosts of a request.
 
         Args:
             request: Has at least one ghost.
-            rng: For rules whose weights are themselves drawn.
+            rng: Generator for rules whose weights are themselves drawn.
 
         Returns:
             Finite, at least 0, with any sum. float64 [N].
@@ -84,7 +84,7 @@ class RuleMatchmaker:
     """A matchmaker of ghosts by a rule, and of the latest.
 
     Attributes:
-        rule: How ghosts are drawn.
+        rule: Rule that weighs ghosts.
         latest_ratio: Share of opponents that are the latest instead.
     """
 
@@ -95,6 +95,7 @@ class RuleMatchmaker:
         """Return the distribution that `draw` draws from."""
         if not 0.0 <= self.latest_ratio <= 1.0:
             raise ValueError(f"latest_ratio must be in [0, 1], got {self.latest_ratio!r}")
+        # Before the rule is asked: rules may rely on at least one ghost.
         if not len(request.ghosts):
             return with_latest(request, ghosts=np.zeros(0), latest_ratio=1.0)
         weights = self.rule.weights(request, rng=rng)
@@ -115,6 +116,7 @@ def normalized(weights: FloatArray) -> FloatArray:
     if not math.isfinite(total) or (len(weights) and float(weights.min()) < 0.0):
         raise ValueError(f"weights must be finite and at least 0, got {weights!r}")
     if total < MIN_TOTAL:
+        # PFSP of a policy that beats all: every ghost is as good as any other.
         return np.full(len(weights), 1.0 / max(len(weights), 1))
     return np.asarray(weights / total)
 
@@ -125,21 +127,24 @@ def with_latest(
     """Set the share of the latest aside.
 
     In the trainee's own population the latest is the trainee itself; in another one, the latest
-    checkpoints of its policies, all alike. Whoever is not there leaves its share to the other.
+    checkpoints of its policies, all alike. Without ghosts the latest have all, and without latest
+    checkpoints the ghosts.
 
     Args:
         request: Request that is answered.
-        ghosts: Their probabilities among themselves. float64 [N]; N may be 0.
+        ghosts: Probabilities of the ghosts among themselves. float64 [N]; N may be 0.
         latest_ratio: The share of the latest, in [0, 1].
 
     Raises:
-        ValueError: If nobody is there.
+        ValueError: If there is neither a ghost nor a latest checkpoint.
     """
     num_latest = len(request.latest)
     if not len(ghosts):
+        # No ghost: in the own population the trainee itself is always there.
         latest_ratio = 1.0
     elif not request.is_own_population and not num_latest:
         latest_ratio = 0.0
+    # The other active policies are `living`'s business; here they have no share.
     if request.is_own_population:
         return Distribution(
             mirror=latest_ratio,
@@ -160,19 +165,21 @@ def draw_opponents(
 ) -> Opponents:
     """Draw the opponents of one assignment.
 
-    How many of them are the latest (the trainee itself included) hardly varies: the whole part of
-    their share is certain and one draw decides about the rest. Everything else is drawn with
-    replacement, so each opponent has its probability exactly.
+    Each opponent has its probability exactly. The number of the latest among them (the trainee
+    itself included) varies by at most one.
 
     Raises:
         ValueError: If ``num_opponents`` is below 1.
     """
     if request.num_opponents < 1:
         raise ValueError(f"num_opponents must be at least 1, got {request.num_opponents!r}")
+    # One more position, for the trainee itself.
     latest = np.append(distribution.latest, distribution.mirror)
     share = float(latest.sum())
     if not len(distribution.ghosts):
+        # The sum of the latest may be a bit below 1, and a draw from no ghosts would fail.
         share = 1.0
+    # Counted, not drawn one by one: assignments differ less, and no probability changes.
     num_latest = draw_count(share, of=request.num_opponents, rng=rng)
     mirror = len(distribution.latest)
     drawn = draw_indices(latest, size=num_latest, rng=rng)
@@ -191,6 +198,7 @@ def draw_count(share: float, *, of: int, rng: np.random.Generator) -> int:
     # Rounded, because 0.1 * 30 is a bit more than 3.
     number = min(round(share * of, 9), float(of))
     whole = math.floor(number)
+    # E = whole + (number - whole)
     return whole + int(rng.random() < number - whole)
 
 
@@ -201,7 +209,8 @@ def draw_indices(weights: FloatArray, *, size: int, rng: np.random.Generator) ->
     """
     if size == 0:
         return np.zeros(0, dtype=np.int64)
+    # Inverse of the cumulative distribution; side="right" skips positions of weight 0.
     cumulative = np.cumsum(weights)
     drawn = np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right")
-    # A product may be rounded up to the sum itself.
+    # A product may be rounded up to the sum itself: it falls to the last position with a weight.
     return np.asarray(np.minimum(drawn, np.searchsorted(cumulative, cumulative[-1])))

@@ -20,10 +20,10 @@ MAX_NAME = 150
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPlayer:
-    """A player that nobody trains.
+    """Player from outside of the league, which is not trained.
 
     Attributes:
-        player: How seatings name it.
+        player: Id in seatings.
         share: Share of the opponents, in [0, 1].
         weights: Weights that it plays with; None for bots.
     """
@@ -35,11 +35,11 @@ class ExternalPlayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalPlayersMatchmaker:
-    """Sets the shares of external aside and leaves the rest to another matchmaker.
+    """Matchmaker that sets the shares of players from outside aside and leaves the rest to another.
 
     Attributes:
-        inner: Draws everyone else.
-        external: Their shares sum to at most 1.
+        inner: Matchmaker of all other opponents.
+        external: Players from outside; their shares sum to at most 1.
     """
 
     inner: Matchmaker
@@ -51,8 +51,10 @@ class ExternalPlayersMatchmaker:
         num_external = draw_count(float(shares.sum()), of=request.num_opponents, rng=rng)
         drawn = _spread(shares, size=num_external, rng=rng)
         players = tuple(_candidate(self.external[index]) for index in drawn)
+        # The inner matchmaker refuses to draw none.
         if num_external == request.num_opponents:
             return Opponents(num_mirrors=0, players=players)
+        # The rest is drawn as a whole assignment, so the inner shares hold among it.
         rest = replace(request, num_opponents=request.num_opponents - num_external)
         opponents = self.inner.draw(rest, rng=rng)
         return replace(opponents, players=(*opponents.players, *players))
@@ -62,8 +64,11 @@ def _spread(shares: FloatArray, *, size: int, rng: np.random.Generator) -> list[
     """Draw players by systematic sampling: each one's number is its share, rounded by chance."""
     if size == 0:
         return []
+    # Shares sum to less than 1 where others have the rest; here they are shares of the external.
     cumulative = np.cumsum(shares) / shares.sum()
+    # One draw for all: (u + i) / size
     points = (rng.random() + np.arange(size)) / size
+    # Rounding may leave the last border a bit below the last point.
     return [int(i) for i in np.minimum(np.searchsorted(cumulative, points), len(shares) - 1)]
 
 
@@ -71,6 +76,7 @@ def _candidate(player: ExternalPlayer) -> Candidate:
     return Candidate(
         player=player.player,
         policy=PolicyId(player.player),
+        # No role of the league's, so that rules by role never take it for a main agent.
         role="outsider",
         entrant=Entrant(player.player if player.weights is None else player.weights.digest),
         agent_steps=0,
@@ -82,18 +88,19 @@ def external_player_key(index: int, population: str) -> str:
 
     Args:
         index: Place of the player in ``matchmaking.bots``.
-        population: That the weights play for.
+        population: Population that the weights play for.
     """
     return f"outsiders/{index:03d}/{population}"
 
 
 def external_player_id(index: int, name: str) -> PlayerId:
-    """Return how seatings name an imported player.
+    """Return the id of an imported player in seatings.
 
     Args:
-        index: In ``matchmaking.bots``.
-        name: There.
+        index: Place of the player in ``matchmaking.bots``.
+        name: Name of the player there.
     """
+    # The index keeps ids apart where two names are equal after replacing and cutting.
     return PlayerId(f"outsider:{index}:{NOT_IN_IDS.sub('_', name)[-MAX_NAME:]}")
 
 

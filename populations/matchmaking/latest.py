@@ -1,4 +1,4 @@
-"""Self-play: everyone plays the latest, nobody meets a ghost."""
+"""Self-play: every policy plays the latest, none meets a ghost."""
 
 from __future__ import annotations
 

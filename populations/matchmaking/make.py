@@ -22,12 +22,11 @@ from populations.matchmaking.window import WindowSettings
 def make_matchmaker(config: MatchmakingConfig, *, window: int, launch_directory: str) -> Matchmaker:
     """Make the matchmaker of a run; `external_players` have their share before it is asked.
 
-    ``latest_ratio`` and ``living_ratio`` are shares of the same opponents, so where the living have
-    all, others are drawn only where there are no others alive: then everybody plays the latest.
+    ``latest_ratio`` and ``living_ratio`` are shares of the same opponents.
 
     Args:
         config: The section ``matchmaking``.
-        window: How many of the newest ghosts ``window`` draws from.
+        window: Number of the newest ghosts that ``window`` draws from.
         launch_directory: Directory that is searched first for ``package`` of a user's own.
 
     Raises:
@@ -44,8 +43,11 @@ def _without_living(config: MatchmakingConfig, *, window: int, launch_directory:
     if config.kind not in KINDS:
         return _users_own(config.kind, options=config.options, launch_directory=launch_directory)
     rule = KINDS[config.kind].from_sections(config, ghosts=WindowSettings(window=window))
+    # `latest` and `alphastar` draw by themselves: they have no share of the latest to set aside.
     if not isinstance(rule, Rule):
         return rule
+    # The inner matchmaker sees only the opponents that are not living members, so its share grows.
+    # Where the living have all, it is asked only where none lives: then the latest have all.
     rest = 1.0 - config.living_ratio
     latest_ratio = min(config.latest_ratio / rest, 1.0) if rest > 0.0 else 1.0
     return RuleMatchmaker(rule=rule, latest_ratio=latest_ratio)
@@ -53,6 +55,7 @@ def _without_living(config: MatchmakingConfig, *, window: int, launch_directory:
 
 def ghost_memory(matchmaker: Matchmaker) -> GhostMemory | None:
     """Return the rule of a matchmaker if it keeps a number about each ghost."""
+    # Wrappers have no memory; the rule inside may.
     if isinstance(matchmaker, LivingMatchmaker):
         return ghost_memory(matchmaker.inner)
     rule = matchmaker.rule if isinstance(matchmaker, RuleMatchmaker) else matchmaker
@@ -70,6 +73,7 @@ def _users_own(
     if not callable(made):
         raise ConfigError(f"matchmaking.kind: {reference} must be a class, got {made!r}")
     called = f"matchmaking.kind: {reference} called with matchmaking.options {dict(options)!r}"
+    # An error of the user's class is told with the arguments it was called with.
     with users_code(called):
         matchmaker = made(**options)
     if not callable(getattr(matchmaker, "draw", None)):
@@ -86,20 +90,21 @@ class UsersMatchmaker:
 
     Attributes:
         reference: Name that the user gave.
-        matchmaker: Theirs.
+        matchmaker: Object that the user's class made.
     """
 
     reference: str
     matchmaker: Matchmaker
 
     def draw(self, request: OpponentRequest, *, rng: np.random.Generator) -> Opponents:
-        """Ask it.
+        """Ask the user's matchmaker.
 
         Raises:
             ConfigError: If it raises, or answers with anything but opponents.
         """
         with users_code(f"matchmaking.kind: {self.reference} in draw"):
             drawn: object = self.matchmaker.draw(request, rng=rng)
+        # Checked at each draw: an answer of another type would fail far from here.
         if not isinstance(drawn, Opponents):
             raise ConfigError(
                 f"matchmaking.kind: {self.reference} in draw must return Opponents, got {drawn!r}"

@@ -1,4 +1,4 @@
-"""Prioritized fictitious self-play (PFSP): play more often against whom you fail to beat.
+"""Prioritized fictitious self-play (PFSP): more matches against opponents that are hard to beat.
 
 Sources: Vinyals et al., "Grandmaster level in StarCraft II using multi-agent reinforcement
 learning" (Nature, 2019), section "Multi-agent learning"; ``variance_left_rectified``: Han et al.,
@@ -48,7 +48,7 @@ class PfspRule:
     Attributes:
         weighting: How strongly hard opponents are preferred.
         posterior: Meaning of a win rate: the ``mean`` of `OpponentRequest.posterior`, or one draw
-            from it (``thompson``), which explores those who were hardly met.
+            from it (``thompson``), which explores opponents that were hardly met.
         left_threshold: Threshold of ``variance_left_rectified``.
     """
 
@@ -73,8 +73,8 @@ def pfsp_weights(
     Args:
         win_rates: Smoothed win rate of the trainee against each candidate, in [0, 1]. Shape [N].
         weighting: How strongly hard opponents are preferred.
-        left_threshold: Below it ``variance_left_rectified`` falls no further, so that hopeless
-            opponents keep some weight.
+        left_threshold: Win rate below which ``variance_left_rectified`` falls no further, so that
+            hopeless opponents keep some weight.
 
     Returns:
         At least 0; all 0 under ``linear`` when the trainee beats everyone. Shape [N].
@@ -85,6 +85,7 @@ def pfsp_weights(
     # not (...).all() also refuses NaN
     if not ((win_rates >= 0.0) & (win_rates <= 1.0)).all():
         raise ValueError(f"win_rates must be in [0, 1], got {win_rates!r}")
+    # f(x) of the paper, x the win rate: f_hard = (1 - x)^2, f_var = x (1 - x).
     losing = 1.0 - win_rates
     match weighting:
         case "squared":
@@ -92,10 +93,12 @@ def pfsp_weights(
         case "linear":
             weights = losing
         case "linear_capped":
+            # Opponents that win half or more weigh alike.
             weights = np.minimum(0.5, losing)
         case "variance":
             weights = win_rates * losing
         case "variance_left_rectified":
+            # Constant below the threshold, where x (1 - x) would fall to 0.
             rectified = np.maximum(win_rates, left_threshold)
             weights = rectified * (1.0 - rectified)
         case _:

@@ -53,10 +53,10 @@ class PsroRule:
     """Ghosts by their share in a meta-strategy of the game that they play among themselves.
 
     Attributes:
-        meta_solver: Which solution; ``rectified``: Nash's, but only of those whom the trainee beats
-            or ties with.
-        max_players: With more ghosts the game is that of the best rated half of so many and of
-            the newest others.
+        meta_solver: Kind of solution; ``rectified``: Nash's, but only of ghosts that the trainee
+            beats or ties with.
+        max_players: Number of ghosts beyond which the game is that of the best rated half of this
+            number and of the newest others.
     """
 
     meta_solver: MetaSolver
@@ -75,7 +75,7 @@ class PsroRule:
         strategy = self._strategy(request, players)
         if self.meta_solver == "rectified":
             beaten = np.where(request.win_rates(players) >= 0.5, strategy, 0.0)
-            # Who beats nobody that matters trains against all of them.
+            # A trainee that beats none of the support trains against all of it.
             strategy = beaten if beaten.sum() > 0.0 else strategy
         weights = np.zeros(len(request.ghosts))
         weights[chosen] = normalized(strategy)
@@ -83,9 +83,12 @@ class PsroRule:
 
     def _strategy(self, request: OpponentRequest, players: Candidates) -> FloatArray:
         if self.meta_solver in ("uniform", "uniform_biased", "latest"):
+            # These need only the number of players, so no scores are predicted.
             scores = np.full((len(players), len(players)), 0.5)
         else:
             scores = request.scores(players)
+        # (S - S^T) / 2 = S - 1/2, antisymmetric to the bit; at most +-500 steps, so int16 holds
+        # them.
         steps = np.round((scores - scores.T) / (2.0 * SCORE_STEP)).astype(np.int16)
         return solved(self.meta_solver, steps.tobytes())
 
@@ -106,13 +109,16 @@ def players_of_game(
     if len(agent_steps) <= max_players:
         chosen = np.arange(len(agent_steps))
     else:
+        # Unrated ghosts are last among the best, but may be among the newest.
         elo = np.nan_to_num(ratings(), nan=-np.inf)
+        # A partition, not a sort: tens of thousands of ghosts, at each draw.
         best = np.argpartition(-elo, max_players // 2)[: max_players // 2]
         is_other = np.ones(len(agent_steps), dtype=np.bool_)
         is_other[best] = False
         others = np.flatnonzero(is_other)
         newest_others = newest(agent_steps[others], num=max_players - len(best))
         chosen = np.union1d(best, others[newest_others])
+    # `latest` and `uniform_biased` read the order of players as that of joining.
     return chosen[np.argsort(agent_steps[chosen], kind="stable")]
 
 
@@ -128,11 +134,13 @@ def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
     Returns:
         Probabilities, read-only since callers share them. float64 [K].
     """
+    # Bytes, because the cache needs a key that can be hashed.
     flat = np.frombuffer(steps, dtype=np.int16)
     size = round(len(flat) ** 0.5)
     if not flat.any() and meta_solver not in ("latest", "uniform_biased"):
         # All scores are even: uniform solves the game under each of the others, without scipy.
         even = np.full(size, 1.0 / size)
+        # The cache hands this object to every caller.
         even.flags.writeable = False
         return even
     # Only now: they import scipy, and the controller starts without it.
@@ -144,6 +152,7 @@ def solved(meta_solver: MetaSolver, steps: bytes) -> FloatArray:
             game, num_iterations=PRD_ITERATIONS, step=PRD_STEP
         )[0]
     elif meta_solver == "rectified":
+        # The rectifying depends on the trainee, so `weights` does it outside the cache.
         strategy = meta_strategy("nash", game)
     else:
         strategy = meta_strategy(meta_solver, game)

@@ -51,9 +51,10 @@ class QualityRule:
         return lowered_quality(numbers, index, num_wins=num_wins, quality_step=self.quality_step)
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """exp(q), as far as the highest goes. float64 [N]."""
+        """Return exp(q - highest q). float64 [N]."""
         del rng
         qualities = request.ghosts.qualities
+        # A common factor changes no probability, and exp(q) itself may overflow or vanish.
         return np.asarray(np.exp(qualities - qualities.max()))
 
 
@@ -68,19 +69,23 @@ def lowered_quality(
     Args:
         qualities: Qualities of all ghosts, before. float64 [N].
         index: Position of the beaten ghost.
-        num_wins: How often.
+        num_wins: Number of wins against it.
         quality_step: eta.
     """
     highest = float(qualities.max())
     weights = np.exp(qualities - highest)
     quality = float(qualities[index]) - highest
+    # Only the beaten ghost's weight changes from win to win.
     others = float(weights.sum()) - math.exp(quality)
     for _ in range(num_wins):
         weight = math.exp(quality)
+        # q -= eta / (N p) with p = weight / (others + weight)
         quality -= quality_step * (others + weight) / (len(qualities) * weight)
+        # 1 / p has no bound: one more win would throw a rare ghost out for good.
         if quality <= -MAX_SPREAD:
             quality = -MAX_SPREAD
             break
+    # A win raises no quality, also one that was below the limit before.
     return highest + min(quality, float(qualities[index]) - highest)
 
 

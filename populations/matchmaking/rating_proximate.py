@@ -41,16 +41,19 @@ class RatingProximateRule:
     rating_width: float
 
     def weights(self, request: OpponentRequest, *, rng: np.random.Generator) -> FloatArray:
-        """Return FTW's weights; those who are unrated count as even. float64 [N]."""
+        """Return FTW's weights; unrated ghosts count as even. float64 [N]."""
         del rng
         if not self.rating_width > 0.0:
             raise ValueError(f"rating_width must be greater than 0, got {self.rating_width!r}")
         expected = request.predicted(request.ghosts)
+        # exp(-(P - 1/2)^2 / (2 s^2)); with a tiny s all may vanish, and `normalized` makes them
+        # uniform.
         return np.exp(-((expected - 0.5) ** 2) / (2.0 * self.rating_width**2))
 
 
 def expected_scores(rating: float | FloatArray, opponents: FloatArray) -> FloatArray:
     """Return the score of a rating against others, in [0, 1]; 1/2 where either is NaN."""
+    # 1 / (1 + 10^((R_j - R_i) / 400))
     exponents = (math.log(10.0) / ELO_SCALE) * (opponents - rating)
     scores = 1.0 / (1.0 + np.exp(np.clip(exponents, -MAX_EXPONENT, MAX_EXPONENT)))
     return np.where(np.isnan(scores), 0.5, scores)

@@ -65,6 +65,7 @@ class MatchmakingSection(Model):
     @model_validator(mode="after")
     def _shares_of_the_same(self) -> Self:
         # 0.7 + 0.1 * 3 is a bit more than 1.
+        # The default of 0.5 gives way to the living; only a value that the user wrote can be wrong.
         is_said = "latest_ratio" in self.model_fields_set
         if is_said and self.latest_ratio + self.living_ratio > 1.0 + 1e-9:
             raise BrokenRules(

@@ -25,10 +25,10 @@ class WindowSettings(Model):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRule:
-    """Older ghosts are out of reach, so what they knew may be forgotten.
+    """Rule of the newest ghosts. Skills that only older ones test may be forgotten.
 
     Attributes:
-        window: How many of the newest ghosts are drawn from, by agent steps.
+        window: Number of the newest ghosts, by agent steps, that are drawn from.
     """
 
     window: int
@@ -47,17 +47,19 @@ def newest(agent_steps: IntArray, *, num: int) -> IntArray:
     """Return positions of those with most agent steps; of equals, of those that came later.
 
     Args:
-        agent_steps: In order of coming. int64 [N].
-        num: How many.
+        agent_steps: Agent steps in order of coming. int64 [N].
+        num: Number of positions.
 
     Returns:
         Ascending. int64 [min(num, N)].
     """
     if num >= len(agent_steps):
         return np.arange(len(agent_steps))
+    # The border of the window without a sort of all ghosts.
     oldest = np.partition(agent_steps, len(agent_steps) - num)[-num:].min()
     above = np.flatnonzero(agent_steps > oldest)
     ties = np.flatnonzero(agent_steps == oldest)
+    # Of ghosts exactly at the border, the later ones fill the window.
     return np.sort(np.concatenate([above, ties[len(ties) - (num - len(above)) :]]))
 
 

@@ -54,10 +54,10 @@ class Perturb:
     Attributes:
         factors: One of them, drawn uniformly, multiplies the value (1 - x with ``complement``);
             choices move to a neighbour, integers by at least 1.
-        resample_probability: How often a value is drawn from its range instead.
-        mutation_probability: How often a hyperparameter moves at all; the others stay as they are,
+        resample_probability: Probability that a value is drawn from its range instead.
+        mutation_probability: Probability that a hyperparameter moves at all; the others stay,
             even where they began outside of their bounds.
-        reset_probability: How often one goes back to its start value, which is that of the
+        reset_probability: Probability that one goes back to its start value: that of the
             population's first generation, fitted into the bounds.
     """
 
@@ -77,6 +77,7 @@ class Perturb:
     ) -> Exploration:
         """Perturb; what has no value yet is drawn from its range."""
         del agent_steps
+        # The first generation of the population has the configured values.
         start = history[0].hyperparameters if history else {}
         new, moves = dict(hyperparameters), dict[str, str]()
         for name, dimension in parse_search_space(search_space, start=hyperparameters).items():
@@ -91,14 +92,16 @@ class Perturb:
     def _move(
         self, dimension: Dimension, *, old: float, start: float, rng: np.random.Generator
     ) -> tuple[float, str]:
-        # As many draws in any case, so that hyperparameters do not shift each other's randomness.
+        # All decisions are drawn before any is used: their number depends on the settings alone.
         is_anew = bool(rng.random() < self.resample_probability)
         factor = self.factors[int(rng.integers(len(self.factors)))]
         is_kept = self.mutation_probability < 1.0 and rng.random() >= self.mutation_probability
         is_reset = self.reset_probability > 0.0 and rng.random() < self.reset_probability
+        # No value yet (null in YAML): there is nothing to keep, reset or multiply.
         if not math.isfinite(old):
             return dimension.sample(rng), "resampled"
         if is_kept:
+            # Not fitted: a start value outside the bounds stays until it moves.
             return old, "kept"
         if is_reset and math.isfinite(start):
             new = dimension.fit(start)
@@ -114,6 +117,7 @@ def _move(dimension: Dimension, *, old: float, new: float, factor: float) -> str
         return "kept"
     if not isinstance(dimension, Choices):
         return f"x{factor:g}"
+    # A value that is none of the choices has no neighbour; `Choices.perturb` drew one.
     if old not in dimension.choices:
         return "resampled"
     return "next" if factor > 1.0 else "previous"
@@ -138,6 +142,7 @@ class Resample:
         drawn = {name: dimension.sample(rng) for name, dimension in dimensions.items()}
         return Exploration(
             old=dict(hyperparameters),
+            # Hyperparameters outside the search space stay.
             new={**hyperparameters, **drawn},
             moves=dict.fromkeys(drawn, "resampled"),
         )
@@ -168,13 +173,12 @@ class NoExplore:
 def initial_hyperparameters(
     hyperparameters: Mapping[str, float], search_space: SearchSpace, *, rng: np.random.Generator
 ) -> dict[str, float]:
-    """Start values of one member: one exploration away from the configured ones.
-
-    So a population does not start as clones of one setting.
+    """Return start values of one member: one exploration away from the configured ones.
 
     Raises:
         ConfigError: If the search space is not valid.
     """
+    # Whatever the population's rule is: clones of one setting would give selection no choice.
     return dict(Perturb().explore(hyperparameters, search_space, rng=rng).new)
 
 

@@ -106,8 +106,10 @@ class Posterior:
 
         if not (np.isfinite(x).all() and np.isfinite(t).all() and np.isfinite(y).all()):
             raise ValueError("data must be finite")
+        # In units of s^2; s^2 itself cancels in the mean, and `variance` multiplies by it.
         noisy = kernel.correlations(x, t, x, t) + kernel.noise * np.diag(noise)
         whitener = np.asarray(
+            # The noise is above 0, so the factor exists even where rows are equal.
             solve_triangular(np.linalg.cholesky(noisy), np.eye(len(y)), lower=True),
             dtype=np.float64,
         )
@@ -119,6 +121,7 @@ class Posterior:
 
     def variance(self, x: FloatArray, t: FloatArray) -> FloatArray:
         """Return the variance of the function, without noise. Shape [M], at least 0."""
+        # var = s^2 (1 - |L^-1 k|^2), equation 2.26
         whitened = self.whitener @ self.kernel.correlations(self.x, self.t, x, t)
         explained = np.sum(whitened**2, axis=0)
         return np.asarray(self.kernel.variance * np.maximum(1.0 - explained, 0.0), dtype=np.float64)
@@ -140,6 +143,7 @@ def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray, *, noise: FloatArray
     # In units of each row's noise all rows are equally noisy.
     scale = 1.0 / np.sqrt(noise)
     y = scale * y[-MAX_FIT_ROWS:]
+    # Replaced only by better evidence: of equals, the first of each list stays.
     best_evidence, best = -math.inf, Kernel(lengthscale=1.0, noise=1.0, epsilon=0.0)
     for lengthscale, epsilon in itertools.product(LENGTHSCALES, EPSILONS):
         kernel = Kernel(lengthscale=lengthscale, noise=0.0, epsilon=epsilon)
@@ -148,6 +152,7 @@ def fit_kernel(x: FloatArray, t: FloatArray, y: FloatArray, *, noise: FloatArray
         eigenvalues, eigenvectors = np.linalg.eigh(correlations)
         squares = (eigenvectors.T @ y) ** 2
         for multiple in NOISES:
+            # Rounding can bring eigenvalues of a singular matrix below 0.
             noisy = np.maximum(eigenvalues, 0.0) + multiple
             evidence, variance = _evidence(noisy, squares)
             if evidence > best_evidence:
@@ -164,5 +169,7 @@ def _evidence(eigenvalues: FloatArray, squares: FloatArray) -> tuple[float, floa
         squares: Squares of y along the eigenvectors. Shape [N].
     """
     num_rows = len(squares) + PRIOR_WEIGHT
+    # s^2 = (y^T K^-1 y + prior) / n, where the evidence is highest
     variance = (float(np.sum(squares / eigenvalues)) + PRIOR_WEIGHT) / num_rows
+    # log p(y) = -(n log s^2 + log |K|) / 2 + const: at the best s^2 the quadratic term is constant.
     return -0.5 * (num_rows * math.log(variance) + float(np.sum(np.log(eigenvalues)))), variance

@@ -63,7 +63,7 @@ def finished(
     """Take the generations that ended and whose gain is known well enough.
 
     Args:
-        history: In order of beginning.
+        history: Generations in order of beginning.
         names: Hyperparameters that a generation must have had, as finite numbers.
     """
     known = [
@@ -72,12 +72,14 @@ def finished(
         if row.agent_steps_end is not None
         and (measured := _measured(row)) is not None
         and _has_all(row, names)
+        # Unpacked by a loop over one element.
         for begin, num_steps, rate, deviation in (measured,)
     ]
     if not known:
         return ()
     rates = np.array([rate for _, _, _, rate, _ in known])
     believed, reliability = believable(rates, np.array([deviation for *_, deviation in known]))
+    # The highest k itself passes, so the answer is empty only where nothing was measured.
     least = MIN_RELIABILITY * float(reliability.max())
     return tuple(
         Improvement(
@@ -106,6 +108,7 @@ def _measured(row: GenerationRow) -> tuple[float, int, float, float] | None:
     """Return rating at the beginning, agent steps, rate, its deviation; None if one is unknown."""
     begin, end, num_steps = row.rating_begin, row.rating_end, row.gain_agent_steps
     deviation = row.gain_deviation
+    # Without its deviation a rate cannot be weighed.
     if begin is None or end is None or deviation is None or not num_steps:
         return None
     rate, deviation = ((gain * MILLION / num_steps) for gain in (end - begin, deviation))
@@ -118,22 +121,25 @@ def believable(rates: FloatArray, deviations: FloatArray) -> tuple[FloatArray, F
     """Pull measurements to their mean, the more the less exact each one is.
 
     Args:
-        rates: As they were measured. float64 [N], N >= 1.
+        rates: Measured rates. float64 [N], N >= 1.
         deviations: Their standard deviations, at least 0. float64 [N].
 
     Returns:
         What is expected of each, and the k of the module's docstring. float64 [N] each.
     """
     variances = np.maximum(deviations**2, MIN_VARIANCE * float((deviations**2).max()))
+    # All measurements are exact.
     if not variances.any():
         return rates, np.ones_like(rates)
     weights = variances.min() / variances
     total = weights.sum()
     # In units of the smallest variance, so that no weight overflows.
+    # Q - (N - 1), and below it sum w - sum w^2 / sum w: tau^2 is their quotient, at least 0.
     spread = weights @ (rates - weights @ rates / total) ** 2 - (len(rates) - 1) * variances.min()
     freedom = total - weights @ weights / total
     between = max(float(spread / freedom), 0.0) if freedom > 0.0 else 0.0
     reliability = between / (between + variances)
+    # Weights 1 / (tau^2 + s^2): the mean of all, not of the most exact ones.
     random_weights = 1.0 / (between + variances)
     mean = float(random_weights @ rates / random_weights.sum())
     return mean + reliability * (rates - mean), reliability
@@ -143,6 +149,7 @@ def running(
     history: Iterable[GenerationRow], *, names: Sequence[str] = ()
 ) -> tuple[GenerationRow, ...]:
     """Return the generations that have not ended: one per policy, the newest."""
+    # The history is in order of beginning, so the last row of a policy stays.
     newest = {row.policy: row for row in history if row.agent_steps_end is None}
     return tuple(row for row in newest.values() if _has_all(row, names))
 

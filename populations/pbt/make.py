@@ -25,11 +25,13 @@ def make_exploit(section: PbtConfig, *, launch_directory: str = "") -> Exploit:
     Raises:
         ConfigError: If there is no such kind, or the user's class cannot be had.
     """
+    # Only a reference to a user's class has a colon.
     if ":" in section.exploit:
         return cast("Exploit", _users_own(section, section.exploit, launch_directory))
     if section.exploit not in EXPLOITS:
         raise ConfigError(_no_such("exploit", EXPLOITS, section.exploit))
     rule = EXPLOITS[section.exploit].from_sections(section)
+    # `none` decides by itself and needs no ranking; all others name donors.
     if not isinstance(rule, Rule):
         return rule
     return Selection(
@@ -50,6 +52,7 @@ def _users_own(section: PbtConfig, reference: str, launch_directory: str) -> obj
     make = resolve(reference, launch_directory=launch_directory)
     if not callable(make):
         raise ConfigError(f"pbt: {reference} is no class")
+    # An error of the user's class names the class and not this module.
     with users_code(f"pbt: {reference}, when it was made,"):
         made: object = make(section)
     return made

@@ -1,4 +1,4 @@
-"""Hyperparameters from a model of what past generations gained: Optuna's samplers, asked and told.
+"""Hyperparameters from a model of past generations' gains, by Optuna's samplers.
 
 Sources: TPE, Bergstra et al., "Algorithms for hyper-parameter optimization" (2011); CMA-ES started
 from past results, Nomura et al., "Warm starting CMA-ES for hyperparameter optimization" (2021); the
@@ -54,9 +54,9 @@ class ModelBased:
     nothing.
 
     Attributes:
-        sampler: Which one.
+        sampler: Kind of the sampler.
         fallback: Rule for too few finished generations.
-        min_generations: So many must be finished (not for ``random``).
+        min_generations: Finished generations that are needed (not for ``random``).
     """
 
     sampler: SamplerKind
@@ -86,7 +86,9 @@ class ModelBased:
                 rng=rng,
                 reason=reason,
             )
+        # The controller's generator decides all: Optuna's samplers have random states of their own.
         seed = int(rng.integers(2**31 - 1))
+        # `random` is told none: known[len(known):].
         newest = known[max(len(known) - MAX_GENERATIONS[self.sampler], 0) :]
         asked = _ask(
             self.sampler,
@@ -138,6 +140,7 @@ def _ask(
 
     logging.getLogger("optuna").setLevel(logging.ERROR)
     known = [
+        # The rate that can be believed: samplers take all values as equally sure.
         create_trial(params=dict(params), distributions=dict(distributions), value=one.rate)
         for params, one in finished_ones
     ]
@@ -154,6 +157,7 @@ def _ask(
             )
             for params in running_ones
         )
+        # The study is dropped with the answer; the next question begins with the journal again.
         return dict(study.ask(dict(distributions)).params)
 
 
@@ -167,6 +171,7 @@ def _make_sampler(
     from optuna.samplers import CmaEsSampler, GPSampler, RandomSampler, TPESampler
 
     if kind == "gp":
+        # No random start of Optuna's own: `min_generations` is that.
         return GPSampler(seed=seed, n_startup_trials=0)
     if kind == "random":
         return RandomSampler(seed=seed)
@@ -180,6 +185,8 @@ def _make_sampler(
             warn_independent_sampling=False,
             independent_sampler=RandomSampler(seed=seed),
         )
+    # Also for CMA-ES with fewer than two numbers. constant_liar counts running trials as bad, so
+    # that policies spread.
     return TPESampler(seed=seed, n_startup_trials=0, constant_liar=True)
 
 
@@ -216,6 +223,7 @@ def _to_optuna(
     """Return the nearest values of the distributions; 1 - x for those with ``complement``."""
     fitted = {}
     for name, dimension in dimensions.items():
+        # Optuna refuses values outside a distribution; start values and old bounds can be there.
         value = dimension.fit(hyperparameters[name])
         if not isinstance(dimension, Choices) and dimension.complement:
             low, high = dimension.complement_bounds
@@ -232,6 +240,7 @@ def _from_optuna(
         value = params[name]
         if not isinstance(dimension, Choices) and dimension.complement:
             value = 1.0 - value
+        # 1 - x rounds, and may leave the bounds by that.
         values[name] = dimension.fit(value)
     return values
 

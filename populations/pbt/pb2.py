@@ -52,7 +52,7 @@ class Pb2:
 
     Attributes:
         fallback: Rule for too few finished generations.
-        min_generations: So many must be finished.
+        min_generations: Finished generations that the bandit needs.
     """
 
     fallback: Perturb
@@ -80,6 +80,7 @@ class Pb2:
                 rng=rng,
                 reason=f"pb2 has {len(known)} of {self.min_generations} generations",
             )
+        # Time and rating are given, so the search is over the hyperparameters alone.
         rating = _rating_now(hyperparameters, history, known)
         bandit = _make_bandit(known, running(history, names=list(dimensions)), dimensions)
         best = bandit.choose(rating=rating, agent_steps=agent_steps, rng=rng)
@@ -95,8 +96,8 @@ class Bandit:
     """The process with its scales.
 
     Attributes:
-        told: By finished generations: gives the mean.
-        fantasised: By running ones too, with made-up values: gives the variance only.
+        told: Process given finished generations; gives the mean.
+        fantasised: Process given running ones too, with made-up values; gives the variance.
         interval: Agent steps per unit of time.
         lowest: Rating that is 0 in x.
         span: Ratings from 0 to 1 in x; above 0.
@@ -114,8 +115,8 @@ class Bandit:
         """Search the unit cube for the point with the highest upper bound. Shape [H].
 
         Args:
-            rating: From which the generation begins.
-            agent_steps: At which it begins.
+            rating: Elo with which the generation begins.
+            agent_steps: Agent steps at which it begins.
             rng: Draws where searches start; the best rows so far are starts too.
         """
         from scipy.optimize import minimize
@@ -140,11 +141,13 @@ class Bandit:
         starts = np.vstack(
             [rng.random((NUM_RANDOM_STARTS, num_hyperparameters)), self.told.x[:, 1:]]
         )
+        # Local searches only from the best starts; stable, so that equals keep their order.
         best = starts[np.argsort(-upper_bound(starts), kind="stable")[:NUM_SEARCHES]]
         found = [
             minimize(loss, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start)).x
             for start in best
         ]
+        # The starts compete, too: a search can end below the point where it began.
         points = np.clip(np.vstack([best, *found]), 0.0, 1.0)
         return np.asarray(points[int(np.argmax(upper_bound(points)))], dtype=np.float64)
 
@@ -156,6 +159,7 @@ def _make_bandit(
 ) -> Bandit:
     interval = float(np.median([one.num_steps for one in known]))
     ratings = np.array([one.rating_begin for one in known])
+    # Where all began with one rating, the span of 0 cannot divide.
     lowest, span = float(ratings.min()), float(np.ptp(ratings)) or 1.0
 
     def x_of(rows: Sequence[GenerationRow], begins: FloatArray) -> FloatArray:
@@ -163,6 +167,7 @@ def _make_bandit(
             [dimension.to_unit(row.hyperparameters[name]) for name, dimension in dimensions.items()]
             for row in rows
         ]
+        # Running generations may have begun outside the range of finished ones.
         scaled = np.clip((begins - lowest) / span, 0.0, 1.0)
         return np.column_stack([scaled, np.array(cube)])
 
@@ -175,12 +180,14 @@ def _make_bandit(
     kernel = fit_kernel(x, t, y, noise=noise)
     told = fantasised = Posterior.of(kernel, x, t, y, noise=noise)
     if pending:
-        # Who began unrated is taken to be like the others.
+        # A generation that began unrated is taken to be like the others.
         middle = float(np.median(ratings))
         begins = np.array([_finite_or(row.rating_begin, middle) for row in pending])
         all_x = np.vstack([x, x_of(pending, begins)])
         all_t = np.concatenate([t, t_of(pending)])
+        # A deviation does not depend on y, so made-up values of 0 do for all rows.
         nothing, usual = np.zeros(len(all_t)), np.full(len(pending), np.median(noise))
+        # Their own noise is not known before they end.
         all_noise = np.concatenate([noise, usual])
         fantasised = Posterior.of(kernel, all_x, all_t, nothing, noise=all_noise)
     beta = BETA[0] + max(0.0, math.log(BETA[1] * len(known)))
@@ -198,10 +205,11 @@ def _standardized(known: Sequence[Improvement]) -> tuple[FloatArray, FloatArray]
     believed = np.array([one.rate for one in known])
     variances = np.array([one.deviation for one in known]) ** 2
     reliability = np.array([one.reliability for one in known])
-    # k = tau^2 / (tau^2 + s^2), of any of them.
+    # tau^2 = s^2 k / (1 - k), the same from every row.
     best = int(np.argmax(reliability))
     k = float(reliability[best])
     scale = float(variances[best]) * (k / (1.0 - k) if 0.0 < k < 1.0 else 1.0)
+    # Without noise the unit is the variance of the rates themselves.
     scale = scale or float(np.var(believed)) or 1.0
     return (measured - believed.mean()) / math.sqrt(scale), np.maximum(variances / scale, MIN_NOISE)
 

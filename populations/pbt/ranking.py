@@ -1,7 +1,7 @@
 """Members in the orders that selection asks for, kept from one decision to the next.
 
-Between two decisions hardly anybody changes, and of thousands of members sorting takes longer than
-all the rest. So whoever changed is moved, and the others stay where they are.
+Between two decisions few members change, and sorting thousands takes longer than all the rest. So
+only the changed ones are moved.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from operator import is_not
 
 from populations.core import Member
 
+# A move costs a shift of a list, so many moves cost more than one sort.
 MAX_MOVED = 64
 """Number of changed members above which all are sorted anew."""
 
@@ -24,9 +25,9 @@ Key = tuple[float, float, int, int]
 
 @dataclass(slots=True)
 class Ranking:
-    """Those with a finite rating and enough matches. Owned by one thread.
+    """Members with a finite rating and enough matches. Owned by one thread.
 
-    What it says is what sorting the members of the last `update` would give.
+    Its orders are those that sorting the members of the last `update` would give.
 
     Attributes:
         min_matches: Evaluation matches of its generation without which a policy is not ranked.
@@ -40,12 +41,15 @@ class Ranking:
         """Take in the members as they are now; an object that was there before has not changed."""
         old, new = self._members, tuple(members)
         self._members = new
+        # By identity, not equality: members are frozen, so the same object has not changed.
         changed = list(compress(count(), map(is_not, old, new)))
+        # Positions are part of the keys, so another number of members makes all keys stale.
         if len(old) != len(new) or len(changed) > MAX_MOVED:
             self._orders.clear()
         for num_deviations, keys in self._orders.items():
             for position in changed:
                 if self.ranks(old[position]):
+                    # Keys are unique by their position, so bisect finds the old one itself.
                     del keys[bisect_left(keys, _key(old[position], position, num_deviations))]
                 if self.ranks(new[position]):
                     insort(keys, _key(new[position], position, num_deviations))
@@ -67,8 +71,9 @@ class Ranking:
 
         Args:
             num_deviations: Deviations that are added to the rating; below 0 for lower bounds.
-            within: Which of them; default: all.
+            within: Part of the order; default: all.
         """
+        # An order is made when first asked for, and from then on kept by `update`.
         keys = self._orders.get(num_deviations)
         if keys is None:
             keys = self._orders[num_deviations] = sorted(
@@ -88,5 +93,6 @@ def _bound(member: Member, num_deviations: float) -> float:
     assert member.rating is not None, "only those with a rating are ranked"
     if not math.isfinite(member.deviation):
         # Nothing is known: the last of the best, and the last of the worst.
+        # Lower bound -inf, upper bound +inf.
         return math.copysign(math.inf, num_deviations) if num_deviations else member.rating
     return member.rating + num_deviations * member.deviation

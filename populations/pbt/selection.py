@@ -1,13 +1,13 @@
 """Selection: all that kinds of exploitation share; each differs by its `Rule`.
 
-Who is ranked at all, that the reference is never mutated, that those who copy nobody explore, how
-sure it is that a rival is better, and how a donor is drawn and written down does not depend on the
-kind.
+Independent of the kind are: the members that are ranked, the reference that is never mutated, the
+exploring of policies that copy none, the probability that a rival is better, and the drawing of a
+donor.
 
 The best of many noisy ratings owe part of their lead to luck. So the probability that a rival is
 better is that of empirical Bayes (Efron and Morris, "Stein's estimation rule and its competitors",
-1973): skills are spread around their mean with variance tau^2, estimated as what the ratings'
-variance exceeds the noise by. For a gap d with deviation s that is Phi(d / s sqrt(k)), with
+1973): skills are spread around their mean with variance tau^2, the ratings' variance minus that of
+the noise. For a gap d with deviation s that is Phi(d / s sqrt(k)), with
 k = 2 tau^2 / (2 tau^2 + s^2).
 """
 
@@ -43,13 +43,13 @@ class Contest:
     """Figures that a rule decides by.
 
     Attributes:
-        own: About whom it is decided.
+        own: Member that the decision is about.
         ranked: All ranked members, ``own`` among them, best rating first; two or more. Their
             ratings are finite.
         ranking: The same members in other orders.
-        difference: From the last fit of ratings.
+        difference: Rating differences of the last fit.
         common: Scores against common opponents; None in cooperation.
-        rng: For rules that draw a rival.
+        rng: Generator of rules that draw a rival.
         skill_variance: tau^2 of the module's docstring, Elo squared; infinite where it is too large
             for a float.
     """
@@ -79,6 +79,7 @@ class Contest:
             measure="rating",
             difference=gap,
             deviation=deviation,
+            # The gap has the posterior mean k d and variance k s^2: Phi(k d / (sqrt(k) s)).
             probability_better=probability_positive(gap * math.sqrt(share), deviation),
         )
 
@@ -88,11 +89,11 @@ class Verdict:
     """Answer of a rule.
 
     Attributes:
-        reason: For the event log, where nobody is copied.
-        donors: Comparisons with those who may be copied; empty: nobody.
-        is_ahead: Nobody is copied because the policy is good: it is not changed either.
-        comparison: With the rival who was found not to be a donor.
-        num_selected: So many are bottom, and so many top; 0 without such groups.
+        reason: Reason for the event log, where no donor is copied.
+        donors: Comparisons with the members that may be copied.
+        is_ahead: Whether no donor is copied because the policy is good: it stays unchanged.
+        comparison: Comparison with a rival that is no donor.
+        num_selected: Size of the bottom and of the top group; 0 without such groups.
     """
 
     reason: str
@@ -113,17 +114,17 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """An `populations.core.Exploit`: a rule among those of whom enough is known.
+    """Implementation of `populations.core.Exploit`: a rule among the members that are ranked.
 
-    Whoever copies nobody without being ahead keeps its weights and explores its hyperparameters.
+    A policy that copies none and is not ahead keeps its weights and explores its hyperparameters.
     The reference member is never mutated: as a bad one it takes a donor's weights and
     hyperparameters as they are.
 
     Attributes:
-        rule: Names the donors.
+        rule: Rule that names the donors.
         min_matches: Evaluation matches of its generation without which a policy is not ranked: it
             neither copies nor donates.
-        mutate_others: Whether those who copy nobody explore.
+        mutate_others: Whether policies that copy none explore.
     """
 
     rule: Rule
@@ -150,9 +151,11 @@ class Selection:
         """
         evidence = evidence_about(policy, members)
         ranking = self._ranking(members)
+        # Without bounds: the order of the ratings, which evidence tells and draws rely on.
         ranked = ranking.order()
         evidence = replace(evidence, num_ranked=len(ranked))
         rank = next((rank for rank, member in enumerate(ranked) if member.policy == policy), None)
+        # Not ranked is not bad: it trains on and is asked about again.
         if rank is None:
             return NotReady(reason=self._why_unranked(evidence), evidence=evidence)
         if len(ranked) < 2:
@@ -177,6 +180,7 @@ class Selection:
         )
         if verdict.donors:
             return _copy(contest, verdict.donors, evidence=evidence)
+        # The best neither copy nor explore.
         if verdict.is_ahead:
             return Keep(reason=verdict.reason, evidence=evidence)
         return self._stay(contest.own, reason=verdict.reason, evidence=evidence)
@@ -186,6 +190,7 @@ class Selection:
         ranking = self._rankings.get(first)
         if ranking is None:
             ranking = self._rankings[first] = Ranking(min_matches=self.min_matches)
+        # Before every use: the ranking is that of the members just given.
         ranking.update(members)
         return ranking
 
@@ -211,19 +216,22 @@ def estimate_skill_variance(ranked: Sequence[Member], *, difference: RatingDiffe
 
     Args:
         ranked: Two or more with finite ratings, in order.
-        difference: Between two of them.
+        difference: Rating difference of two of them.
     """
     ratings = [member.rating for member in ranked if member.rating is not None]
     mean = sum(ratings) / len(ratings)
     total = sum((rating - mean) * (rating - mean) for rating in ratings) / (len(ratings) - 1)
     if not math.isfinite(total):
         return math.inf
+    # i - half goes round at the start: negative indices count from the end.
     half, stride = len(ranked) // 2, -(-len(ranked) // MAX_PAIRS)
     noises = [
+        # Var(i - j) / 2 is the mean of both noises; errors common to both cancel.
         known[1] * known[1] / 2.0
         for i in range(0, len(ranked), stride)
         if (known := _known_difference(difference, ranked[i], ranked[i - half])) is not None
     ]
+    # Estimated noise can exceed the spread of equals.
     return max(total - sum(noises) / len(noises), 0.0) if noises else 0.0
 
 
@@ -270,10 +278,12 @@ def _copy(contest: Contest, donors: Sequence[Comparison], *, evidence: Evidence)
         for rank, member in enumerate(contest.ranked)
         if member.policy == chosen.rival
     )
+    # Known: every rule has compared its donors by ratings.
     gap = contest.compare(donor)
     assert gap is not None
     assert gap.probability_better is not None
     assert donor.rating is not None
+    # Rivals are drawn from the others, and `truncation` has no donors for one of the best.
     assert donor.policy != contest.own.policy
     return ExploitDonor(
         donor=donor.policy,

@@ -37,6 +37,7 @@ class ImmigrationConfig(Model):
 class PbtSection(FractionSettings):
     """Population-based training: who copies whom, and what changes then."""
 
+    # A string and no Literal: a user's own class is named here, too.
     exploit: str = "truncation"
     """``truncation``: the worst copy the best; ``binary_tournament``: a random other, if surely
     better; ``welch``: a random other, if a test on matches finds it better; ``predicted_win``: a

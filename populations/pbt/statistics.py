@@ -60,11 +60,13 @@ def welch_test(first: Sample, second: Sample) -> Significance:
     if min(first.size, second.size) < 2:
         raise ValueError(f"both sizes must be at least 2, got {first.size} and {second.size}")
     difference = first.mean - second.mean
+    # v_i = s_i^2 / n_i
     v1, v2 = first.variance / first.size, second.variance / second.size
     deviation = math.sqrt(v1 + v2)
     if deviation == 0.0:
         return _without_variance(difference)
     share = v1 / (v1 + v2)  # the same formula, but squares of tiny variances do not vanish
+    # With c = v_1 / (v_1 + v_2): 1 / (c^2 / (n_1 - 1) + (1 - c)^2 / (n_2 - 1))
     freedom = 1.0 / (share**2 / (first.size - 1) + (1.0 - share) ** 2 / (second.size - 1))
     t = difference / deviation
     return Significance(
@@ -72,6 +74,7 @@ def welch_test(first: Sample, second: Sample) -> Significance:
         deviation=deviation,
         statistic=t,
         degrees_of_freedom=freedom,
+        # Both tails.
         p_value=min(2.0 * float(stdtr(freedom, -abs(t))), 1.0),
     )
 
@@ -99,6 +102,7 @@ def two_proportion_test(first: Score, second: Score) -> Significance:
         deviation=deviation,
         statistic=z,
         degrees_of_freedom=None,
+        # 2 Phi(-|z|) = erfc(|z| / sqrt 2), exact far in the tail.
         p_value=math.erfc(abs(z) / math.sqrt(2.0)),
     )
 
@@ -106,6 +110,7 @@ def two_proportion_test(first: Score, second: Score) -> Significance:
 def pooled_share(first: Score, second: Score) -> float:
     """Return points per match of both together, in [0, 1]."""
     share = (first.points + second.points) / (first.matches + second.matches)
+    # Sums of weighted points can leave the range by rounding.
     return min(max(share, 0.0), 1.0)
 
 
@@ -129,6 +134,7 @@ def on_common_opponents(
         other = second.get(opponent)
         if other is None or min(one.matches, other.matches) <= 0:
             continue
+        # Scaled down, never up: no match counts more than once.
         num_counted = min(one.matches, other.matches)
         points_first += one.points * (num_counted / one.matches)
         points_second += other.points * (num_counted / other.matches)
@@ -145,6 +151,7 @@ def standard_quantile(probability: float) -> float:
     """
     if probability <= 0.5:
         return 0.0
+    # inv_cdf refuses 1.
     return NormalDist().inv_cdf(min(probability, 1.0 - 1e-12))
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from populations.ratings.nash import FloatArray, normalized
 
+# OpenSpiel's default m.
 NUM_INDIVIDUALS = 50
 TIE = 1e-12
 """Payoffs that differ by less than this share of the largest difference are equal."""
@@ -59,7 +60,7 @@ def alpha_rank(
 def stationary(log_rates: FloatArray) -> FloatArray:
     """Return the stationary distribution of an irreducible chain, to full relative precision.
 
-    Grassmann's elimination in logarithms: no subtraction, no overflow, rates as small as e^-1e300.
+    Grassmann's elimination in logarithms: rates may be as small as e^-1e300.
 
     Args:
         log_rates: Logarithm of the rate from the row to the column, in any unit; -inf for no
@@ -68,6 +69,7 @@ def stationary(log_rates: FloatArray) -> FloatArray:
     Returns:
         Probabilities [S].
     """
+    # Forward pass: states are removed from the last to the first, and detours through them added.
     rates = log_rates.copy()
     size = len(rates)
     for last in range(size - 1, 0, -1):
@@ -75,6 +77,7 @@ def stationary(log_rates: FloatArray) -> FloatArray:
         rates[:last, last] -= np.logaddexp.reduce(rates[last, :last])
         detour = rates[:last, last, None] + rates[None, last, :last]
         rates[:last, :last] = np.logaddexp(rates[:last, :last], detour)
+    # Backward pass: masses relative to state 0, which has e^0.
     log_mass = np.zeros(size)
     for state in range(1, size):
         # mass_s = sum_k<s mass_k q_ks, with q_ks already divided by the rate out of s.
@@ -91,6 +94,7 @@ def log_fixation(gains: FloatArray, *, num_individuals: int) -> FloatArray:
     """
     # (1 - e^-u) / (1 - e^-mu), and its limit 1 / m at u = 0.
     u = np.abs(gains)
+    # Any number will do where the limit replaces the result; 0 would give log 0.
     safe = np.where(u < 1e-14, 1.0, u)
     # expm1 loses no digits near 0.
     result = np.log(-np.expm1(-safe)) - np.log(-np.expm1(-num_individuals * safe))
@@ -114,6 +118,7 @@ def _rank(
     clean = _without_ties(gains / np.abs(gains).max())
     strength = SELECTION_AT_START / float(np.abs(clean[clean != 0.0]).min())
     mass = _walk(strength * clean, is_reachable=is_reachable, m=m)
+    # Larger alpha separates rates further; the limit is reached when doubling moves no mass.
     for _ in range(MAX_DOUBLINGS):
         strength *= 2.0
         before, mass = mass, _walk(strength * clean, is_reachable=is_reachable, m=m)
@@ -123,11 +128,13 @@ def _rank(
 
 
 def _walk(u: FloatArray, *, is_reachable: npt.NDArray[np.bool_], m: int) -> FloatArray:
+    # A mutant is drawn uniformly: the factor 1 / (N - 1) is common to all rates and cancels.
     return stationary(np.where(is_reachable, log_fixation(u, num_individuals=m), -np.inf))
 
 
 def _without_ties(gains: FloatArray) -> FloatArray:
     magnitude = np.abs(gains)
+    # The sweep would take a rounding error of a tie for the smallest difference.
     return np.where(magnitude <= TIE * magnitude.max(initial=0.0), 0.0, gains)
 
 

@@ -1,8 +1,7 @@
 """Intervals without a normal approximation: the percentile bootstrap over all matches.
 
 The bootstrap draws as many matches as were played, from all matches of all pairs, and fits
-everything again. How often each pair met is therefore drawn, too. Drawn within a pair, a single
-match could only come back as it was, with an interval of width 0. An outcome that was always seen
+everything again. How often each pair met is therefore drawn, too. An outcome that was always seen
 is always drawn, so with few matches these intervals are too narrow and Wald's are better.
 
 Source: Efron and Tibshirani, "An introduction to the bootstrap" (1993), chapter 13.
@@ -46,6 +45,7 @@ class Bootstrap(Generic[E]):
     def difference(self, first: E, second: E, *, confidence: float = 0.95) -> tuple[float, float]:
         """Return the interval of how much better ``first`` is, in Elo."""
         i, j = self.entrants.index(first), self.entrants.index(second)
+        # Taken within each resample: errors against the anchor are common to both and cancel.
         gap = self.ratings[:, i] - self.ratings[:, j]
         low, high = _percentiles(gap, confidence=confidence).tolist()
         return low, high
@@ -99,6 +99,8 @@ def bootstrap(
     shares = seen / seen.sum()
     ratings = np.empty((num_resamples, len(posterior.entrants)))
     for b in range(num_resamples):
+        # Over all matches at once: drawn within a pair, a single match could only come back as it
+        # was, with an interval of width 0.
         drawn = rng.multinomial(total, shares).reshape(counts.shape) if total else counts
         # The components of variance stay as they were estimated from all results: a resample of few
         # matches would move them more than chance does.

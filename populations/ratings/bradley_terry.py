@@ -58,6 +58,7 @@ from populations.ratings.fitting.posterior import (
 from populations.ratings.model import E, Fit, Result
 from populations.ratings.results import ResultColumns, merge_columns, result_columns
 
+# theta has natural odds, Elo odds of 10 : 1 in 400 points: Elo = 400 / ln 10 * theta.
 ELO_PER_UNIT = 400.0 / math.log(10.0)
 """Elo points of one unit of theta."""
 
@@ -125,11 +126,14 @@ class BradleyTerry:
 
     def estimate(self, posterior: Posterior[E]) -> Estimated[E]:
         """Estimate the components of variance, then find the mode of the posterior."""
+        # One solver for all fits: it keeps the terms, which stay; weights and precisions change.
         solver = make_solver(posterior.problem, max_exact=self.max_exact)
         narrow = None
         for _ in range(self.num_rounds):
+            # Ratings and components depend on each other, so both take turns.
             narrow = maximize(posterior.problem, solver, start=narrow, settled=ROUGH)
             posterior = posterior.learned(narrow, solver)
+        # Ratings that are reported must not lose a part of each line's gains to narrow priors.
         posterior = posterior.widened()
         parameters = maximize(posterior.problem, solver, start=narrow)
         # One step of Firth's correction, from a point near the mode, is enough: the leverages
@@ -218,6 +222,7 @@ class Posterior(Generic[E]):
             parameters: Parameters of the fit [P].
             solver: Solver with the curvature there.
         """
+        # Terms are the rows of results first [M], then one prior for each parameter [P].
         problem, now = self.problem, self.components
         num_rows = len(problem.matches)
         summed = differences(problem, parameters)
@@ -230,6 +235,7 @@ class Posterior(Generic[E]):
         # The seats of a pair's rows differ, but their variances are close: any row's will do.
         variances[self.pairs.of_row] = term_variances[:num_rows]
         pair, misfit = pair_variance(fit, variances=variances, now=variance_now)
+        # The scale is tested with the sigma just found, so that styles are not taken for a stretch.
         scale, stretched = scale_deviation(fit, variances=variances, pair_variance=pair)
         tau, rho = (
             prior_deviation(
@@ -256,21 +262,21 @@ class Posterior(Generic[E]):
                 pair_deviation=ELO_PER_UNIT * math.sqrt(pair),
                 dispersion=dispersion,
                 misfit=max(misfit, stretched),
+                # Below the threshold chance explains the errors, and intervals stay as they are.
                 scale_deviation=scale if stretched >= SCALE_DOUBT else 0.0,
             ),
         )
 
     def widened(self) -> Posterior[E]:
-        """Return the posterior with priors wide enough for whole lines, not only for single steps.
-
-        A line gains step after step, and the lines that gain most go on. A prior as narrow as
-        single steps takes a part of each gain, and the parts add up: leagues of 64 ended 40 Elo too
-        low. A prior of 200 Elo mistakes the luck of copied policies for strength, which all their
-        children inherit: leagues of 16 ended 15 Elo too high.
-        """
+        """Return the posterior with priors wide enough for whole lines, not only single steps."""
+        # A line gains step after step, and the lines that gain most go on. A prior as narrow as
+        # single steps takes a part of each gain: leagues of 64 ended 40 Elo too low. One of 200 Elo
+        # mistakes the luck of copied policies for strength: leagues of 16 ended 15 Elo too high.
         tau = max(self.components.child_deviation, self.model.least_child_deviation)
+        # Nothing was estimated: the deviation that the caller gave holds, below the limit too.
         if not self.model.num_rounds:
             tau = self.model.child_deviation
+        # rho was estimated only for the shrunk fit.
         precisions = self._precisions(child_deviation=tau, root_deviation=self.model.root_deviation)
         return replace(self, problem=replace(self.problem, precisions=precisions))
 
@@ -310,6 +316,7 @@ class Posterior(Generic[E]):
     def _precisions(self, *, child_deviation: float, root_deviation: float) -> FloatArray:
         num_rows = len(self.problem.matches)
         precisions = self.problem.precisions.copy()
+        # children and roots count terms, and the priors' terms begin after the M rows.
         precisions[self.children - num_rows] = (ELO_PER_UNIT / child_deviation) ** 2
         precisions[self.roots - num_rows] = (ELO_PER_UNIT / root_deviation) ** 2
         return precisions
@@ -319,8 +326,10 @@ class Posterior(Generic[E]):
 
         Without anchors the mean over the entrants is 0.
         """
+        # Anchors have no parameter: they stay at exactly 0, with a spread of 0.
         rows = np.zeros((len(self.entrants), *values.shape[1:]))
         rows[self.free] = ELO_PER_UNIT * values[: len(self.free)]
+        # Only differences are known then. A spread is shifted alike, column by column.
         if 0 < len(self.free) == len(self.entrants):
             rows -= rows.mean(axis=0)
         return rows
@@ -328,7 +337,8 @@ class Posterior(Generic[E]):
     def fit(self, parameters: FloatArray, spread: FloatArray, *, shrunk: FloatArray) -> Fit[E]:
         """Return the fit of parameters [P], their spread [P, K] and the shrunk parameters [P]."""
         ratings, scale = self.elo(parameters), self.components.scale_deviation
-        # A factor that is unknown is one more direction in which all ratings may be off.
+        # A factor that is unknown is one more direction in which all ratings may be off: the
+        # covariance gains scale^2 r r^T.
         stretched = [scale * ratings[:, None]] if scale > 0.0 else []
         return Fit(
             entrants=self.entrants,

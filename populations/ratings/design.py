@@ -1,7 +1,9 @@
-"""Which parameters stand for what: the terms of a Bradley-Terry fit as arrays of indices.
+"""Terms of a Bradley-Terry fit as arrays of indices of their parameters.
 
 Shapes: N entrants; F of them free (no anchor); P parameters, those of the free entrants first, then
 one advantage per pair of seats, then the stages; M results; C children.
+
+Tests: `tests/populations/ratings/test_bradley_terry.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ NUM_STAGES = 32
 """Stages per group, with about equally many entrants each."""
 
 NUM_GROUPS = 256
-"""As `NUM_STAGES`, of entrants whose ratings are moved together by a solver that iterates."""
+"""Like `NUM_STAGES`, but of the groups that a solver that iterates moves together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,17 +115,23 @@ def make_design(
     of_entrants = [times.get(entrant) for entrant in entrants]
     places = _make_places(results, times=of_entrants, anchors=anchors)
     size, free = places.size, places.free
+    # One prior for each parameter; `size` is the constant 0, so a root's prior mean is the anchor.
     priors = np.full((size, 4), size)
     priors[:, 0] = np.arange(size)
+    # theta_i - stage_i ~ N(0, root^2): a gain of the whole stage is free for each entrant in it.
     priors[: len(free), 2] = places.stage
+    # stage_k ~ N(stage_{k-1}, stage^2), a random walk from 0.
     priors[places.first_stage :, 1] = places.before
     deviation = np.full(size, deviations.root)
     position = {entrant: i for i, entrant in enumerate(entrants)}
     children = []
+    # Without a time a root keeps its fixed deviation: rho is about distances within a time.
     is_root = places.stage < size
     for child, parent in parents.items():
         p, q = places.entrant[position[child]], places.entrant[position[parent]]
+        # An anchor is fixed: its parent says nothing about it.
         if p < size:
+            # (theta_p - stage_p) - (theta_q - stage_q) ~ N(0, child^2); an anchor has no stage.
             priors[p, 1], priors[p, 3] = q, places.stage[q] if q < size else size
             deviation[p] = deviations.child
             children.append(p)
@@ -132,6 +140,7 @@ def make_design(
     deviation[places.first_stage :] = deviations.stage
     none = np.full(len(results), size)
     first, second = places.entrant[results.first], places.entrant[results.second]
+    # [M, 4]: theta_first - theta_second + advantage; the fourth is none.
     rows = np.stack((first, second, places.advantage, none), axis=1)
     groups = slices(of_entrants, number=NUM_GROUPS)[0][free]
     return Design(
@@ -140,6 +149,7 @@ def make_design(
         groups=np.concatenate([groups, np.full(size - len(free), -1)]),
         free=free,
         seats=places.seats,
+        # Sorted, so that sums do not depend on the order in which parents were given.
         children=len(results) + np.array(sorted(children), dtype=np.int64),
         roots=len(results) + np.flatnonzero(is_root),
     )
@@ -150,10 +160,10 @@ def _make_places(
 ) -> _Places:
     entrants = results.entrants
     free = np.array([i for i, entrant in enumerate(entrants) if entrant not in anchors], np.int64)
-    # Seats with equal numbers have no order, so neither can have an advantage over the other.
     num_seats = 1 + int(results.seats.max(initial=0))
     codes, seating = np.unique(results.seats @ np.array([num_seats, 1]), return_inverse=True)
     seatings = np.stack(np.divmod(codes, num_seats), axis=1)
+    # Seats with equal numbers have no order, so neither can have an advantage over the other.
     has_order = seatings[:, 0] != seatings[:, 1]
     num_advantages = int(has_order.sum())
     stage, before = slices(times, number=NUM_STAGES)
@@ -170,6 +180,7 @@ def _make_places(
         advantage=advantage[seating],
         seats=tuple((int(a), int(b)) for a, b in seatings[has_order]),
         first_stage=first_stage,
+        # -1 stands for none in `slices`, `size` in the index arrays, where a padded 0 stands.
         stage=np.where(stage >= 0, first_stage + stage, size)[free],
         before=np.where(before >= 0, first_stage + before, size),
     )
@@ -192,6 +203,7 @@ def check_lineage(parents: Mapping[E, E]) -> None:
                 )
             line[entrant] = None
             entrant = parents[entrant]
+        # Ancestors that were followed once are not followed again: linear in all children.
         settled.update(line)
 
 
@@ -215,6 +227,7 @@ def slices(times: Sequence[Time | None], *, number: int) -> tuple[IntArray, IntA
         # The borders are times that occur, so that equal times are in one stage.
         num_borders = min(number, len(when))
         borders = np.unique(np.sort(when)[np.arange(num_borders) * len(when) // num_borders])
+        # Borders are lower ends, the first the earliest time, so the index is at least 0.
         index = np.searchsorted(borders, when, side="right") - 1
         stage[members] = len(before) + index
         before += [-1, *range(len(before), len(before) + len(borders) - 1)]

@@ -81,6 +81,7 @@ def elo_ratings(
     ratings = dict(start or {})
     for game in games:
         _check(game)
+        # Ratings before the game: its own changes must not move its expectations.
         before = [ratings.setdefault(player, initial) for player in game.players]
         changes = _changes(before, scores=game.scores, k_factor=k_factor)
         for player, change in zip(game.players, changes, strict=True):
@@ -114,12 +115,14 @@ def elo_of_many(
         Ratings [B, N].
     """
     ratings = np.full((len(orders), num_players), initial)
+    # Step l plays one game of every sequence: contiguous rows [L, B], so that a step reads one.
     sequence = np.arange(len(orders))
     for game in np.ascontiguousarray(orders.T):
         home, away = homes[game], aways[game]
         gap = np.clip((ratings[sequence, away] - ratings[sequence, home]) / 400.0, -300.0, 300.0)
         # R' = R + K (s - 1 / (1 + 10^((R_opponent - R) / 400)))
         change = k_factor * (scores[game] - 1.0 / (1.0 + 10.0**gap))
+        # Each sequence occurs once in the index, so += loses no change.
         ratings[sequence, home] += change
         ratings[sequence, away] -= change
     return ratings

@@ -68,6 +68,7 @@ def uniform(size: int) -> FloatArray:
 
 def uniform_biased(size: int) -> FloatArray:
     """Return a softmax of the order of joining: each mass is e times the one before [size]."""
+    # Exponents of at most 0: e^k itself overflows beyond 709 players.
     return normalized(np.exp(np.arange(size, dtype=np.float64) - (size - 1)))
 
 
@@ -103,10 +104,13 @@ def projected_replicator_dynamics(
     if not 0.0 <= floor * max(game.shape) <= 1.0:
         raise ValueError(f"floor must be in [0, 1 / {max(game.shape)}], got {floor!r}")
     row, column = uniform(game.shape[0]), uniform(game.shape[1])
+    # The time average converges to an equilibrium; the last point may circle round it.
     row_sum, column_sum = row.copy(), column.copy()
     for _ in range(num_iterations):
+        # Zero-sum: the column player's payoff is -p A.
         row_fitness, column_fitness = game @ column, -(row @ game)
         # dp_i / dt = p_i ((A q)_i - p A q), projected back onto the simplex with a floor.
+        # Both sides move from the same point: the fitness of both was read before either changed.
         row = project_to_simplex(row + step * row * (row_fitness - row @ row_fitness), floor=floor)
         column = project_to_simplex(
             column + step * column * (column_fitness - column @ column_fitness), floor=floor
@@ -134,6 +138,7 @@ def project_to_simplex(values: FloatArray, *, floor: float = 0.0) -> FloatArray:
         return uniform(size)
     # With the floor subtracted, the remainder is projected on a simplex of size ``room``.
     above = values - floor
+    # In the interior all values shift by the same amount, and no sort is needed.
     if above.min() >= 0.0:
         shifted = above + (room - above.sum()) / size
         if shifted.min() >= 0.0:

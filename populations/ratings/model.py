@@ -1,4 +1,8 @@
-"""Interface of a rating model: results of pairs in, ratings with their uncertainty out."""
+"""Interface of a rating model: results of pairs in, ratings with their uncertainty out.
+
+Tests: `tests/populations/ratings/test_bradley_terry.py`,
+`tests/populations/ratings/test_weng_lin.py`.
+"""
 
 from __future__ import annotations
 
@@ -114,8 +118,10 @@ class Fit(Generic[E]):
 
 def probability_positive(mean: float, deviation: float) -> float:
     """Return the probability that a normal variable is above 0; 0.5 if it is 0 for certain."""
+    # Two anchors: their difference is known exactly.
     if deviation <= 0.0:
         return 0.5 if mean == 0.0 else float(mean > 0.0)
+    # Phi(mean / deviation) by erfc, which keeps its digits far in the lower tail.
     return 0.5 * math.erfc(-mean / (deviation * math.sqrt(2.0)))
 
 

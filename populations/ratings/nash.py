@@ -59,7 +59,8 @@ def zero_sum_nash(payoff: npt.ArrayLike) -> tuple[FloatArray, FloatArray, float]
     if solution.status != 0:
         raise RuntimeError(f"the linear program has a solution, but got {solution.message!r}")
     row = _distribution(solution.x[:num_rows])
-    # The dual variables of the columns' constraints are the column player's strategy.
+    # The dual variables of the columns' constraints are the column player's strategy; those of a
+    # minimum under upper bounds are at most 0.
     column = _distribution(-solution.ineqlin.marginals)
     return row, column, float(row @ game @ column)
 
@@ -89,16 +90,19 @@ def max_entropy_nash(advantages: npt.ArrayLike) -> FloatArray:
     if found is None:
         return zero_sum_nash(game)[0]
     inside, has_mass = found
+    # On the face p > 0 inside, A p = 0 inside, A p <= 0 outside; the value of the game is 0.
     outside_game = game[np.ix_(~has_mass, has_mass)]
     inside_game = game[np.ix_(has_mass, has_mass)]
     size = len(inside_game)
     equations = np.vstack([inside_game, np.ones((1, size))])
     left, singular, right = np.linalg.svd(equations, full_matrices=True)
+    # Null space of the equations: the directions in which equilibria differ.
     rank = int((singular > RANK_TOLERANCE * singular[0]).sum())
     # The linear program solves the equations to about 1e-7; the projection, to the last bit.
     error = equations @ inside[has_mass] - np.append(np.zeros(size), 1.0)
     start = inside[has_mass] - right[:rank].T @ ((left[:, :rank].T @ error) / singular[:rank])
     slack = -outside_game @ start
+    # No strictly inner point: float64 cannot tell the face, so any equilibrium has to do.
     if np.any(start <= 0.0) or np.any(slack <= 0.0) or np.abs(inside_game @ start).max() > 1e-9:
         return zero_sum_nash(game)[0]
     mixture = np.zeros(len(game))
@@ -139,6 +143,7 @@ def antisymmetric(advantages: npt.ArrayLike) -> FloatArray:
         game, -game.T, rtol=1e-9, atol=1e-12 * max(1.0, float(np.abs(game).max()))
     ):
         raise ValueError(f"the matrix must be antisymmetric, got shape {game.shape}")
+    # Antisymmetric to the bit, because a - b is exactly -(b - a).
     return 0.5 * (game - game.T)
 
 
@@ -189,6 +194,7 @@ def _relative_interior(game: FloatArray) -> tuple[FloatArray, npt.NDArray[np.boo
     if solution.status != 0 or solution.x is None:
         return None
     z, w, r = solution.x.reshape(3, size)
+    # At the optimum one of z_i and w_i is 1 and the other 0, up to the solver's tolerance.
     has_mass = z > w
     mass = np.where(has_mass, z + r, 0.0)
     return normalized(mass), has_mass
@@ -209,6 +215,7 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
         return start
     bounds = outside @ directions
     slack = -outside @ start
+    # A player whose payoff no direction changes is no constraint, and its slack would never move.
     is_felt = np.abs(bounds).max(axis=1) > RANK_TOLERANCE
     bounds, slack = bounds[is_felt], slack[is_felt]
     p, multipliers = start.copy(), np.full(len(slack), 1.0)
@@ -223,9 +230,11 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
             [directions / np.sqrt(p)[:, None], bounds * np.sqrt(multipliers / slack)[:, None]]
         )
         factor: FloatArray = np.asarray(np.linalg.qr(root, mode="r"), dtype=np.float64)
+        # Gradient of sum p log p along the directions (they sum to 0), with the barrier's.
         pull = directions.T @ np.log(p) + bounds.T @ (target / slack)
         step = -np.linalg.solve(factor, np.linalg.solve(factor.T, pull))
         change, slack_change = directions @ step, -bounds @ step
+        # From slack_i multiplier_i = target, to first order.
         multiplier_change = (target - multipliers * slack_change) / slack - multipliers
         length = _step_length((p, slack, multipliers), (change, slack_change, multiplier_change))
         before = _residual(p, slack, multipliers, directions, bounds, target)
@@ -239,6 +248,7 @@ def _max_entropy(start: FloatArray, *, directions: FloatArray, outside: FloatArr
             if _residual(*candidate, directions, bounds, target) <= (1 - 0.01 * length) * before:
                 break
             length *= 0.5
+        # After all halvings the shortest step is taken: it keeps every value positive.
         p, slack, multipliers = candidate
         if gap <= SETTLED_GAP and np.abs(change).max() <= SETTLED_STEP:
             break

@@ -122,5 +122,6 @@ def _noise_quantile(scales: FloatArray) -> float:
         return 0.0
     # Satterthwaite: a scaled chi-squared variable of the same mean and variance.
     freedom = mean**2 / square
+    # Wilson and Hilferty: (X / k)^(1/3) is nearly normal with mean 1 - 2 / 9k and variance 2 / 9k.
     spread = 2.0 / (9.0 * freedom)
     return float(mean * (1.0 - spread + Z95_ONE_SIDED * np.sqrt(spread)) ** 3)

@@ -49,10 +49,12 @@ def intervals(
     is_ahead = np.zeros((len(ratings), len(ratings)), dtype=np.int64)
     for row in resampled:
         rows.append(row)
+        # Counted within each resample, so that errors common to both ratings cancel.
         is_ahead += row[:, None] - row[None, :] > tie
     low, high = np.quantile(np.stack(rows), [TAIL, 1.0 - TAIL], axis=0)
     is_better = is_ahead >= (1.0 - TAIL) * len(rows)
     return Intervals(
+        # Percentiles of biased resamples can miss the rating itself.
         lows=np.minimum(low, ratings),
         highs=np.maximum(high, ratings),
         ranks=tuple(

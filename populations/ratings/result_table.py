@@ -1,6 +1,8 @@
 """Results of a whole run, kept so that a fit on another thread takes what it needs.
 
 Rows come at the end and stay where they are, so a snapshot shares them with the table.
+
+Tests: `tests/populations/ratings/test_results.py`.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ class ResultSnapshot(Generic[E]):
     Attributes:
         names: Names; those after the first ``num_names`` came later.
         positions: Position of each name; newer ones included.
-        num_names: So many there were.
+        num_names: Number of names at that moment.
         chunks: Rows, `CHUNK` in each.
-        num_rows: So many there were.
+        num_rows: Number of rows at that moment.
     """
 
     names: list[E]
@@ -47,10 +49,12 @@ class ResultSnapshot(Generic[E]):
     def select(self, entrants: Collection[E]) -> ResultColumns[E]:
         """Return the results between some entrants."""
         is_chosen = np.zeros(self.num_names, dtype=np.bool_)
+        # The owner's thread may have added names since; their positions are beyond the snapshot's.
         found = (self.positions.get(name, self.num_names) for name in entrants)
         is_chosen[[position for position in found if position < self.num_names]] = True
         keys, counts = [np.zeros((0, 4), dtype=np.int64)], [np.zeros((0, NUM_COUNTS))]
         for index, chunk in enumerate(self.chunks):
+            # The owner may have filled more rows of the last chunk since.
             own = chunk.keys[: self.num_rows - index * CHUNK]
             rows = np.flatnonzero(is_chosen[own[:, 0]] & is_chosen[own[:, 1]])
             keys.append(own[rows])
@@ -141,6 +145,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
     def __setitem__(self, key: ResultKey[E], counts: Counts) -> None:
         first, second, seats = key
         i, j = self._position(first), self._position(second)
+        # The other order of a pair is another row: results are kept as they were counted.
         row = self._rows.get(_packed(i, j, seats))
         if row is None:
             row = self._append(i, j, seats)
@@ -158,6 +163,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
         if row == len(self._chunks) * CHUNK:
             self._chunks.append(_Chunk())
         chunk, place = self._place(row)
+        # A snapshot that shares this chunk reads no row from its own number of rows on.
         chunk.keys[place] = (first, second, *seats)
         for side, position in enumerate((first, second)):
             chunk.links[place, side] = self._newest[position]
@@ -176,6 +182,7 @@ class ResultTable(Mapping[ResultKey[E], Counts]):
 
     def snapshot(self) -> ResultSnapshot[E]:
         """All of it, as it is now. Rows come at the end and never change what they are about."""
+        # Nothing is copied here: the first change of a chunk after it copies that chunk.
         self._shared.update(range(len(self._chunks)))
         return ResultSnapshot(
             names=self._names,

@@ -96,6 +96,7 @@ def merge_results(results: Iterable[Result[E]]) -> tuple[Result[E], ...]:
     merged: dict[tuple[E, E, tuple[int, int]], list[float]] = {}
     for result in results:
         _check(result)
+        # Both views of a match get one key: the lower seat is first, of equal seats the lower name.
         forward = (result.seats, repr(result.first)) <= (result.seats[::-1], repr(result.second))
         first, second, seats = result.first, result.second, result.seats
         numbers: tuple[float, ...] = Counts.from_results(result)
@@ -169,6 +170,7 @@ class ResultColumns(Generic[E]):
         A margin of score s counts as s of a win and 1 - s of a loss: the right expectation, with
         the variance of a match that is won or lost.
         """
+        # [M, 3] @ [3, 2]: the sums that wins, draws and losses alone would give.
         follow = self.counts @ np.stack([POINTS, POINTS**2], axis=1)
         matches = self.matches
         is_won_or_lost = (np.abs(self.sums - follow) <= ROUNDING * matches[:, None]).all(axis=1)
@@ -259,7 +261,9 @@ def merge_columns(columns: ResultColumns[E], *, entrants: tuple[E, ...]) -> Resu
     numbers = np.concatenate([columns.counts, columns.sums], axis=1)
     numbers = np.where(turned[:, None], _seen_by_second(numbers), numbers)
     order = np.lexsort((seats[:, 1], seats[:, 0], second, first))
+    # Sorted, so that equal keys are neighbours.
     key = np.stack([first, second, seats[:, 0], seats[:, 1]], axis=1)[order]
+    # The first row of each key; cut to the rows, because without any there is no first.
     starts = np.flatnonzero(np.r_[True, (key[1:] != key[:-1]).any(axis=1)][: len(key)])
     merged = key[starts]
     if len(starts):

@@ -169,6 +169,7 @@ def nash_mixture(table: MatchTable) -> FloatArray:
     """Return the equilibrium of highest entropy of the pairs' log-odds [N]: champion of a cyclic
     game.
     """
+    # Masses below are rounding errors of the solver; they would name players that are out.
     mixture = nash_averaging(_log_odds(_score_totals(table)))[1]
     return normalized(np.where(mixture > MASS, mixture, 0.0))
 
@@ -221,6 +222,7 @@ def _results(table: MatchTable, *, seats: tuple[int, int]) -> list[Result[str]]:
 def _result(
     home: str, away: str, score: float, *, count: int, seats: tuple[int, int]
 ) -> Result[str]:
+    # Exactly 0.5 is a draw, which scatters less than half a win and half a loss.
     is_draw = score == 0.5
     return Result(
         first=home,
@@ -250,6 +252,7 @@ def _weng_lin(
     zero = np.full(len(players), 1.0 / len(players))
     if anchor is not None:
         zero = (np.array(table.players) == anchor).astype(np.float64)
+    # R = I - 1 z^T: ratings R mu with covariance R diag(sigma^2) R^T.
     relative = np.eye(len(players)) - zero[None, :]
     return _normal(relative @ mu, (relative * sigma**2) @ relative.T)
 
@@ -323,6 +326,7 @@ def _of_totals(
     skills = ELO_PER_UNIT * nash_averaging(_log_odds(totals))[0]
     if settings.anchor is not None:
         skills = skills - skills[players.index(settings.anchor)]
+    # Members of the mixture are at 0 but for rounding, and must tie.
     return np.where(np.abs(skills) < 1e-9, 0.0, skills)
 
 

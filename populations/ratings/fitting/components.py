@@ -41,6 +41,7 @@ MAX_SURPRISE = 4.0
 half a loss).
 """
 
+# (400 / ELO_PER_UNIT)^2
 MAX_PAIR_VARIANCE = 5.3
 """Upper limit of sigma^2, that of 400 Elo: with more, ratings would explain nothing and pairs
 everything.
@@ -176,11 +177,12 @@ def pair_fit(
     # information, that the results do not have. Weights by that would hold it back further.
     played = pairs.sum(matches)
     won = pairs.sum(np.where(pairs.sign > 0.0, scores, matches - scores))
+    # (n + 1) p (1 - p) at p = (won + 1/2) / (n + 1), above 0 where one always won.
     seen = (won + 0.5) * (played - won + 0.5) / (played + 1.0)
-    # phi = 1 - sum s (1 - s) / sum n p (1 - p), since E[(s - p)^2] = p (1 - p) - E[s (1 - s)].
     known = np.minimum(known, MAX_SURPRISE * seen)
     total = float(known.sum())
     ceiling = 1.0 - MIN_DISPERSION
+    # phi = 1 - sum s (1 - s) / sum n p (1 - p), since E[(s - p)^2] = p (1 - p) - E[s (1 - s)].
     common = min(float(pairs.slack.sum()) / total, ceiling) if total > 0.0 else 0.0
     # Each pair's phi is shrunk towards the common one, so that few matches do not decide their own
     # weight.
@@ -225,17 +227,22 @@ def scale_deviation(
     # Half a win for each keeps log-odds finite where somebody always won; both sides have it.
     seen = np.log((fit.won + 0.5) / (lost + 0.5))
     distance = np.log((expected + 0.5) / (fit.played - expected + 0.5))
+    # I = (n + 1) p (1 - p) at p = (won + 1/2) / (n + 1), the variance of a log-odds being 1 / I.
     information = (fit.won + 0.5) * (lost + 0.5) / (fit.played + 1.0)
     chance = fit.dispersion / information + pair_variance
+    # 1 - h, with h = v / (u + v) what the ratings took over from the pair itself.
     left = np.clip(1.0 - variances / (chance + variances), MIN_LEFT, 1.0)
     # Of a sum of a_i X_i, with X_i chi-squared: mean sum(a), variance 2 sum(a^2).
     shares = left * distance**2 / chance
     total = float(shares.sum())
+    # All pairs are expected to be even: no distance, so nothing about a factor of distances.
     if total <= 0.0:
         return 0.0, 0.0
     squares, known = (seen - distance) ** 2, left * chance
     freedom = total**2 / float((shares**2).sum())
+    # Weighted mean of e^2 / ((1 - h) u), 1 by chance alone.
     surprise = float((shares * squares / known).sum()) / total
+    # gamma^2 = sum d^2 (e^2 - (1 - h) u) / sum d^4
     excess = float((distance**2 * (squares - known)).sum()) / float((distance**4).sum())
     gamma = math.sqrt(max(excess, 0.0))
     return gamma, _above_chance(surprise, freedom=freedom)
@@ -257,7 +264,9 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
         sigma^2 in units of theta, and ``Components.misfit``.
     """
     weights = fit.weights(now)
+    # 1 - h; sampled variances and the limit on I can put h above 1.
     left = np.clip(1.0 - weights * fit.information * variances, 0.0, 1.0)
+    # A pair that decides its own rating fits it exactly, and a certain one cannot err: 0 / 0.
     usable = (fit.information > 1e-9) & (left > 1e-3)
     if not usable.any():
         return 0.0, 0.0
@@ -270,6 +279,7 @@ def pair_variance(fit: PairFit, *, variances: FloatArray, now: float) -> tuple[f
     # Few pairs or matches cannot tell effects from chance: the prior adds pairs without an effect.
     known = float((by_weight * left * information**2).sum())
     known += known * PRIOR_PAIRS / freedom + PRIOR_INFORMATION**2
+    # The estimate weighs small pairs down, the test does not: it leaves them out.
     is_tested = (information >= MIN_EXPECTED) & (left >= MIN_LEFT)
     misfit = _misfit((error**2 / chance)[is_tested], left=left[is_tested])
     return min(max(excess / known, 0.0), MAX_PAIR_VARIANCE), misfit
@@ -304,6 +314,7 @@ def prior_deviation(jumps: FloatArray, *, variances: FloatArray, now: float, pri
     # the results determine; the prior counts as PRIOR_CHILDREN more.
     told = float(np.clip(1.0 - variances / now**2, 0.0, 1.0).sum())
     total = float((jumps**2).sum()) + PRIOR_CHILDREN * prior**2
+    # The next step divides by the deviation, so it must not be 0.
     low, high = LIMITS_OF_PRIORS
     return min(max(math.sqrt(total / (told + PRIOR_CHILDREN)), low), high)
 

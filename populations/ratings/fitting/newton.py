@@ -15,6 +15,8 @@ for groups in the preconditioner; Nocedal and Wright, "Numerical optimization" (
 for Newton's method with unfinished steps.
 
 Shapes: P parameters; T terms; K samples.
+
+Tests: `tests/populations/ratings/test_bradley_terry_oracles.py`.
 """
 
 from __future__ import annotations
@@ -132,10 +134,12 @@ class ExactSolver:
         from scipy.linalg import lapack
 
         size = self._size
+        # H = sum over terms of weight * signs signs^T, added up by cell.
         values = self._products * weights[:, None, None]
         cells = np.bincount(self._cells.ravel(), values.ravel(), minlength=(size + 1) ** 2)
         hessian = cells.reshape(size + 1, size + 1)[:size, :size].copy()
         # LAPACK is called directly: for small matrices this is 20 times as fast as the wrappers.
+        # clean=1 zeroes the upper triangle, as `spread` needs it.
         self._factor, info = lapack.dpotrf(hessian, lower=1, clean=1)
         if info != 0:
             raise np.linalg.LinAlgError(f"the Hessian is not positive definite: dpotrf gave {info}")
@@ -158,6 +162,7 @@ class ExactSolver:
         if size:
             lower, _ = lapack.dpotri(self._factor, lower=1)
             covariance[:size, :size] = np.tril(lower) + np.tril(lower, -1).T
+        # Var(sum_i s_i x_i) = sum_ij s_i s_j C_ij
         return np.asarray((self._products * covariance.ravel()[self._cells]).sum(axis=(1, 2)))
 
     def spread(self) -> FloatArray:
@@ -166,6 +171,7 @@ class ExactSolver:
 
         if not self._size:
             return np.zeros((0, 0))
+        # inverse(H) = inverse(L).T @ inverse(L)
         inverse, _ = lapack.dtrtri(self._factor, lower=1)
         return np.asarray(inverse.T, dtype=np.float64)
 
@@ -226,6 +232,7 @@ class SparseSolver:
         """Estimate the variances from few samples: sums over many terms average the errors. float64
         [T].
         """
+        # A sum's variance is the squared length of its row: the columns hold 1 / sqrt(K) already.
         sums = self._sums @ self._samples(ROUGH_SAMPLES)
         return np.asarray((sums**2).sum(axis=1))
 
@@ -268,7 +275,9 @@ class SparseSolver:
         # Without matches the two means are one; there is nothing to correct in the second.
         if np.linalg.cond(exact) > 1e10 or np.linalg.cond(found) > 1e10:
             return spread
+        # scale @ found @ scale.T = exact: sampled means get their exact covariance.
         scale = np.linalg.cholesky(exact) @ np.linalg.inv(np.linalg.cholesky(found))
+        # C (scale - I) U.T S with C = inverse(H) U inverse(exact)
         change = np.linalg.solve(exact, (scale - np.eye(2)) @ sampled)
         return np.asarray(spread + with_means @ change)
 
@@ -299,6 +308,7 @@ class SparseSolver:
                 break
             image = hessian @ direction
             curvature = np.einsum("pc,pc->c", direction, image)
+            # A column that is solved has direction 0 and waits for the others.
             length = np.divide(norm, curvature, out=np.zeros_like(norm), where=curvature > 0.0)
             x += length * direction
             residual -= length * image

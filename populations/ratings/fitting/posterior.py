@@ -6,6 +6,8 @@ about a signed sum of at most four parameters. The negated Hessian is J.T @ diag
 J has a row of signs for each term.
 
 Shapes: P parameters; M match rows; T terms, the M rows first, then the priors.
+
+Tests: `tests/populations/ratings/test_bradley_terry_oracles.py`.
 """
 
 from __future__ import annotations
@@ -83,8 +85,10 @@ def evaluate(problem: Problem, parameters: FloatArray) -> tuple[float, FloatArra
 
     # d log L / dd = w (s - n p)
     surplus = problem.weights * (problem.scores - problem.matches * expected)
+    # The last cell collects what falls on the constant 0 and is cut off.
     gradient = np.zeros(size + 1)
     for column, sign in enumerate(ROW_SIGNS[:3]):
+        # bincount adds up repeated indices; gradient[index] += would keep one of each.
         gradient += sign * np.bincount(index[:num_rows, column], surplus, minlength=size + 1)
     for column, sign in enumerate(PRIOR_SIGNS):
         gradient -= sign * np.bincount(index[num_rows:, column], pull, minlength=size + 1)
