@@ -3,6 +3,8 @@
 The controller's state is these rows in memory; the journal is the same rows in SQLite. After each
 committed event ``load(journal) == state in memory``. Rows are frozen: a change is a new row in
 place of the old one.
+
+Tests: `tests/populations/records/test_tables.py`.
 """
 
 from __future__ import annotations
@@ -54,11 +56,14 @@ class RunRow:
         exploits: Committed exploits.
     """
 
+    # A default is also the value in journals of releases before the field (`with_default`).
     run: str
     state: RunState = "running"
     reason: str = ""
     epoch: int = 0
+    # Durable, so that a resumed run draws on where the one before ended.
     decisions: int = 0
+    # From 1: assignment 0 stands for an unknown one in `CheckpointRow`.
     next_assignment: int = 1
     elapsed_s: float = 0.0
     agent_steps: int = 0
@@ -116,10 +121,13 @@ class PolicyRow:
     initial_weights: str | None = None
     parent: PolicyId | None = None
     hyperparameters: Mapping[str, float]
+    # Durable: the question is asked again after a crash and has the same answer.
     pending: Mapping[str, Json] = field(default_factory=dict)
     ready_at: int = 0
+    # Not 0: the first ghost is left at step 0.
     ghost_at: int = -1
     generation_at: int = 0
+    # Not 0: the weights of generation 0 have to play themselves, too.
     validated_generation: int = -1
     failures: int = 0
     halvings: int = 0
@@ -154,6 +162,7 @@ class CheckpointRow:
     learner_updates: int
     parent: Digest | None
     assignment_id: AssignmentId
+    # Doomed is committed before the directory goes, deleted after: a crash loses no removal.
     state: Literal["present", "doomed", "deleted", "corrupt"] = "present"
 
     @property
@@ -195,6 +204,7 @@ class GhostRow:
     weights_digest: Digest
     key: str
     checkpoint: str
+    # The row is committed before the directory is made; a crash in between shows here.
     linked: bool = False
     corrupt: bool = False
     role: str = "main"
@@ -272,6 +282,7 @@ class AssignmentRow:
     attempt: int = 0
     kind: Literal["train", "evaluate"]
     status: AssignmentStatus = "queued"
+    # All that the work depends on: a redone assignment gets the same seed and inputs.
     message: Train | Evaluate
     learner: str | None = None
     agent_steps: int = 0
@@ -292,6 +303,7 @@ class TallyRow:
         tally: Results.
     """
 
+    # Without gaps: the last sequence is the number of tallies.
     sequence: int
     assignment_id: AssignmentId
     kind: Literal["train", "evaluate"]
@@ -325,6 +337,7 @@ class RatingsRow:
     deviations: tuple[float, ...]
     cyclicity: float
     num_tallies: int
+    # Fits of earlier releases had these values, or did not record them.
     child_deviation: float = 200.0
     pair_deviation: float = 0.0
     misfit: float = 0.0
