@@ -94,6 +94,7 @@ class PairRow:
     losses: float = 0.0
     first_return_sum: float = 0.0
     second_return_sum: float = 0.0
+    # Margins of later releases; in journals of earlier ones these are NULL.
     score_sum: float | None = None
     square_sum: float | None = None
 

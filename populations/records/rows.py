@@ -65,10 +65,12 @@ class RunRow:
     decisions: int = 0
     # From 1: assignment 0 stands for an unknown one in `CheckpointRow`.
     next_assignment: int = 1
+    # Durable: `stop.duration_s` counts the time of all epochs.
     elapsed_s: float = 0.0
     agent_steps: int = 0
     matches: int = 0
     assignments_finished: int = 0
+    # Evaluation's share is measured by these four: seconds, in deterministic mode assignments.
     training_s: float = 0.0
     evaluation_s: float = 0.0
     training_assignments: int = 0
@@ -117,6 +119,7 @@ class PolicyRow:
     generation: int = 0
     agent_steps: int = 0
     learner_updates: int = 0
+    # None is before the first: a policy that has lost its checkpoints is quarantined instead.
     checkpoint: str | None = None
     initial_weights: str | None = None
     parent: PolicyId | None = None
@@ -129,7 +132,9 @@ class PolicyRow:
     generation_at: int = 0
     # Not 0: the weights of generation 0 have to play themselves, too.
     validated_generation: int = -1
+    # Set back by each finished assignment; the third in a row is a quarantine.
     failures: int = 0
+    # At 1 a further quarantine without a donor is for good (`quarantine.rescue`).
     halvings: int = 0
     speed: float = 0.0
     episode_length: float = 0.0
@@ -160,6 +165,7 @@ class CheckpointRow:
     generation: int
     agent_steps: int
     learner_updates: int
+    # Ratings follow this line: the nearest rated ancestor is the prior mean.
     parent: Digest | None
     assignment_id: AssignmentId
     # Doomed is committed before the directory goes, deleted after: a crash loses no removal.
@@ -203,6 +209,7 @@ class GhostRow:
     generation: int
     weights_digest: Digest
     key: str
+    # The row of that checkpoint stays when its directory is removed; it tells the ghost's mates.
     checkpoint: str
     # The row is committed before the directory is made; a crash in between shows here.
     linked: bool = False
@@ -358,6 +365,7 @@ class EventRow:
     """
 
     sequence: int
+    # For people alone: no decision compares times of a calendar.
     time: str
     kind: str
     subject: str

@@ -136,7 +136,6 @@ class Journal:
             with contextlib.closing(connect_reader(path)) as checker:
                 require_schema(checker, path)
                 require_sound(checker, path, check="quick_check")
-            # The stack closes the connection if something below raises.
             connection = stack.enter_context(contextlib.closing(connect(path, mode="rw")))
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":

@@ -259,7 +259,6 @@ def _damaged_ghosts(root: Path, tables: Tables) -> dict[PlayerId, str]:
 
 def _ghost_damage(root: Path, row: GhostRow) -> str | None:
     try:
-        # A ghost has no optimizer; its weights are all that is played.
         manifest = verify_directory(resolve_key(root, row.key), without=frozenset({OPTIMIZER}))
     except (CheckpointCorrupt, CheckpointMissing) as error:
         return str(error)

@@ -78,7 +78,6 @@ class Retention:
 
     def apply(self, row: RetentionRow) -> None:
         """Take in a row that was put."""
-        # Everything is kept, so nothing has to be counted.
         if self._keep is None:
             return
         match row:
