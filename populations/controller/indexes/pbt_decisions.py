@@ -59,8 +59,10 @@ class PbtDecisions:
         policy, marks = PolicyId(row.subject), row.data.get(MARKS)
         if row.kind == POSTPONED:
             self.waiting[policy] = str(row.data["reason"])
+        # A rescue from quarantine is a copy that no clock has asked for.
         elif row.kind in KINDS and isinstance(marks, int):
             self.waiting.pop(policy, None)
+            # One decision answers all marks that have passed while it waited.
             self._answered += marks
             self.made += row.kind in MADE
 
@@ -81,6 +83,7 @@ class PbtDecisions:
         return {
             "due": self.due(tables, pbt=pbt),
             "made": self.made,
+            # A policy whose weights were replaced meanwhile has a new clock, and waits for nothing.
             "waiting": {
                 name: reason
                 for name, reason in self.waiting.items()

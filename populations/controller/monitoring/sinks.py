@@ -62,11 +62,13 @@ class Sinks:
         self._sinks = [_Guarded(name=name, make=make) for name, make in makers.items()]
         self._told: list[SinkTold] = []
         for guarded in self._sinks:
+            # Made at the start, so that a wrong setting is told before anything is trained.
             self._try(guarded, lambda sink: None)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
         """Hand points of curves to every sink; see `arena.metrics.sink.Sink.write`."""
         for guarded in self._sinks:
+            # A copy for each: a user's own sink may change what it is given.
             done = self._try(guarded, lambda sink: sink.write(policy, agent_steps, dict(metrics)))
             if done and guarded.is_failing:
                 guarded.is_failing, guarded.wait_s = False, WAIT_S
@@ -82,6 +84,7 @@ class Sinks:
         """Close every sink that was made; what it raises is in the log."""
         for guarded in self._sinks:
             if guarded.sink is not None:
+                # A sink that is left alone for now is closed all the same.
                 guarded.retry_at_s = float("-inf")
                 self._try(guarded, lambda sink: sink.close())
 
