@@ -91,8 +91,8 @@ def read_rows(
     cursor = connection.execute(f"{table.select_from(connection)} {suffix}", parameters)
     try:
         return [table.decode(values) for values in cursor]
-    # RecursionError: damaged JSON may be nested without end.
     except (ValueError, TypeError, RecursionError) as error:
+        # RecursionError: damaged JSON may be nested without end.
         raise JournalCorrupt(
             f"{path}: a row of {table.name} is damaged: {error}{repair_hint(path)}"
         ) from error

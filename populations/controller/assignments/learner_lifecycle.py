@@ -20,7 +20,8 @@ from populations.controller.state.transaction import Transaction
 
 MAX_GONE = 4096
 REFUSED_EVERY_S = 1.0
-"""At most: whoever says Hello a thousand times a second must not make as many commits of it."""
+"""Seconds between two events about refused learners: a thousand Hellos a second must not make as
+many commits."""
 
 
 def staff(state: ControllerState, tx: Transaction) -> None:

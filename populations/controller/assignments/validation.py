@@ -159,16 +159,16 @@ def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
     for tally in finished.tallies:
         if tally.entrants not in entrants:
             yield f"a tally names {tally.entrants}, who did not play"
-        # A learner adds up the matches of equal seatings.
         elif counts[tally.entrants] > 1:
+            # A learner adds up the matches of equal seatings.
             yield f"it has {counts[tally.entrants]} tallies of {tally.entrants}"
         compared = tuple((pair.first, pair.second) for pair in tally.pairs)
         if compared != pairs and not (may_be_alone and compared == ()):
             yield f"the tally of {tally.entrants} does not add up: it is about other pairs of seats"
         elif not _adds_up(tally, num_seats=len(seats)):
             yield f"the tally of {tally.entrants} does not add up"
-        # An episode has one call of ``step`` at least.
         elif tally.length_sum < num_episodes(tally, seats=seats):
+            # An episode has one call of ``step`` at least.
             yield f"the matches of {tally.entrants} have {tally.length_sum} steps"
     if isinstance(message, Evaluate):
         yield from _problems_of_matches(message, finished)

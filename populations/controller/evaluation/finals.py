@@ -35,10 +35,10 @@ from populations.league.standings import Ratings
 from populations.ratings.model import probability_positive
 
 FINAL_DEVIATION = 32.0
-"""Elo: from the mean of the population."""
+"""Deviation from the mean of the population, in Elo, at which a rating is sure enough."""
 
 FINAL_MATCHES = 384
-"""With so many nobody plays on, however unsure its rating is."""
+"""Matches after which a policy plays no more, however unsure its rating is."""
 
 MAX_CONTENDERS = 4
 CONTENDER_PROBABILITY = 0.05

@@ -33,15 +33,15 @@ MIN_MATCHES_PER_SEATING = 4
 MAX_PAIRS = 32
 
 AWAITED_IMPORTANCE = 2.0
-"""Of a policy that PBT cannot decide about without more matches, beside what else it matters: as
-much as one about which all is open."""
+"""Importance of a policy that PBT cannot decide about without more matches, added to its other
+importance: as much as that of a policy about which all is open."""
 
 VALIDATION_MATCHES = 4
 MAX_NEWCOMERS = 32
 """Most newcomers of one assignment."""
 
 ANCHOR_MATCHES = 384
-"""Between the zeros of all scales, until it is known what the game gives each side."""
+"""Matches between the zeros of all scales, after which the advantage of each side is known."""
 
 
 def draw_pairings(

@@ -21,15 +21,15 @@ LONGEST_LENGTHS = 3.0
 """The same in lengths of episodes, where these are known."""
 
 LONGEST_S = 300.0
-"""Of a population's training without an end, on all learners: slow environments do not get so far
-in the time in which somebody wants to know."""
+"""Seconds of a population's training without an end, for each learner: slow environments do not
+reach `LONGEST_STEPS` in the time in which somebody wants to know."""
 
 MIN_EPISODES = 200
 MIN_ASSIGNMENTS = 3
-"""With equal rewards all the time, before that is something to tell."""
+"""Episodes and assignments with equal rewards before that is told."""
 
 SMALL = 1e-6
-"""Relative to returns: by so much equal ones differ in float32."""
+"""Relative difference of equal returns in float32."""
 
 COLLAPSED_SHARE, LIVELY_SHARE = 0.01, 0.02
 """Shares of the entropy of uniformly random choices: below it is collapsed, above it is not."""
@@ -49,10 +49,10 @@ class Window:
 
     Attributes:
         unended_steps: Calls of ``step`` of each environment since an episode ended.
-        assignments: Since the controller started, those that told of rewards.
-        episodes: That ended in these.
+        assignments: Assignments since the controller started that told of rewards.
+        episodes: Episodes that ended in these.
         reward: Lowest and highest so far.
-        returns: Bounds of what those of episodes were; the lower is above where they were not told.
+        returns: Lowest and highest mean -+ deviation of returns; lowest above highest: not told.
     """
 
     unended_steps: float = 0.0
@@ -82,7 +82,7 @@ class Window:
 
 @dataclass(slots=True)
 class Windows:
-    """Those of all policies.
+    """Windows of all policies.
 
     Attributes:
         unended_s: By population, learner seconds of training since an episode ended.
@@ -114,9 +114,9 @@ class Trained:
     """Input of a rule.
 
     Attributes:
-        policy: After the assignment.
+        policy: Policy after the assignment.
         metrics: Metrics of the assignment, those of the policy alone.
-        window: With the assignment.
+        window: Window with the assignment in it.
         unended_s: Seconds of the population without an ended episode, for each learner.
         episode_length: Length of ended episodes, or as it was measured before; 0: not known.
         num_envs: Environments of a learner.

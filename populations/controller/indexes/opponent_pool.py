@@ -25,7 +25,7 @@ from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, Ratings
 from populations.records.tables import Tables, put_after
 
 ScoresKey = tuple[int, int, bytes]
-"""Sequences of the last evaluation and of the last fit, and of whom the scores are."""
+"""Sequences of the last evaluation and of the last fit, and the codes of the entrants."""
 
 
 @dataclass(slots=True)

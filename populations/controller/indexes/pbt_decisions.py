@@ -59,8 +59,8 @@ class PbtDecisions:
         policy, marks = PolicyId(row.subject), row.data.get(MARKS)
         if row.kind == POSTPONED:
             self.waiting[policy] = str(row.data["reason"])
-        # A rescue from quarantine is a copy that no clock has asked for.
         elif row.kind in KINDS and isinstance(marks, int):
+            # A rescue from quarantine is a copy that no clock has asked for.
             self.waiting.pop(policy, None)
             # One decision answers all marks that have passed while it waited.
             self._answered += marks

@@ -112,8 +112,8 @@ class TrainingQueue:
         for trainee in row.message.trainees:
             if is_open:
                 self._leases[trainee.policy] = row.assignment_id
-            # An old assignment that ends must not free a policy that a newer one trains.
             elif self._leases.get(trainee.policy) == row.assignment_id:
+                # An old assignment that ends must not free a policy that a newer one trains.
                 del self._leases[trainee.policy]
                 self._enqueue(tables.policies[trainee.policy])
 

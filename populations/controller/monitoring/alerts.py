@@ -20,7 +20,7 @@ from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 
 IDLE_S = 1.0
-"""Between two looks at whether learners have something to do; `Kind.raise_after` counts looks."""
+"""Seconds between two looks at whether learners have work; `Kind.raise_after` counts looks."""
 
 OVERDUE = 2.0
 """Decisions of PBT that a policy may miss, in units of ``pbt.ready_agent_steps``."""

@@ -23,7 +23,7 @@ from populations.league.standings import Z95
 from populations.records.rows import AssignmentRow, PolicyRow, RatingsRow
 
 RUN_EVERY_S = 5.0
-"""Between two points of the run's own curves."""
+"""Seconds between two points of the run's own curves."""
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]+")
 

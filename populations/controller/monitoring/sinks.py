@@ -28,11 +28,11 @@ class _Guarded:
     """One sink.
 
     Attributes:
-        name: As ``metrics.sinks`` names it.
-        make: Makes it.
-        sink: None until that has worked.
-        wait_s: For the next failure.
-        retry_at_s: Before that it is left alone.
+        name: Name in ``metrics.sinks``.
+        make: Function that makes it.
+        sink: The sink; None until it has been made.
+        wait_s: Time for which it is left alone after the next failure.
+        retry_at_s: Time before which it is left alone.
         is_failing: Whether nothing could be written since it last raised.
     """
 
@@ -45,11 +45,11 @@ class _Guarded:
 
 
 class Sinks:
-    """Tells every sink, and notes which of them failed. Owned by one thread.
+    """All sinks of a run, and which of them failed. Owned by one thread.
 
     Args:
-        makers: Make each sink, by its name.
-        clock: Monotonic, in seconds.
+        makers: Function that makes each sink, by its name.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(
