@@ -117,7 +117,7 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     run = state.tables.run
     tx.put(replace(run, state="running", reason="", epoch=run.epoch + 1))
     tx.add_event("controller_started", epoch=run.epoch + 1, resumed=run.epoch > 0)
-    # What the epoch before has committed but may not have done is done again.
+    # Disk work that the epoch before has committed is repeated, for it may not have been done.
     unlinked = tuple(ghost for ghost in state.tables.ghosts.values() if not ghost.linked)
     if unlinked:
         tx.commands.append(LinkGhosts(ghosts=unlinked))

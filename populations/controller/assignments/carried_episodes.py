@@ -32,7 +32,7 @@ def record(
         checkpoints=tuple(published.checkpoint.key for published in finished.checkpoints),
         seatings=tuple(by_entrants[held.entrants] for held in finished.in_flight),
     )
-    # Another learner may hold older ones, which nobody goes on with.
+    # Another learner may hold older ones, which are not continued.
     forget(state, leader)
     state.learners[learner_id].episodes[leader] = episodes
     state.episode_holders[leader] = learner_id
@@ -97,7 +97,7 @@ def holder_of(state: ControllerState, team: Sequence[PolicyRow]) -> LearnerId | 
     """Return the learner that holds episodes of a team's present weights, if one does."""
     leader = team[0].policy
     holder = state.episode_holders.get(leader)
-    # What learners hold is gone after a crash, and a deterministic run decides the same then.
+    # Held episodes are gone after a crash, and a deterministic run decides the same then.
     if holder is None or state.config.deterministic:
         return None
     checkpoints = state.learners[holder].episodes[leader].checkpoints

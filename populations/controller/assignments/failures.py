@@ -162,7 +162,7 @@ def blame_evaluation(
     # From the first failure on newcomers are validated one at a time, so one is found alone soon.
     if len(validated) == 1:
         _blame_alone(state, tx, validated[0], reason=reason)
-        # Every policy may use up its tries before; beyond that nobody can play any more.
+        # Every policy may use up its tries before; beyond that no policy can play any more.
         limit = max(limit, 2 * MAX_FAILURES * (len(state.tables.policies) + 1))
     if state.failed_evaluations >= limit:
         number = state.failed_evaluations

@@ -72,7 +72,7 @@ def is_charged(
             for other in state.learners.values()
             if any(charge.kind == kind for charge in other.charges)
         }
-    # Where nobody else could try, waiting for another learner would last for ever.
+    # Where no other learner could try, the assignment would wait for ever.
     is_alone = next(_able_places(state, row, without=learner.place), None) is None
     if kind not in NEVER_BLAMED and (len(alike) > 1 or is_alone):
         # A second place failed alike, so all of them are cleared of it.

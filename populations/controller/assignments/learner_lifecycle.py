@@ -244,7 +244,7 @@ def forgive_gap(state: ControllerState, tx: Transaction) -> None:
 
 def check(state: ControllerState, tx: Transaction, *, deaf_s: float) -> None:
     """Judge by the clock which learners are lost, stuck, never came or did not get their work."""
-    # As of the last moment when no message waited: what is not read yet is no silence.
+    # As of the last moment when no message waited: a message that is not read yet is no silence.
     now_s = tx.now.monotonic_s - deaf_s
     # A copy: `lose` takes learners out.
     for learner_id, learner in list(state.learners.items()):

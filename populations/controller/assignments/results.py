@@ -56,7 +56,7 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     if refused is not None:
         _fail(state, tx, event.learner, row, refused)
         return
-    # It did its work, so what is held against it is no longer in a row.
+    # It did its work, so failures that are held against it are no longer in a row.
     state.reset_failures(event.learner, now_s=tx.now.monotonic_s)
     place = state.learners[event.learner].place
     alerts.record(state, tx, Finding("learner_failing", "", place, ""))

@@ -166,14 +166,14 @@ def pairings_about(
 
 def _is_validated(state: ControllerState, player: PlayerStrength) -> bool:
     """Return whether weights of the player's generation have played themselves; bots need not."""
-    # An evaluation in which a newcomer breaks would be lost for all others.
     if player.kind == "bot":
         return True
     name = player.player.player
     ghost = state.tables.ghosts.get(name)
     row = state.tables.policies[PolicyId(name) if ghost is None else ghost.policy]
     generation = row.generation if ghost is None else ghost.generation
-    # A team plays itself as one, and its leader's row has the generation.
+    # An evaluation in which a newcomer breaks would be lost for all others. A team plays itself as
+    # one, and its leader's row has the generation.
     return leader_of(state, row.policy).validated_generation >= generation
 
 
@@ -242,8 +242,6 @@ def _anchors(state: ControllerState) -> list[Seating]:
     """Return pairings of the scales' zeros, until the advantage of each side is known."""
     if len(state.ranked_populations) == 1:
         return []
-    # Without such matches the advantage of a side could not be told from the strength of its
-    # players.
     # Results have the lower seat first.
     bots = [(seat.population, Entrant(RANDOM_BOT)) for seat in state.setup.seats]
     keys = (
@@ -256,6 +254,7 @@ def _anchors(state: ControllerState) -> list[Seating]:
     )
     if played >= ANCHOR_MATCHES:
         return []
+    # Else the advantage of a side could not be told from the strength of its players.
     return [Seating(players=tuple(Player(player=RANDOM_BOT) for _ in state.setup.seats))]
 
 

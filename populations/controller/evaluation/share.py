@@ -40,9 +40,9 @@ def match_s(state: ControllerState) -> float | None:
     # A stopwatch that shows 0 says nothing: by it, any number of matches would take no time.
     if state.recent_matches > 0.0 and state.recent_evaluation_s > 0.0:
         return max(state.recent_evaluation_s / state.recent_matches, 1e-9)
-    # Rather too much: training takes time beside its decisions. A 0 means no speed is known yet.
     # In cooperation home and away play an episode each.
     episodes = 2 if state.is_cooperation else 1
+    # Rather too much: training takes time beside its decisions. 0: no speed is known yet.
     return episodes * max(_episode_s(state), default=0.0) or None
 
 

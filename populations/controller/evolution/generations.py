@@ -94,7 +94,7 @@ def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationR
     last, lag = _rated(state, ratings, _weights(state, policy))
     # steps of the generation itself between the two ratings
     num_own = policy.agent_steps - row.agent_steps_begin - lag
-    # If what came before trained more between the two, or the generation nothing, its gain is not
+    # If earlier generations trained more between the two, or this one nothing, its gain is not
     # known.
     difference = ratings.difference(last, first) if first and last and lead < num_own else None
     return replace(
@@ -131,7 +131,7 @@ def _rated(
     for weights in () if digest is None else chain((digest,), state.league.ancestors(digest)):
         if ratings.index(weights) is not None:
             return weights, agent_steps
-        # Unrated: what made them was trained since the rated ones further up.
+        # Unrated: the steps that made them were trained since the rated ones further up.
         made = state.league.checkpoints.get(weights)
         agent_steps += 0 if made is None else _trained(state, made)
     return None, agent_steps

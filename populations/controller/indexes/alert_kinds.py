@@ -32,7 +32,7 @@ KINDS: Mapping[str, Kind] = {
         "goal is reached too rarely, pay for steps towards it or begin episodes nearer to it.",
     ),
     "observations_constant": Kind(
-        # The metric is of one assignment; so are those of the next three kinds.
+        # Assignments in a row: the metric is of one. So it is with the next three kinds.
         raise_after=3,
         advice="Right for a game without a state. Else check the environment: often observe() "
         "returns what was computed at the reset.",

@@ -93,7 +93,7 @@ class PendingMatches:
             # The row may be put again, when later tallies are in.
             known.sequence = min(known.sequence, num_tallies)
         elif row.status == "failed" and known is not None:
-            # What later ones were foreseen to tell has counted with this one.
+            # Later ones were foreseen with the matches of this one, so all are foreseen anew.
             del self._evaluations[row.assignment_id]
             self._foresee_all(estimate)
 

@@ -99,7 +99,7 @@ class TrainingQueue:
         self._starting.discard(row.policy)
         if row.state != "active":
             return
-        # Nobody waits for those that begin anew later, without a checkpoint but with steps.
+        # Policies that begin anew later, without a checkpoint but with steps, hold up no training.
         if row.checkpoint is None and row.agent_steps == 0:
             self._starting.add(row.policy)
         heap = self._heaps.setdefault((row.population, row.checkpoint is not None), [])
@@ -133,8 +133,8 @@ class TrainingQueue:
             is_leased = row.policy in self._leases
             if is_current and not is_leased and row.policy not in held_up:
                 return turn
-            # A leased one comes back when its lease ends, an outdated one has another entry.
             if is_current and not is_leased:
                 self._aside.add(row.policy)
+            # A leased one comes back when its lease ends, an outdated one has another entry.
             heapq.heappop(heap)
         return None

@@ -253,7 +253,7 @@ class OpenRun:
         rows = recover(self.run_dir, tables)
         if not rows:
             return tables
-        # Committed and loaded again: what is in memory is what the journal has.
+        # Committed and loaded again, so that memory equals the journal.
         self.journal.commit(rows)
         return self.journal.load()
 

@@ -343,8 +343,8 @@ class Server:
             tx = handle(self._state, event, now)
             rows += tx.rows
             commands += tx.commands
-        # Before the commit, and commands after it: what is journaled can be sent, and what is sent
-        # is journaled.
+        # Before the commit, and commands after it: each journaled assignment can be sent, and each
+        # sent one is journaled.
         check_commands(commands)
         if rows:
             failpoint("controller.before_commit")
@@ -377,7 +377,7 @@ class Server:
                 self._inbox.expect(_done(link(self._run_dir, command.ghosts)))
                 failpoint("controller.linked")
             case RemoveCheckpoints():
-                # Large directories take a while; nobody waits for them to go.
+                # Large directories take a while, and nothing depends on their removal.
                 self._inbox.expect(self._reader.submit(remove, self._run_dir, command.keys))
             case WriteMetrics():
                 self._sinks.write(command.policy, command.agent_steps, command.metrics)

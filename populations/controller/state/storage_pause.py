@@ -33,8 +33,8 @@ def refuse(
             reason=reason, since_s=now_s, wait_s=first_s, retry_at_s=now_s + first_s
         )
     elif pause.is_trying:
-        # Only a try that failed makes the wait longer: what was under way when the pause began is
-        # refused as well.
+        # Only a failed try makes the wait longer: work under way when the pause began is refused,
+        # too.
         pause.wait_s = min(2.0 * pause.wait_s, last_s)
         pause.retry_at_s = now_s + pause.wait_s
         pause.tried_at_s = None
