@@ -2,6 +2,9 @@
 
 No socket, clock, file or global random. The server commits the transaction's rows and then, and
 only then, carries out its commands; so whatever was acknowledged or sent is in the journal.
+
+Tests: `tests/populations/controller/test_properties.py` and
+`tests/faults/test_controller_machine.py`.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from populations.controller.state.transaction import Transaction
 def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
     """Take in one event; what it changes is in memory when this returns."""
     tx = state.begin(now)
+    # Before any judgement: no learner is judged by time in which none could be heard.
     learner_lifecycle.forgive_gap(state, tx)
     _decide(state, event, tx)
     is_said = isinstance(event, HeartbeatReceived | LearnerEvent)
@@ -53,9 +57,12 @@ def handle(state: ControllerState, event: Event, now: Now) -> Transaction:
         exploration.ask(state, tx)
         phases.advance(state, tx)
         learner_lifecycle.staff(state, tx)
+        # Before `fill`, which gives out the one assignment of a try.
         storage_pause.retry(state, tx)
         scheduler.fill(state, tx)
+    # After all decisions, whose rows it reads.
     curves.follow(state, tx)
+    # Time alone is worth no commit.
     if tx.rows:
         tx.put(replace(state.tables.run, elapsed_s=state.elapsed_s(now)))
     return tx
@@ -110,6 +117,7 @@ def _start(state: ControllerState, tx: Transaction) -> None:
     run = state.tables.run
     tx.put(replace(run, state="running", reason="", epoch=run.epoch + 1))
     tx.add_event("controller_started", epoch=run.epoch + 1, resumed=run.epoch > 0)
+    # Disk work that the epoch before has committed is repeated, for it may not have been done.
     unlinked = tuple(ghost for ghost in state.tables.ghosts.values() if not ghost.linked)
     if unlinked:
         tx.commands.append(LinkGhosts(ghosts=unlinked))
@@ -118,7 +126,9 @@ def _start(state: ControllerState, tx: Transaction) -> None:
         tx.commands.append(RemoveCheckpoints(keys=doomed))
     state.waiting = exploration.pending_policies(state)
     state.exploring.clear()
+    # One fit makes the rows of all populations.
     state.fitted = min((row.num_tallies for row in state.tables.ratings.values()), default=0)
+    # Spreads are not durable, and decisions of PBT need them.
     state.refit(tx, again=bool(state.tables.ratings))
 
 
@@ -130,7 +140,9 @@ def _take_ratings(state: ControllerState, tx: Transaction, event: RatingsFitted)
     for row in event.rows:
         tx.put(row)
         state.fitted = row.num_tallies
+    # A repeated fit tells PBT nothing new.
     if state.fitted > covered and state.phase == "training":
         pbt.evolve_waiting(state, tx)
+    # By the ratings that were put above.
     state.pending_matches.cover(state.fitted, estimate=state.estimate)
     state.refit(tx)

@@ -22,8 +22,10 @@ def advance(state: ControllerState, tx: Transaction) -> None:
         if reason is not None:
             state.phase = "evaluating"
             state.reason = reason
+            # Now: the finals take learner seconds beside the share.
             state.share_reached = share.reached(state)
             tx.add_event("training_stopped", reason=reason, evaluation_share=state.share_reached)
+    # Not ``elif``: without anything left to play the run ends in the same event.
     if state.phase == "evaluating" and _is_evaluated(state):
         left_s = seconds_left(state)
         if left_s <= 0.0:
@@ -63,10 +65,11 @@ def limit_reached(state: ControllerState, *, elapsed_s: float) -> str | None:
 def _have_all_done(state: ControllerState, agent_steps: int) -> bool:
     """Return whether every policy in training, or waiting for a donor, has done so many.
 
-    False where no policy does. Stops at the first that has not: this is asked at every event.
+    False where no policy does.
     """
     rows = state.tables.policies.values()
     in_training = (row for row in rows if row.state == "active" or row.pending)
+    # Ends at the first policy that has not: this is asked at every event.
     first = next(in_training, None)
     if first is None or first.agent_steps < agent_steps:
         return False
@@ -83,6 +86,7 @@ def _reached_rating(state: ControllerState, rating: float) -> bool:
 
 
 def _is_evaluated(state: ControllerState) -> bool:
+    # Cheap conditions first; `is_decided` looks at all players.
     nothing_open = not state.tables.assignments
     return (
         nothing_open
@@ -96,6 +100,7 @@ def _is_evaluated(state: ControllerState) -> bool:
 def _end(state: ControllerState, tx: Transaction) -> None:
     """End once learners are gone, or their grace is over."""
     waited_s = tx.now.monotonic_s - state.stopping_s
+    # Learners may be publishing, and a fit under way covers the last matches.
     if (state.learners or state.fitting) and waited_s <= state.patience.grace_s:
         return
     for index, slot in enumerate(state.slots):
@@ -110,9 +115,9 @@ def _end(state: ControllerState, tx: Transaction) -> None:
 
 
 def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None:
-    """Lower end of the interval of a policy's rating that holds whenever and at whomever one looks.
+    """Return a lower bound of a rating that holds at all times, also of the best policy.
 
-    Of many fits one is too high by chance, and of many policies the best one.
+    None if the policy is unrated.
     """
     digest = state.league.standing_weights(policy, state.tables)
     ratings = state.ratings(policy.population)
@@ -121,6 +126,7 @@ def bound_at_any_time(state: ControllerState, policy: PolicyRow) -> float | None
         return None
     rating, low, _ = interval
     width = any_time_width((rating - low) / Z95, scale=ratings.row.child_deviation)
+    # Of many fits one is too high by chance (width), and of many policies the best (optimism).
     return rating - ratings.row.optimism - width
 
 
@@ -139,6 +145,7 @@ def any_time_width(deviation: float, *, scale: float) -> float:
     """
     if deviation <= 0.0:
         return 0.0
+    # u / v
     ratio = (scale / deviation) ** 2
     z_squared = (1.0 + 1.0 / ratio) * (2.0 * math.log(1.0 / 0.05) + math.log1p(ratio))
     return deviation * math.sqrt(z_squared)

@@ -136,6 +136,7 @@ def snapshot(
         bots=tuple(league.evaluated_bots),
         ghosts=league.evaluated_ghosts,
         num_ghosts=len(league.evaluated_ghosts),
+        # Copied only where it is changed later; ghosts, checkpoints and generations only grow.
         results=league.results.snapshot(),
         checkpoints=league.checkpoints,
         generations=tables.generations,
@@ -161,16 +162,15 @@ def wanted_entrants(known: Snapshot) -> list[Rated]:
 
 
 def fit_input(known: Snapshot) -> FitInput:
-    """Choose the entrants of a fit: the wanted ones and each policy's recently evaluated weights.
-
-    Older weights of policies would make every fit of a long run larger than the one before; what
-    they say about the present is small, and lineage skips over them.
-    """
+    """Choose the entrants of a fit: the wanted ones and each policy's recently evaluated ones."""
     wanted = wanted_entrants(known)
+    # Only wanted entrants are stored, so ``newest`` is found before others are added.
     chosen = dict.fromkeys(wanted)
     newest = [
         next((rated for rated in reversed(line) if rated in chosen), None) for line in known.recent
     ]
+    # Older weights would make every fit of a long run larger than the one before. They say little
+    # about the present, and lineage skips over them.
     for line in known.recent:
         chosen.update(dict.fromkeys(line))
     return FitInput(
@@ -186,11 +186,9 @@ def fit_input(known: Snapshot) -> FitInput:
 
 
 def _times(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
-    """Return how long each chosen entrant was trained: agent steps along its line.
-
-    A policy's own count would not do: who copies one that is ahead has its skill at once, and who
-    copies one that is behind has lost nothing by that.
-    """
+    """Return how long each chosen entrant was trained: agent steps along its line."""
+    # Not a policy's own count: a copy of a policy that is ahead has its skill at once, and a copy
+    # of one that is behind has lost nothing by that.
     steps: dict[Digest, float] = {}
     times: dict[Rated, Time] = {}
     for rated in chosen:
@@ -199,6 +197,7 @@ def _times(known: Snapshot, chosen: Iterable[Rated]) -> dict[Rated, Time]:
         if origin is None:
             continue
         at: CheckpointRow | None = origin
+        # Up to weights whose steps are known, so each checkpoint is passed once.
         while at is not None and at.weights_digest not in steps:
             path.append(at)
             at = None if at.parent is None else known.checkpoints.get(at.parent)
@@ -215,6 +214,7 @@ def _own_steps(known: Snapshot, row: CheckpointRow) -> int:
     parent = None if row.parent is None else known.checkpoints.get(row.parent)
     if parent is not None and (parent.policy, parent.generation) == (row.policy, row.generation):
         return row.agent_steps - parent.agent_steps
+    # The first of its generation: its parent may have another policy's count.
     began = known.generations.get(trainee_entrant(row.policy, generation=row.generation))
     return row.agent_steps if began is None else row.agent_steps - began.agent_steps_begin
 
@@ -240,6 +240,7 @@ def _nearest(
 
     Every checkpoint between named ones is passed once, whoever descends from it.
     """
+    # Nearest named ancestor of each checkpoint on the way, None without one.
     passed: dict[str, str | None] = {}
     for entrant in named:
         path: list[str] = []
@@ -263,6 +264,7 @@ def _nearest(
 def fit_ratings(fit: FitInput) -> Fitted:
     """Fit all populations together, each scale with its own ``bot:random`` at 0."""
     anchors = [(population, Entrant(RANDOM_BOT)) for population in fit.populations]
+    # One fit: populations meet, and their spreads share columns.
     model = BradleyTerry(reduces_bias=True)
     fitted = model.fit(
         fit.results,
@@ -281,6 +283,7 @@ def fit_ratings(fit: FitInput) -> Fitted:
         spreads[population] = fitted.spread[index]
         newest = [position[rated] for rated in fit.newest if rated[0] == population]
         ours = np.array([not is_bot(entrant) for _, entrant in wanted], dtype=bool)
+        # Zeros where no policy has been rated.
         centres[population] = fitted.spread[newest].sum(axis=0) / max(len(newest), 1)
         rows.append(
             RatingsRow(
@@ -314,13 +317,16 @@ def optimism(fitted: BradleyTerryFit[E], *, candidates: IntArray, centre: Sequen
     """
     if not len(candidates) or not len(centre):
         return 0.0
+    # The best as the champion is chosen: by the lower bound.
     low = fitted.ratings[candidates] - Z95 * fitted.deviations[candidates]
     best = candidates[int(np.argmax(low))]
     moved = fitted.ratings - fitted.shrunk
+    # (r - r')_best - mean of (r - r') over the newest, r' the shrunk ratings
     return max(float(moved[best] - moved[list(centre)].mean()), 0.0)
 
 
 def _results_of(results: ResultColumns[Rated], population: str) -> ResultColumns[Rated]:
     """Return those in which a player of the population took part."""
+    # By entrant; results refer to their positions.
     is_own = np.array([name == population for name, _ in results.entrants], dtype=bool)
     return results.where(is_own[results.first] | is_own[results.second])

@@ -1,6 +1,8 @@
 """Launcher of one learner in the controller's own process, over the in-memory transport.
 
 Made for debuggers.
+
+Tests: `tests/integration/test_curves.py`.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ class InlineLauncher:
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
         """Ask the thread to end and wait for it: a thread cannot be killed."""
         if self._learner is not None:
+            # The thread ends within its grace, so `join` needs no timeout.
             self._learner.stop()
             self._learner.join()
             self._learner = None
@@ -48,6 +51,7 @@ class InlineLauncher:
         if self._learner is not None and not self._learner.is_alive():
             self._learner.join()
             self._learner = None
+            # A thread has no exit code; its exception is in the log.
             return [(0, 0)]
         return []
 

@@ -1,4 +1,7 @@
-"""Launcher of learners as processes on this machine, one per slot."""
+"""Launcher of learners as processes on this machine, one per slot.
+
+Tests: `tests/faults/test_stuck_learners.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,7 @@ def slot_name(slot: int) -> str:
 
 
 class LocalLauncher:
-    """Launcher of learner processes. Use it from the main thread only.
-
-    A child asks the kernel to be killed with its parent, and the kernel takes the spawning thread
-    for the parent.
-    """
+    """Launcher of learner processes. Use it from the main thread only."""
 
     def __init__(
         self, *, setup_path: Path, endpoint: str, logs: Path, keys: Path | None = None
@@ -47,6 +46,8 @@ class LocalLauncher:
     def start(self, slot: int, populations: tuple[str, ...]) -> None:
         """Start a process in a slot, after killing its predecessor there."""
         self.kill(slot)
+        # In the main thread: a child asks the kernel to be killed with its parent, and the kernel
+        # takes the spawning thread for the parent.
         self._processes[slot] = spawn_learner(
             self._setup_path,
             self._endpoint,
@@ -57,11 +58,13 @@ class LocalLauncher:
 
     def kill(self, slot: int, *, dump_stacks: bool = False) -> None:
         """End a slot's process group: at once, or as soon as it has written its stacks."""
+        # Taken out at once: `exited` does not report what was killed.
         process = self._processes.pop(slot, None)
         if process is None:
             return
         if dump_stacks:
             process.dump_stacks()
+            # Not waited for here: the controller has other learners to hear.
             self._dying.append((process, time.monotonic() + STACKS_S))
         else:
             process.kill()
@@ -81,11 +84,13 @@ class LocalLauncher:
             if (code := process.poll()) is not None
         ]
         for slot, _ in ended:
+            # The processes that it has started may have outlived it; they are one group.
             self._processes.pop(slot).kill()
         return ended
 
     def close(self) -> None:
         """Kill all remaining processes."""
+        # A copy: `kill` takes entries out.
         for slot in list(self._processes):
             self.kill(slot)
         self._end_dying(now_s=math.inf)

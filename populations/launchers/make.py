@@ -1,4 +1,7 @@
-"""Construction of the configured launcher, with its learners' transport."""
+"""Construction of the configured launcher, with its learners' transport.
+
+Tests: `tests/faults/test_addresses.py`.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ LINGER_S = 1.0
 def make_launcher(run: OpenRun) -> Iterator[tuple[ControllerTransport, Launcher]]:
     """Open transport and launcher for a run's next epoch; close both whatever happens."""
     run_id = run.run_file.run
+    # The epoch that the first event of the controller commits.
     epoch = run.state.tables.run.epoch + 1
     transport: ControllerTransport
     launcher: Launcher

@@ -1,6 +1,8 @@
 """Aggregates of tallies, kept beside them so that the tallies need not be read again.
 
 They are rows of the journal like those of `populations.records.rows`.
+
+Tests: `tests/populations/records/test_tables.py` and `tests/populations/league/test_payoff.py`.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class RecordRow:
 
     population: str
     entrant: Entrant
+    # Whole numbers: evaluation matches do not decay.
     matches: int = 0
     wins: int = 0
     draws: int = 0
@@ -85,11 +88,13 @@ class PairRow:
     second: Entrant
     first_seat: int
     second_seat: int
+    # Not whole: a pair of seats counts 1/(n - 1) of a match, and training matches decay.
     wins: float = 0.0
     draws: float = 0.0
     losses: float = 0.0
     first_return_sum: float = 0.0
     second_return_sum: float = 0.0
+    # Margins of later releases; in journals of earlier ones these are NULL.
     score_sum: float | None = None
     square_sum: float | None = None
 

@@ -1,4 +1,7 @@
-"""How the fields of rows are stored: as native SQL values, packed numbers, or JSON text."""
+"""How the fields of rows are stored: as native SQL values, packed numbers, or JSON text.
+
+Tests: `tests/populations/records/test_tables.py` and `tests/populations/storage/test_journal.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from populations.records.plain import decoder, require_finite, to_json
 Value = None | int | float | str | bytes
 
 _NATIVE: Mapping[object, str] = {bool: "INTEGER", int: "INTEGER", float: "REAL", str: "TEXT"}
+# SQLite's INTEGER has 64 bits with the sign.
 _MAX_INTEGER = 2**63 - 1
 
 
@@ -46,6 +50,7 @@ class Column:
 
 def with_default(column: Column, value: object) -> Column:
     """Return a column that may be missing: one that may be NULL, or whose field has a default."""
+    # A field with a default_factory counts as one without a default.
     if value is dataclasses.MISSING:
         return (
             column if column.declaration.endswith("NOT NULL") else replace(column, default="NULL")
@@ -59,17 +64,20 @@ def _literal(value: Value) -> str:
         return "NULL"
     if isinstance(value, bytes):
         return f"X'{value.hex()}'"
+    # A quote inside a text is doubled in SQL.
     return repr(value) if isinstance(value, int | float) else "'" + value.replace("'", "''") + "'"
 
 
 def column_of(name: str, annotation: Annotation) -> Column:
     """Return how a field with a type is stored."""
     kind, is_optional = _without_none(annotation)
+    # Before NewTypes are unwrapped below: no other text repeats so often.
     if kind is Entrant and not is_optional:
         return Column(name=name, declaration="TEXT NOT NULL", encode=str, decode=_shared)
     while isinstance(kind, typing.NewType):
         kind = kind.__supertype__
     if origin_of(kind) is Literal:
+        # Checked when it is written, too: a word that is not among them could not be read again.
         check = decoder(kind)
         return Column(
             name=name,
@@ -90,6 +98,7 @@ def column_of(name: str, annotation: Annotation) -> Column:
         name=name,
         declaration="TEXT NOT NULL",
         encode=to_json,
+        # The JSON of a union does not name its class; the row's ``kind`` does.
         decode=None if is_union(kind) else _json_decode(kind),
         decode_tagged=_tagged_json_decode(kind) if is_union(kind) else None,
     )
@@ -116,6 +125,7 @@ def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
             return require_finite(float(value), name=name)
         if abs(int(value)) > _MAX_INTEGER:
             raise ValueError(f"{name} must fit 64 bits, got {value!r}")
+        # bool is stored as 0 or 1.
         return int(value)
 
     return Column(
@@ -127,18 +137,21 @@ def _native_column(name: str, kind: type, *, is_optional: bool) -> Column:
 
 
 def _native_decode(kind: type, *, is_optional: bool) -> Callable[[Plain], Plain] | None:
-    """STRICT tables hold no other type than the column's, but for SQLite's want of bool."""
+    """Return how a native value is read; None: it is the field's value as it is."""
+    # STRICT tables hold no other type than the column's, but SQLite has no bool.
     if kind is bool:
         return lambda value: None if value is None else bool(value)
     return None
 
 
 def _shared(entrant: str) -> str:
-    """One copy of each: the rows of pairs name the same entrants again and again."""
+    """Return the one copy of an entrant's name."""
+    # The rows of pairs name the same entrants again and again.
     return sys.intern(entrant)
 
 
 def _pack_floats(values: Sequence[float], *, name: str) -> bytes:
+    # Little-endian on every machine, for a run's directory may be moved.
     array = np.asarray(values, dtype="<f8")
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
@@ -157,6 +170,7 @@ def _json_decode(kind: Annotation) -> Callable[[Plain], Plain]:
 
 def _tagged_json_decode(kind: Annotation) -> Callable[[Plain, Plain], Plain]:
     """Decode JSON text of a union of dataclasses, told apart by the row's ``kind``."""
+    # Names of the classes in lower case are the values of ``kind``.
     by_kind = {member.__name__.lower(): decoder(member) for member in get_args(kind)}
 
     def decode(text: str, tag: Plain) -> Plain:

@@ -3,6 +3,8 @@
 The controller's state is these rows in memory; the journal is the same rows in SQLite. After each
 committed event ``load(journal) == state in memory``. Rows are frozen: a change is a new row in
 place of the old one.
+
+Tests: `tests/populations/records/test_tables.py`.
 """
 
 from __future__ import annotations
@@ -54,16 +56,21 @@ class RunRow:
         exploits: Committed exploits.
     """
 
+    # A default is also the value in journals of releases before the field (`with_default`).
     run: str
     state: RunState = "running"
     reason: str = ""
     epoch: int = 0
+    # Durable, so that a resumed run draws on where the one before ended.
     decisions: int = 0
+    # From 1: assignment 0 stands for an unknown one in `CheckpointRow`.
     next_assignment: int = 1
+    # Durable: `stop.duration_s` counts the time of all epochs.
     elapsed_s: float = 0.0
     agent_steps: int = 0
     matches: int = 0
     assignments_finished: int = 0
+    # Evaluation's share is measured by these four: seconds, in deterministic mode assignments.
     training_s: float = 0.0
     evaluation_s: float = 0.0
     training_assignments: int = 0
@@ -112,16 +119,22 @@ class PolicyRow:
     generation: int = 0
     agent_steps: int = 0
     learner_updates: int = 0
+    # None is before the first: a policy that has lost its checkpoints is quarantined instead.
     checkpoint: str | None = None
     initial_weights: str | None = None
     parent: PolicyId | None = None
     hyperparameters: Mapping[str, float]
+    # Durable: the question is asked again after a crash and has the same answer.
     pending: Mapping[str, Json] = field(default_factory=dict)
     ready_at: int = 0
+    # Not 0: the first ghost is left at step 0.
     ghost_at: int = -1
     generation_at: int = 0
+    # Not 0: the weights of generation 0 have to play themselves, too.
     validated_generation: int = -1
+    # Set back by each finished assignment; the third in a row is a quarantine.
     failures: int = 0
+    # At 1 a further quarantine without a donor is for good (`quarantine.rescue`).
     halvings: int = 0
     speed: float = 0.0
     episode_length: float = 0.0
@@ -152,8 +165,10 @@ class CheckpointRow:
     generation: int
     agent_steps: int
     learner_updates: int
+    # Ratings follow this line: the nearest rated ancestor is the prior mean.
     parent: Digest | None
     assignment_id: AssignmentId
+    # Doomed is committed before the directory goes, deleted after: a crash loses no removal.
     state: Literal["present", "doomed", "deleted", "corrupt"] = "present"
 
     @property
@@ -194,7 +209,9 @@ class GhostRow:
     generation: int
     weights_digest: Digest
     key: str
+    # The row of that checkpoint stays when its directory is removed; it tells the ghost's mates.
     checkpoint: str
+    # The row is committed before the directory is made; a crash in between shows here.
     linked: bool = False
     corrupt: bool = False
     role: str = "main"
@@ -272,6 +289,7 @@ class AssignmentRow:
     attempt: int = 0
     kind: Literal["train", "evaluate"]
     status: AssignmentStatus = "queued"
+    # All that the work depends on: a redone assignment gets the same seed and inputs.
     message: Train | Evaluate
     learner: str | None = None
     agent_steps: int = 0
@@ -292,6 +310,7 @@ class TallyRow:
         tally: Results.
     """
 
+    # Without gaps: the last sequence is the number of tallies.
     sequence: int
     assignment_id: AssignmentId
     kind: Literal["train", "evaluate"]
@@ -325,6 +344,7 @@ class RatingsRow:
     deviations: tuple[float, ...]
     cyclicity: float
     num_tallies: int
+    # Fits of earlier releases had these values, or did not record them.
     child_deviation: float = 200.0
     pair_deviation: float = 0.0
     misfit: float = 0.0
@@ -345,6 +365,7 @@ class EventRow:
     """
 
     sequence: int
+    # For people alone: no decision compares times of a calendar.
     time: str
     kind: str
     subject: str

@@ -72,12 +72,14 @@ def put_after(rows: dict[KeyT, RowT], count: int) -> list[RowT]:
     """Return the rows of a table after the first ``count``, in order, without iterating
     over those.
     """
+    # A dictionary keeps the place of a key whose row is replaced, so new keys are at the end.
     newest = list(islice(reversed(rows.values()), len(rows) - count))
     return newest[::-1]
 
 
 def _listed(names: Sequence[str]) -> str:
     """Return column names as SQL lists them."""
+    # Quoted: ``index`` and ``key`` are words of SQL.
     return ", ".join(f'"{name}"' for name in names)
 
 
@@ -96,12 +98,14 @@ class Table(typing.Generic[RowT]):
         """
         self.name = name
         self.row_type = row_type
+        # Annotations of dataclasses are texts here; hints are the types.
         hints = typing.get_type_hints(row_type)
         self._columns = tuple(
             with_default(column_of(field.name, hints[field.name]), field.default)
             for field in dataclasses.fields(row_type)
         )
         self._names = tuple(column.name for column in self._columns)
+        # Most columns need no decoding, and there are many rows.
         self._decoded = [
             (index, column.decode)
             for index, column in enumerate(self._columns)
@@ -112,6 +116,7 @@ class Table(typing.Generic[RowT]):
             for index, column in enumerate(self._columns)
             if column.decode_tagged is not None
         ]
+        # A frozen row refuses setattr; the descriptors of its slots do not.
         self._setters = [row_type.__dict__[name].__set__ for name in self._names]
         keys = (key,) if isinstance(key, str) else key or ()
         changes = ", ".join(
@@ -119,9 +124,12 @@ class Table(typing.Generic[RowT]):
         )
         listed = ", ".join(f'"{name}"' for name in self._names)
         places = ", ".join("?" * len(self._names))
+        # STRICT: SQLite refuses values of other types, so native columns are not checked again.
         self.create = f"CREATE TABLE {name} ({self._declarations(keys)}) STRICT"
         if not keys:
+            # A constant key, so that the second row of a table without one replaces the first.
             keys, listed, places = ("singleton",), f"{listed}, singleton", f"{places}, 1"
+        # An upsert keeps the rowid, and so the order of first writing; REPLACE would not.
         self.upsert = (
             f"INSERT INTO {name} ({listed}) VALUES ({places}) ON CONFLICT ({_listed(keys)}) "
             f"DO UPDATE SET {changes}"
@@ -227,6 +235,7 @@ TABLES: tuple[Table[Any], ...] = tuple(_BY_TYPE.values())
 
 SCHEMA = (
     *(table.create for table in TABLES),
+    # A resume looks for the few open ones among all assignments of the run.
     "CREATE INDEX assignments_status ON assignments (status)",
 )
 

@@ -1,4 +1,7 @@
-"""The journal's file: opening, checks before that, and translation of SQLite's errors."""
+"""The journal's file: opening, checks before that, and translation of SQLite's errors.
+
+Tests: `tests/populations/storage/test_journal.py` and `tests/faults/test_full_disk.py`.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,7 @@ BACKUP = "journal.backup.db"
 APPLICATION_ID = 0x4152454E
 """``AREN``: marks the file as a journal in its header."""
 
+# A column with a default needs no new version: `Table.select_from` fills it in.
 SCHEMA_VERSION = 2
 
 TEMPORARY_FILE = re.compile(r"\.tmp-[0-9a-f]{32}.*")
@@ -33,12 +37,14 @@ _CORRUPT = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # Errors that may pass and leave nothing behind. A failed fsync is not among them: the kernel may
 # have dropped the pages that it could not write, and a second fsync would not report that.
 _PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+# Compared whole: the primary code of a failed fsync is SQLITE_IOERR, like that of a failed write.
 _PASSING_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE})
 
 
 def connect(path: Path, *, mode: str) -> sqlite3.Connection:
     """Open a file in SQLite's ``mode`` (``ro``, ``rw``, ``rwc``); transactions are explicit."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
+    # isolation_level=None: Python opens no transaction of its own (see `transaction`).
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0)
     connection.execute("PRAGMA busy_timeout = 5000")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -49,6 +55,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     """Open for reading, even in a read-only directory."""
     connection = connect(path, mode="ro")
     try:
+        # SQLite opens files at the first read: only now does a read-only directory refuse the -shm.
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError:
         connection.close()
@@ -73,6 +80,7 @@ def require_journal(path: Path) -> int:
         if not path.exists():
             raise StorageError(f"{path}: there is no journal{repair_hint(path)}")
         with path.open("rb") as file:
+            # SQLite's header has 100 bytes, big-endian: user_version at 60, application_id at 68.
             header = file.read(100)
     if not header.startswith(_MAGIC) or len(header) < 100:
         raise JournalCorrupt(f"{path}: not a journal{repair_hint(path)}")
@@ -83,6 +91,7 @@ def require_journal(path: Path) -> int:
             f"{APPLICATION_ID:#x})"
         )
     version = int.from_bytes(header[60:64], "big")
+    # An older version decides nothing yet: a migration's commit may still be in the WAL.
     if version > SCHEMA_VERSION:
         require_version(version, path)
     return version
@@ -144,6 +153,7 @@ def copy_durably(source: Path, target: Path) -> None:
         StorageError: If the disk refuses.
         JournalCorrupt: If the journal is damaged; ``target`` stays unchanged.
     """
+    # `TEMPORARY_FILE` matches the name, so the next start removes what a kill leaves.
     temporary = target.with_name(f".tmp-{uuid.uuid4().hex}")
     try:
         with (
@@ -158,6 +168,7 @@ def copy_durably(source: Path, target: Path) -> None:
             require_sound(copy, source, check="quick_check")
             # The copy's header says WAL; a copy should be a single file.
             copy.execute("PRAGMA journal_mode = DELETE")
+        # Both connections are closed by now, so the copy is one file without a WAL.
         with storage_errors(target):
             rename_durably(temporary, target)
     finally:
@@ -168,6 +179,7 @@ def copy_durably(source: Path, target: Path) -> None:
 @contextlib.contextmanager
 def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     """Run all of the block's statements, or none."""
+    # IMMEDIATE locks now: a transaction that becomes a writer later may fail halfway (SQLITE_BUSY).
     connection.execute("BEGIN IMMEDIATE")
     try:
         failpoint("journal.begun")
@@ -176,6 +188,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("COMMIT")
         failpoint("journal.committed")
     except BaseException:
+        # After a full disk or an I/O error SQLite may have rolled back by itself.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
@@ -187,6 +200,7 @@ def storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        # Errors that Python's module raises itself have no code.
         code = getattr(error, "sqlite_errorcode", 0)
         # The low byte is SQLite's primary code, the rest refines it.
         if code & 0xFF in _CORRUPT:
@@ -200,11 +214,13 @@ def storage_errors(path: Path) -> Iterator[None]:
 
 def rename_durably(source: Path, target: Path) -> None:
     """Rename a finished file; its bytes and its name are on disk on return."""
+    # The bytes first: a crash must not leave the name of an incomplete file.
     with source.open("rb") as file:
         os.fsync(file.fileno())
     failpoint("rename.synced")
     os.rename(source, target)
     failpoint("rename.renamed")
+    # The new name is an entry of the directory, which has an fsync of its own.
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)

@@ -83,6 +83,7 @@ class Journal:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self._path = path
         self._connection = connection
+        # SQLite would silently go on writing to a deleted file; `require_place` compares.
         self._inode = path.stat().st_ino
 
     @classmethod
@@ -94,6 +95,7 @@ class Journal:
         """
         if path.exists():
             raise StorageError(f"{path}: there is a journal already")
+        # Before the file: a row that must not be stored makes none.
         statements = [encode_row(row) for row in rows]
         temporary = path.with_name(f".tmp-{uuid.uuid4().hex}")
         try:
@@ -102,8 +104,6 @@ class Journal:
                 # SQLite would replay the WAL of a deleted journal into the new one.
                 for suffix in SIDE_FILES:
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
-                # FULL: a commit is on disk when it returns. The default of WAL may lose the last
-                # commits to a power loss.
                 with contextlib.closing(connect(temporary, mode="rwc")) as connection:
                     connection.execute("PRAGMA synchronous = FULL")
                     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -140,8 +140,10 @@ class Journal:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             if mode != "wal":
                 raise StorageError(f"{path}: the file system cannot hold a WAL (mode {mode!r})")
+            # FULL: a commit is on disk when it returns. Some builds of SQLite default to NORMAL,
+            # which may lose a WAL's last commits to a power loss.
             connection.execute("PRAGMA synchronous = FULL")
-            # A commit is on disk when it returns.
+            # Later columns have defaults, so an older journal needs no migration for them.
             if statements := added_columns(connection):
                 with transaction(connection):
                     for sql in statements:
@@ -158,6 +160,7 @@ class Journal:
             StorageError: If it refuses otherwise, or the journal was moved or replaced.
             ValueError: If a row holds a non-finite number.
         """
+        # Before the transaction: a row that must not be stored leaves nothing to roll back.
         statements = [encode_row(row) for row in rows]
         self.require_place()
         with storage_errors(self._path):
@@ -204,6 +207,7 @@ class Journal:
         """
         with storage_errors(self._path):
             try:
+                # Without a WAL the journal is one file, which can be read in a read-only directory.
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             except sqlite3.ProgrammingError:
                 return  # closed before
@@ -224,6 +228,7 @@ class Journal:
 
 def _remove_leftovers(path: Path) -> None:
     """Remove unfinished journals and copies of a killed process."""
+    # The opener holds the run's lock, so nobody makes such a file now.
     for leftover in path.parent.glob(".tmp-*"):
         if _LEFTOVER.fullmatch(leftover.name) and leftover.is_file():
             leftover.unlink()
@@ -253,6 +258,7 @@ class JournalReader:
     def snapshot(self) -> Iterator[None]:
         """Let all calls within the block see the same committed state."""
         with storage_errors(self._path):
+            # A plain BEGIN is deferred: the first SELECT of the block fixes the state that it sees.
             self._connection.execute("BEGIN")
         try:
             yield
@@ -268,6 +274,7 @@ class JournalReader:
                 `Tables.pairs` is empty.
         """
         with contextlib.ExitStack() as stack:
+            # Within `snapshot` its transaction goes on; SQLite nests none.
             if not self._connection.in_transaction:
                 stack.enter_context(self.snapshot())
             with storage_errors(self._path):
@@ -322,6 +329,7 @@ class JournalReader:
     def all_tallies(self) -> Iterator[TallyRow]:
         """Yield every tally in order of commit, without holding all in memory."""
         after = 0
+        # Tallies are only appended, so pages by sequence fit together without a snapshot.
         while rows := self.tallies(after=after, limit=TALLIES_AT_ONCE):
             yield from rows
             after = rows[-1].sequence
@@ -368,12 +376,15 @@ class JournalReader:
     ) -> list[RowT]:
         where, values = f"{order} > ?", [after]
         parameters: list[Value] = list(values)
+        # Names of columns come from this class alone; values of callers are bound.
         for column, allowed in filters.items():
             if allowed is not None:
                 where += f" AND {column} IN ({', '.join('?' * len(allowed))})"
                 parameters.extend(allowed)
         direction = "DESC" if newest else "ASC"
         suffix = f"WHERE {where} ORDER BY {order} {direction} LIMIT ?"
+        # A negative LIMIT is none. The newest are read from the end and returned in order of
+        # commit.
         parameters.append(-1 if limit is None else limit)
         with storage_errors(self._path):
             rows = read_rows(self._connection, self._path, table, suffix, parameters)

@@ -1,4 +1,7 @@
-"""Reading of rows from an open journal."""
+"""Reading of rows from an open journal.
+
+Tests: `tests/populations/records/test_tables.py` and `tests/populations/storage/test_journal.py`.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,7 @@ def load_tables(connection: sqlite3.Connection, path: Path, *, pairs: bool = Tru
     """
 
     def rows(table: Table[RowT], where: str = "") -> list[RowT]:
+        # rowid is the order of first writing, as in the controller's dictionaries (`Table.upsert`).
         return read_rows(connection, path, table, f"{where} ORDER BY rowid")
 
     def last(table: str, where: str = "") -> int:
@@ -59,6 +63,7 @@ def load_tables(connection: sqlite3.Connection, path: Path, *, pairs: bool = Tru
         checkpoints={row.key: row for row in rows(CHECKPOINTS)},
         ghosts={row.player: row for row in rows(GHOSTS)},
         generations={row.entrant: row for row in rows(GENERATIONS)},
+        # Closed ones are most of the table; the controller needs none of them.
         assignments={
             row.assignment_id: row for row in rows(ASSIGNMENTS, "WHERE status = 'queued'")
         },
@@ -87,6 +92,7 @@ def read_rows(
     try:
         return [table.decode(values) for values in cursor]
     except (ValueError, TypeError, RecursionError) as error:
+        # RecursionError: damaged JSON may be nested without end.
         raise JournalCorrupt(
             f"{path}: a row of {table.name} is damaged: {error}{repair_hint(path)}"
         ) from error

@@ -44,6 +44,7 @@ class RunLock:
     def release(self) -> None:
         """Release the lock; repeating it does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
+        # Emptied while the lock is held: later the file may be its next holder's.
         if descriptor >= 0:
             os.ftruncate(descriptor, 0)
             os.close(descriptor)
@@ -73,6 +74,7 @@ def lock_holder(run_dir: Path) -> int | None:
     except OSError as error:
         raise StorageError(f"{run_dir / LOCK}: {error.strerror}") from error
     try:
+        # Shared: two that look at the same time do not take each other for the holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _pid(descriptor)
@@ -87,13 +89,16 @@ def _acquire(run_dir: Path) -> int:
     deadline_s = time.monotonic() + _PATIENCE_S
     while True:
         try:
+            # O_CLOEXEC: a child that inherits the descriptor would hold the lock after this
+            # process.
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StorageError(f"{path}: {error.strerror}") from error
         try:
+            # flock belongs to the open file: a second lock of this very process is refused, too.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Between opening and locking, the file may have been deleted with its directory and
             # made anew.
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still_there(path, descriptor):
                 os.ftruncate(descriptor, 0)
                 os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -4,6 +4,8 @@ A migration is data: its schema versions before and after, and the statements in
 lead to this release's version run in one transaction, after a copy of the journal was put beside it
 (``journal.db.v1.bak``); on any error the journal stays unchanged. A migration that changes the
 layout adds a test with a journal of the old one.
+
+Tests: `tests/faults/test_migrations.py`.
 """
 
 from __future__ import annotations
@@ -102,6 +104,7 @@ def migrate(path: Path) -> bool:
 def _ways(version: int, path: Path) -> Sequence[Migration]:
     """Return the migrations from a version to this release's; empty if there is nothing to do."""
     ways: list[Migration] = []
+    # MIGRATIONS is in order, so one pass chains the steps.
     for migration in MIGRATIONS:
         if migration.from_version == version and version < SCHEMA_VERSION:
             ways.append(migration)
@@ -125,6 +128,7 @@ def _carry_out(connection: sqlite3.Connection, ways: Sequence[Migration], path: 
                     connection.execute(step)
                 else:
                     step(connection)
+        # The header is part of the transaction: the new version appears with the new layout.
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         # Reading all rows inside the transaction: what this release cannot read is rolled back.
         tables = load_tables(connection, path)

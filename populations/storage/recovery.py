@@ -71,9 +71,9 @@ def recover(
             utc=utc or datetime.now(UTC).isoformat(),
             others=others,
             ghosts=ghosts,
-            # The directories move before the rows are committed. A crash in between finds a missing
-            # directory at the next resume, which is the same damage.
         )
+        # The directories move before the rows are committed. A crash in between finds a missing
+        # directory at the next resume, which is the same damage.
         for row in changes:
             if isinstance(row, CheckpointRow | GhostRow):
                 set_aside(root, row.key)
@@ -161,6 +161,7 @@ def decide_fallbacks(
         if current is not None and current.state == "present" and not is_damaged(current):
             continue
         changed, event = _fall_back(policy, tables, is_damaged)
+        # A policy that is in quarantine already makes no further event at each resume.
         if changed != policy:
             rows.append(changed)
             events.append(event)
@@ -178,10 +179,7 @@ def decide_fallbacks(
 def _fall_back(
     policy: PolicyRow, tables: Tables, is_damaged: Callable[[CheckpointRow], bool]
 ) -> tuple[PolicyRow, tuple[str, str, dict[str, Json]]]:
-    """Move a policy to its newest own checkpoint that verifies, or into quarantine without one.
-
-    Its counters stay: they count committed work and never fall.
-    """
+    """Move a policy to its newest own checkpoint that verifies, or into quarantine without one."""
     own = [
         row
         for row in tables.checkpoints.values()
@@ -194,7 +192,9 @@ def _fall_back(
                 "agent_steps": row.agent_steps,
                 "instead_of": policy.checkpoint,
             }
+            # The counters stay: they count committed work and never fall.
             return replace(policy, checkpoint=row.key), ("fell_back", policy.policy, data)
+    # Not `checkpoint=None`: that means before the first one, and would begin with random weights.
     reason = "no checkpoint of it is left that verifies"
     return (
         replace(policy, state="quarantined"),
@@ -249,6 +249,7 @@ def _damaged_ghosts(root: Path, tables: Tables) -> dict[PlayerId, str]:
     """Return why ghosts cannot be used, if they could not be made again from their checkpoints."""
     damaged = {}
     for row in tables.ghosts.values():
+        # Unlinked ghosts are `_redo_links`' work, which has just been tried.
         if row.linked and not row.corrupt:
             reason = _ghost_damage(root, row)
             if reason is not None and not _is_made_again(root, row, tables):
@@ -266,9 +267,9 @@ def _ghost_damage(root: Path, row: GhostRow) -> str | None:
     return None
 
 
-# The optimizer is not needed by a ghost, but the source must verify as a whole.
 def _is_made_again(root: Path, row: GhostRow, tables: Tables) -> bool:
     source = tables.checkpoints.get(row.checkpoint)
+    # The optimizer is not needed by a ghost, but the source must verify as a whole.
     if source is None or source.state != "present" or _damage(root, source) is not None:
         return False
     link_ghost(root, checkpoint_key=row.checkpoint, ghost_key=row.key)

@@ -90,6 +90,7 @@ class Retention:
                 self._hold(("ghost", row.player), tuple(named_by(row)))
             case AssignmentRow():
                 self._hold(("assignment", row.assignment_id), tuple(named_by(row)))
+            # Standings are found along lineages, so a record may move those of other policies, too.
             case RecordRow():
                 self._evaluated = True
 
@@ -112,6 +113,7 @@ class Retention:
         """
         if self._keep is None:
             return []
+        # Before the checkpoints are looked at: a standing that moves on releases one.
         for policy in tables.policies if self._evaluated else self._moved:
             key = standing(tables.policies[policy])
             # "" is no key: the first decision always differs.
@@ -122,10 +124,12 @@ class Retention:
         self._moved.clear()
         keys = [key for policy in self._to_look_at for key in self._unneeded_of(policy)]
         self._to_look_at.clear()
+        # The order of a set is not that of a resumed run.
         return sorted(keys)
 
     def _unneeded_of(self, policy: PolicyId) -> list[str]:
         rows = sorted(self._present.get(policy, {}).values(), key=newest_last)
+        # keep is at least 1; rows[-0:] would be all of them.
         kept = {row.key for row in rows[-self._keep :]} if self._keep is not None else set()
         if self._milestones_every_agent_steps is not None:
             kept.update(milestones(rows, every_agent_steps=self._milestones_every_agent_steps))
@@ -137,6 +141,7 @@ class Retention:
             own[row.key] = row
             self._owners[row.key] = row.policy
         else:
+            # Doomed, deleted or corrupt: nothing is decided about it again.
             own.pop(row.key, None)
             self._owners.pop(row.key, None)
         self._to_look_at.add(row.policy)

@@ -21,12 +21,14 @@ def write_status(run_dir: Path, document: Mapping[str, Json]) -> None:
         StorageError: If the disk refuses.
         ValueError: If a number is not finite.
     """
+    # NaN is no JSON, and other programs read the file.
     text = json.dumps(document, allow_nan=False)
     temporary = run_dir / f".{STATUS}.tmp"
     with storage_errors(run_dir / STATUS):
         failpoint("status.begin")
         temporary.write_text(text, encoding="utf-8")
         failpoint("status.written")
+        # No fsync: after a crash the file is outdated anyway.
         os.replace(temporary, run_dir / STATUS)
         failpoint("status.replaced")
 

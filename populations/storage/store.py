@@ -75,6 +75,7 @@ def retained(
             needed.update(named_by(holder))
     for rows in present.values():
         rows.sort(key=newest_last)
+        # keep is at least 1; rows[-0:] would be all of them.
         needed.update(row.key for row in rows[-keep:])
         if milestones_every_agent_steps is not None:
             needed.update(milestones(rows, every_agent_steps=milestones_every_agent_steps))
@@ -102,6 +103,7 @@ def named_by(row: PolicyRow | GhostRow | AssignmentRow) -> Iterator[str]:
                 yield row.checkpoint
         case AssignmentRow():
             if row.status == "queued":
+                # A queued assignment may be given out again, as long as it is open.
                 yield from named_keys(row.message)
 
 
@@ -138,6 +140,7 @@ def link_ghosts(root: Path, ghosts: Iterable[GhostRow]) -> list[PlayerId]:
         try:
             link_ghost(root, checkpoint_key=ghost.checkpoint, ghost_key=ghost.key)
         except CheckpointError as error:
+            # The row says that it is not linked, so the run goes on and a resume tries again.
             logger.error("ghost %s could not be linked: %s", ghost.player, error)
         else:
             linked.append(ghost.player)

@@ -11,6 +11,7 @@ from populations.controller.state.transaction import Transaction
 from populations.pbt.scheduler import next_mark
 from populations.records.rows import PolicyRow
 
+# For deterministic mode: no measured speed decides these two.
 FIXED_AGENT_STEPS = 16384
 UNBOUNDED_AGENT_STEPS = 2**48
 MAX_DOUBLINGS = 12
@@ -23,6 +24,7 @@ def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRo
     Agents of all populations are taken to decide equally often.
     """
     agents = [len(state.setup.populations[row.population].agents) for row in team]
+    # A policy does B * own / sum(agents) of a team's budget B, which its own budget bounds.
     return min(
         max(budget(state, tx, row) * sum(agents) // own, 1)
         for row, own in zip(team, agents, strict=True)
@@ -32,24 +34,24 @@ def team_budget(state: ControllerState, tx: Transaction, team: Sequence[PolicyRo
 def budget(state: ControllerState, tx: Transaction, policy: PolicyRow) -> int:
     """Return the smallest of what the target time allows and the steps to the policy's next mark.
 
-    It doubles with each assignment in which no episode ended, up to the end of the run, so that
-    episodes end however long they are; and it stays so while they begin anew each time. Never past
-    the next mark of a schedule. The learner does whole rollouts, so it may do a little more.
-
-    In deterministic mode, where measured speed must decide nothing, episodes are counted instead.
+    The learner does whole rollouts, so it may do a little more.
     """
     ends_at = to_next_entry(state, policy)
+    # Measured speed must decide nothing; whole episodes may end the assignment instead.
     if state.config.deterministic:
         wanted = state.config.assignment.agent_steps or FIXED_AGENT_STEPS
         if state.config.assignment.episodes is not None:
             wanted = UNBOUNDED_AGENT_STEPS
         return wanted if ends_at is None else min(wanted, ends_at)
+    # Doubled with each assignment in which no episode ended, so that episodes end however long they
+    # are. The doubling stays while episodes begin anew each time.
     doublings = min(state.doublings[policy.policy], MAX_DOUBLINGS)
     stop = state.config.stop
     target = _target(state, policy)
     # Whole episodes are worth more than marks that are met to the step.
     wanted = target << doublings if doublings else min([target, *_marks(state, policy)])
     speed = _speed(state, policy)
+    # Up to the end of the run, however often it was doubled.
     if stop.duration_s is not None and speed > 0.0:
         left_s = max(stop.duration_s - state.elapsed_s(tx.now), 0.0)
         wanted = min(wanted, int(speed * left_s))
@@ -66,6 +68,7 @@ def _target(state: ControllerState, policy: PolicyRow) -> int:
     fixed = state.config.assignment.agent_steps
     if fixed is not None:
         return fixed
+    # 0 before any speed is known: the learner does one rollout, which measures it.
     return int(_speed(state, policy) * state.config.assignment.target_s)
 
 
@@ -77,6 +80,7 @@ def _marks(state: ControllerState, policy: PolicyRow) -> list[int]:
         ready_agent_steps=pbt.ready_agent_steps,
         warm_up_agent_steps=pbt.warm_up_agent_steps,
     )
+    # A mark that has passed waits for something else (matches, a fit) and bounds nothing.
     return [ahead for ahead in (steps_to_next(state, policy), mark) if ahead > 0]
 
 

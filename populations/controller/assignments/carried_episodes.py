@@ -25,15 +25,18 @@ def record(
     state: ControllerState, learner_id: LearnerId, *, message: Train, finished: Finished
 ) -> None:
     """Note which episodes a learner holds after a Train assignment."""
+    # `validation` has refused episodes of players that the message does not seat.
     by_entrants = entrants_of(message)
     leader = message.trainees[0].policy
     episodes = CarriedEpisodes(
         checkpoints=tuple(published.checkpoint.key for published in finished.checkpoints),
         seatings=tuple(by_entrants[held.entrants] for held in finished.in_flight),
     )
+    # Another learner may hold older ones, which are not continued.
     forget(state, leader)
     state.learners[learner_id].episodes[leader] = episodes
     state.episode_holders[leader] = learner_id
+    # The learner loads these weights again when the episodes go on; nothing else may need them.
     state.retention.pin(
         leader,
         [
@@ -69,6 +72,7 @@ def forget(state: ControllerState, leader: PolicyId) -> None:
     """Forget who holds episodes of a team."""
     holder = state.episode_holders.pop(leader, None)
     if holder is not None:
+        # A learner that is lost is taken out before its episodes are forgotten.
         if holder in state.learners:
             state.learners[holder].episodes.pop(leader, None)
         state.retention.pin(leader, [])
@@ -93,9 +97,11 @@ def holder_of(state: ControllerState, team: Sequence[PolicyRow]) -> LearnerId | 
     """Return the learner that holds episodes of a team's present weights, if one does."""
     leader = team[0].policy
     holder = state.episode_holders.get(leader)
+    # Held episodes are gone after a crash, and a deterministic run decides the same then.
     if holder is None or state.config.deterministic:
         return None
     checkpoints = state.learners[holder].episodes[leader].checkpoints
+    # Other weights since then (an exploit, a fall back): the episodes begin anew.
     return holder if checkpoints == tuple(row.checkpoint for row in team) else None
 
 

@@ -46,6 +46,7 @@ def fail_row(
         failed: Message of the learner.
         damage: Fault that the controller found in the checkpoint that the message names.
     """
+    # A learner that was told to stop has failed nothing.
     if failed.kind != "stopped":
         tx.add_event(
             "assignment_failed",
@@ -55,10 +56,13 @@ def fail_row(
             reason=failed.reason,
             policy=failed.policy,
         )
+    # Known already, and nobody's fault: the disk is full, or the directory of a ghost waits for
+    # room. The assignment stays open.
     is_known = failed.kind == "storage" and state.pause is not None
     if is_known or (failed.key is not None and storage_pause.is_unlinked(state, failed.key)):
         storage_pause.refuse(state, tx, reason=failed.reason)
         return
+    # The controller has seen the damage itself: the same message would fail on every learner.
     if damage is not None and failed.key is not None:
         close(tx, row, damage)
         set_aside(state, tx, failed.key, reason=damage)
@@ -68,8 +72,10 @@ def fail_row(
                 blame(state, tx, trainee.policy, reason=damage)
         return
     now_s = tx.now.monotonic_s
+    # Left to another learner as it is; a second place tells whose fault it was.
     if is_charged(state, learner, row, kind=failed.kind, reason=failed.reason, now_s=now_s):
         return
+    # Refused on two learners, or on the only one: it is the disk.
     if failed.kind == "storage":
         storage_pause.refuse(state, tx, reason=failed.reason)
         return
@@ -102,11 +108,8 @@ def lose_row(
 def blame_environment(
     state: ControllerState, tx: Transaction, row: AssignmentRow, *, reason: str
 ) -> None:
-    """Count an assignment that its environment broke; many in a row fail the run.
-
-    It is not done again, for the same seeds would break the same way; what comes in its place has
-    others.
-    """
+    """Count an assignment that its environment broke; many in a row fail the run."""
+    # Not done again: the same seeds would break the same way. The next assignment has others.
     close(tx, row, reason)
     state.broken_environments += 1
     if state.broken_environments >= MAX_BROKEN:
@@ -118,7 +121,8 @@ def blame_environment(
 
 
 def clear_environment(state: ControllerState, row: AssignmentRow) -> None:
-    """Note that an assignment ended as it should; one without steps has no environment."""
+    """Note that an assignment ended as it should."""
+    # An assignment without steps makes initial weights and has no environment.
     if not isinstance(row.message, Train) or row.message.agent_steps:
         state.broken_environments = 0
 
@@ -143,20 +147,22 @@ def blame_evaluation(
     reason: str,
     is_lost: bool = False,
 ) -> None:
-    """Count a failed or lost evaluation: whose fault it is cannot be told, so many fail the run.
+    """Count a failed or lost evaluation; many in a row fail the run.
 
-    Newcomers are validated one at a time then. Who fails alone against itself is to blame, unless
-    nobody can play any more. The first time that a learner is lost, its evaluation is done again
-    all the same: most are lost by no fault of those who play.
+    A newcomer that fails alone against itself is to blame. Else the fault cannot be attributed.
     """
     assert isinstance(row.message, Evaluate), "it is an evaluation"
     validated = list(validated_by(state, iter([row.message])))
+    # The first time that a learner is lost, its evaluation is done again all the same: most are
+    # lost by no fault of those who play.
     if validated and not (is_lost and state.failed_evaluations == 0):
         close(tx, row, reason)
     state.failed_evaluations += 1
     limit = MAX_FAILED_EVALUATIONS
+    # From the first failure on newcomers are validated one at a time, so one is found alone soon.
     if len(validated) == 1:
         _blame_alone(state, tx, validated[0], reason=reason)
+        # Every policy may use up its tries before; beyond that no policy can play any more.
         limit = max(limit, 2 * MAX_FAILURES * (len(state.tables.policies) + 1))
     if state.failed_evaluations >= limit:
         number = state.failed_evaluations
@@ -181,6 +187,7 @@ def close(tx: Transaction, row: AssignmentRow, reason: str) -> None:
 
 def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str) -> None:
     """Take a corrupt checkpoint or ghost out of use; its policy falls back."""
+    # The key may name an imported player, a ghost, weights to start from, or a checkpoint.
     drop_external_player(state, tx, key, reason=reason)
     for ghost in list(state.tables.ghosts.values()):
         if ghost.key == key and not ghost.corrupt:
@@ -188,6 +195,7 @@ def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str)
             tx.add_event("ghost_corrupt", ghost.player, key=key, reason=reason)
     without_weights(state, tx, key, reason=reason)
     row = state.tables.checkpoints.get(key)
+    # A second learner may have called it corrupt, too.
     if row is None or row.state == "corrupt":
         return
     tx.put(replace(row, state="corrupt"))
@@ -199,6 +207,7 @@ def set_aside(state: ControllerState, tx: Transaction, key: str, *, reason: str)
 
 def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     """Put a policy on its newest older checkpoint that is still there, or quarantine its team."""
+    # Not read back here: a damaged one fails its next assignment and is set aside in turn.
     candidates = [
         row
         for row in state.tables.checkpoints.values()
@@ -206,6 +215,7 @@ def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Non
     ]
     if not candidates:
         reason = f"no checkpoint of {policy.policy} is left that verifies"
+        # A team is quarantined as one: its members are evaluated only together.
         for mate in team_of(state, policy):
             tx.put(replace(mate, state="quarantined"))
             tx.add_event("quarantined", mate.policy, reason=reason)

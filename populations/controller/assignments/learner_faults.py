@@ -59,6 +59,7 @@ def is_charged(
         Whether the failure stays the learner's; else charges for the same are withdrawn.
     """
     failed_at = state.failed_at
+    # Closed assignments are dropped here, so the table does not grow with the run.
     for gone in failed_at.keys() - state.tables.assignments.keys():
         del failed_at[gone]
     places = failed_at.setdefault(row.assignment_id, {})
@@ -71,8 +72,10 @@ def is_charged(
             for other in state.learners.values()
             if any(charge.kind == kind for charge in other.charges)
         }
+    # Where no other learner could try, the assignment would wait for ever.
     is_alone = next(_able_places(state, row, without=learner.place), None) is None
     if kind not in NEVER_BLAMED and (len(alike) > 1 or is_alone):
+        # A second place failed alike, so all of them are cleared of it.
         for other in alike.values():
             other.charges = [
                 charge
@@ -96,15 +99,16 @@ def is_charged(
 
 
 def is_at_fault(state: ControllerState, learner: Learner) -> bool:
-    """Return whether a learner failed in a row what cannot all be to blame.
+    """Return whether a learner is to blame for its failures in a row.
 
-    Others do their work meanwhile, or what failed are different policies. A full disk hits all
-    policies, so there the others decide.
+    It is where others do their work meanwhile, or where different policies failed on it.
     """
     charges = learner.charges
     if len(charges) < MAX_CHARGES:
         return False
+    # A full disk hits all policies alike, so a storage failure tells nothing about them.
     about = {charge.policies for charge in charges if charge.kind != "storage"}
+    # Work that others have ended since the first charge shows that it can be done.
     return len(about) > 1 or any(
         other.place != learner.place and other.settled_s >= charges[0].at_s
         for other in state.learners.values()
@@ -131,16 +135,14 @@ def serves(populations: Collection[str], row: AssignmentRow) -> bool:
 
 
 def _able_places(state: ControllerState, row: AssignmentRow, *, without: str) -> Iterator[str]:
-    """Yield places of other learners, there or coming, that may do an assignment.
-
-    A place whose learner was at fault is not waited for, nor one whose processes end, or never say
-    Hello, time after time.
-    """
+    """Yield places of other learners, there or coming, that may do an assignment."""
     for other in state.learners.values():
         if other.place != without and serves(other.hello.populations, row):
             yield other.place
     for index, slot in enumerate(state.slots):
         place = slot_place(index)
+        # A place whose learner was at fault is not waited for, nor one whose processes end, or
+        # never say Hello, time after time.
         is_coming = (
             slot.learner is None and slot.crashes < MAX_CHARGES and place not in state.faults
         )

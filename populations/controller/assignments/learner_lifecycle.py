@@ -20,7 +20,8 @@ from populations.controller.state.transaction import Transaction
 
 MAX_GONE = 4096
 REFUSED_EVERY_S = 1.0
-"""At most: whoever says Hello a thousand times a second must not make as many commits of it."""
+"""Seconds between two events about refused learners: a thousand Hellos a second must not make as
+many commits."""
 
 
 def staff(state: ControllerState, tx: Transaction) -> None:
@@ -39,6 +40,7 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
     if event.learner in state.gone:
         fence(tx, event.learner)
         return
+    # A learner says Hello again if its Welcome was lost; its leases stay.
     known = state.learners.get(event.learner)
     if known is None:
         refusal = _refusal(state, event, now_s=now_s)
@@ -54,6 +56,7 @@ def join(state: ControllerState, tx: Transaction, event: LearnerJoined) -> None:
             place=place_of(event.learner, event.hello, slot=event.slot),
             last_heard_s=now_s,
         )
+        # A Hello shows that processes can start; failed starts count in a row.
         state.failed_starts = 0
         if event.slot is not None:
             state.slots[event.slot].learner = event.learner
@@ -94,6 +97,7 @@ def hear(state: ControllerState, tx: Transaction, event: HeartbeatReceived) -> N
 
 def _refusal(state: ControllerState, event: LearnerJoined, *, now_s: float) -> str | None:
     fault = state.faults.get(place_of(event.learner, event.hello, slot=event.slot))
+    # A process of the launcher waits by the backoff of its slot instead.
     if fault is not None and event.slot is None and now_s < fault.until_s:
         return fault.reason
     if event.hello.environment_digest != state.setup.spec.digest:
@@ -142,10 +146,12 @@ def lose(
     learner = state.learners.pop(learner_id, None)
     if learner is None:
         return
+    # The rows stay open: without a holder, `fill` gives them out again.
     for held in learner.held:
         del state.holders[held.assignment_id]
     carried_episodes.forget_learner(state, tuple(learner.episodes))
     state.gone[learner_id] = None
+    # A dictionary is in order of insertion: the one that is gone for longest is forgotten.
     if len(state.gone) > MAX_GONE:
         del state.gone[next(iter(state.gone))]
     tx.add_event(
@@ -154,11 +160,13 @@ def lose(
         reason=reason,
         assignments=[held.assignment_id for held in learner.held],
     )
+    # Only the first was running; the queued one had no part in the crash.
     if crash and learner.held:
         assignment = state.tables.assignments.get(learner.held[0].assignment_id)
         if assignment is not None:
             lost = f"its learner was lost: {reason}"
             failures.lose_row(state, tx, learner, assignment, reason=lost)
+    # A newer process may have said Hello from that slot meanwhile.
     if learner.slot is not None and state.slots[learner.slot].learner == learner_id:
         if crash:
             tx.commands.append(KillLearner(slot=learner.slot, dump_stacks=dump_stacks))
@@ -166,7 +174,7 @@ def lose(
 
 
 def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: LearnerId) -> None:
-    """Send a learner away that fails what cannot all be to blame.
+    """Send a learner away that is at fault.
 
     A process of the launcher is started again after growing pauses; one from elsewhere is told why,
     and refused for a while.
@@ -202,6 +210,7 @@ def dismiss_if_at_fault(state: ControllerState, tx: Transaction, learner_id: Lea
         tx.commands.append(SendMessage(learner=learner_id, message=Refuse(reason=reason)))
     else:
         tx.commands.append(KillLearner(slot=learner.slot))
+    # Not as a crash: its running assignment is held against nobody for this.
     lose(state, tx, learner_id, reason="sent away, for it was at fault")
 
 
@@ -212,6 +221,7 @@ def exit_slot(state: ControllerState, tx: Transaction, *, slot_index: int, code:
         how = f"killed by signal {-code}" if code < 0 else f"exited with code {code}"
         learner = state.learners.get(slot.learner)
         growth = learner.memory_growth() if learner is not None else None
+        # The system's killer for want of memory sends SIGKILL and leaves no message.
         if code == -signal.SIGKILL and growth is not None:
             how += f", probably out of memory: {growth}"
         lose(state, tx, slot.learner, reason=how, crash=True)
@@ -225,17 +235,18 @@ def forgive_gap(state: ControllerState, tx: Transaction) -> None:
     """Extend everybody's time by a long gap in the controller's own loop, before any judgement."""
     gap_s = tx.now.monotonic_s - state.last_event_s
     state.last_event_s = tx.now.monotonic_s
+    # Nothing came for so long, not even a tick: the controller itself stood still.
     if gap_s > state.patience.liveness_s / 2:
         forgive(state.learners.values(), state.slots, gap_s=gap_s)
+        # The grace of a stop counts only time in which learners could be heard.
         state.stopping_s += gap_s
 
 
 def check(state: ControllerState, tx: Transaction, *, deaf_s: float) -> None:
-    """Judge by the clock who is lost, stuck, or never came, and who did not get its work.
-
-    As of when learners could last be heard, not of now.
-    """
+    """Judge by the clock which learners are lost, stuck, never came or did not get their work."""
+    # As of the last moment when no message waited: a message that is not read yet is no silence.
     now_s = tx.now.monotonic_s - deaf_s
+    # A copy: `lose` takes learners out.
     for learner_id, learner in list(state.learners.items()):
         reason = overdue(learner, now_s=now_s, patience=state.patience)
         if reason is not None:
@@ -257,6 +268,7 @@ def check(state: ControllerState, tx: Transaction, *, deaf_s: float) -> None:
 def _count_failed_start(
     state: ControllerState, tx: Transaction, slot_index: int, *, reason: str
 ) -> None:
+    # Over all slots: where no process can start, each slot would try again for ever.
     state.failed_starts += 1
     tx.add_event("learner_start_failed", f"slot-{slot_index}", reason=reason)
     _plan_restart(state, tx, slot_index)

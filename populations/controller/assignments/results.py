@@ -56,11 +56,13 @@ def finish(state: ControllerState, tx: Transaction, event: AssignmentFinished) -
     if refused is not None:
         _fail(state, tx, event.learner, row, refused)
         return
+    # It did its work, so failures that are held against it are no longer in a row.
     state.reset_failures(event.learner, now_s=tx.now.monotonic_s)
     place = state.learners[event.learner].place
     alerts.record(state, tx, Finding("learner_failing", "", place, ""))
     clear_environment(state, row)
     _commit(state, tx, event, row)
+    # Last: the decisions above have released or named checkpoints.
     mark_unneeded(state, tx)
 
 
@@ -71,7 +73,7 @@ def _refused(
     row: AssignmentRow,
     held: Held,
 ) -> Failed | None:
-    """Return the failure that a result is which cannot be that of its assignment."""
+    """Return a failure in the place of a result that does not fit its assignment, else None."""
     finished = event.finished
     asked = Asked(
         message=row.message,
@@ -99,6 +101,7 @@ def _commit(
     _take_tallies(state, tx, row, finished.tallies)
     if isinstance(row.message, Train):
         update_qualities(state, tx, row.message, finished.tallies)
+    # After its tallies: `PendingMatches` takes the last sequence for that of this assignment.
     tx.put_assignment(
         replace(
             row,
@@ -113,6 +116,7 @@ def _commit(
     tx.count(agent_steps=trained, matches=matches, assignments_finished=1)
     carried_episodes.forget_dropped(state, tx, event.learner, finished=finished)
     if isinstance(row.message, Train):
+        # An initial checkpoint comes without episodes, and its time belongs to no share.
         if trained:
             carried_episodes.record(state, event.learner, message=row.message, finished=finished)
             tx.count(training_s=finished.duration_s, training_assignments=1)
@@ -120,7 +124,9 @@ def _commit(
             manifest = event.manifests[published.checkpoint.key]
             metrics = metrics_of_trainee(finished.metrics, row.message.trainees, of=trainee.policy)
             _advance_policy(state, tx, row, metrics, trainee, published.checkpoint.key, manifest)
+        # A checkpoint is on disk, so the disk has room.
         storage_pause.accept(state, tx)
+        # After all trainees have advanced: a team decides as one.
         _follow_up(state, tx, row.message.trainees)
     elif isinstance(row.message, Evaluate):
         state.failed_evaluations = 0
@@ -128,23 +134,23 @@ def _commit(
         _validate(state, tx, row.message)
         _learn_lengths(state, tx, finished.tallies)
         tx.count(evaluation_s=finished.duration_s, evaluation_assignments=1)
+        # After the tallies: the fit's snapshot is to cover them.
         state.refit(tx)
 
 
 def _validate(state: ControllerState, tx: Transaction, message: Evaluate) -> None:
-    """Note whose weights have played themselves.
-
-    Weights of the policy's present generation count: where there are as many learners as policies
-    it has always trained on since.
-    """
+    """Mark the generations whose weights have played themselves."""
     for pairing in message.pairings:
         policy_id = validated_policy(state, pairing)
         if policy_id is None:
             continue
+        # A Counter lets a missing key be deleted.
         del state.failed_validations[policy_id]
         policy = state.tables.policies[policy_id]
         played = {p.weights.digest for p in pairing.seating.players if p.weights is not None}
         team = team_of(state, policy)
+        # Any weights of the present generation count: with as many learners as policies, each has
+        # trained on since they were seated.
         if len(played) == len(team) and all(
             any(_is_of_generation(state, mate, digest) for digest in played) for mate in team
         ):
@@ -158,12 +164,14 @@ def _learn_lengths(state: ControllerState, tx: Transaction, tallies: Sequence[Ta
             made = state.league.checkpoints.get(Digest(entrant))
             policy = None if made is None else state.tables.policies[made.policy]
             if policy is not None and policy.episode_length == 0.0:
+                # mean length = calls / episodes; a match of cooperation is two episodes
                 length = tally.length_sum / num_episodes(tally, seats=state.setup.seats)
                 tx.put(replace(policy, episode_length=length))
 
 
 def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest) -> bool:
     """Return whether weights are a policy's current ones, or of its present generation."""
+    # After an exploit these are the donor's, which the league knows by the donor's generation.
     current = state.tables.checkpoints.get(policy.checkpoint or "")
     if current is not None and current.weights_digest == digest:
         return True
@@ -177,7 +185,8 @@ def _is_of_generation(state: ControllerState, policy: PolicyRow, digest: Digest)
 def _take_tallies(
     state: ControllerState, tx: Transaction, row: AssignmentRow, tallies: Sequence[Tally]
 ) -> None:
-    """Commit tallies, and once each row that they are folded into."""
+    """Commit tallies and the rows that they are folded into."""
+    # Several tallies may change one row, whose last state is put once.
     changed: dict[RecordKey | PairKey, RecordRow | PairRow] = {}
     for tally in tallies:
         sequence = state.tables.num_tallies + 1
@@ -197,10 +206,8 @@ def _open_row(
     assignment_id: AssignmentId,
     attempt: int,
 ) -> tuple[AssignmentRow, Held] | None:
-    """Return the open assignment that a learner ends; None for a duplicate or an older attempt.
-
-    Acknowledged either way: the command goes out after the commit.
-    """
+    """Return the open assignment that a learner ends; None for a duplicate or an older attempt."""
+    # Acknowledged in any case, after the commit: a learner repeats its result until then.
     answer = Acknowledge(assignment_id=assignment_id, attempt=attempt)
     tx.commands.append(SendMessage(learner=learner, message=answer))
     known = state.learners.get(learner)
@@ -210,6 +217,7 @@ def _open_row(
     if held is not None:
         del state.holders[assignment_id]
     row = state.tables.assignments.get(assignment_id)
+    # Closed meanwhile, or given out again: the learner is free, but nothing counts.
     if row is None or held is None or row.attempt != attempt:
         return None
     return row, held
@@ -225,6 +233,7 @@ def _advance_policy(
     manifest: Manifest,
 ) -> None:
     """Record a trainee's checkpoint."""
+    # The weights that it was trained from; after an exploit they are the donor's.
     parent = (
         state.tables.checkpoints[trainee.checkpoint.key].weights_digest
         if trainee.checkpoint is not None
@@ -246,6 +255,7 @@ def _advance_policy(
     speed = metrics.get("throughput/agent_steps_per_s", 0.0)
     length = metrics.get("episode/length_mean", 0.0)
     is_trained = manifest.agent_steps > trainee.agent_steps
+    # Without that metric nothing is known of episodes, and the budget stays.
     if metrics.get("episode/count", 1.0) == 0.0:
         state.doublings[policy.policy] += is_trained
     elif isinstance(row.message, Train) and row.message.carried:
@@ -275,6 +285,7 @@ def _follow_up(state: ControllerState, tx: Transaction, trainees: Sequence[Train
 
 
 def _smooth(old: float, new: float) -> float:
+    # x <- x + a (new - x), a = SMOOTHING; 0 is unknown, on either side
     return new if old == 0.0 else old + SMOOTHING * (new - old) if new > 0.0 else old
 
 
@@ -288,6 +299,7 @@ def mark_unneeded(state: ControllerState, tx: Transaction) -> None:
 
     keys = state.retention.unneeded(tables, standing=standing)
     for key in keys:
+        # Committed before the directories go: a resume removes what a crash has left.
         tx.put(replace(tables.checkpoints[key], state="doomed"))
     if keys:
         tx.commands.append(RemoveCheckpoints(keys=tuple(keys)))

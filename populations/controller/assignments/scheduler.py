@@ -31,6 +31,7 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     """Give every learner with credit something to do, as long as there is something."""
     if state.phase not in ("training", "evaluating"):
         return
+    # In deterministic mode each decision knows all results before it, so it waits for ratings.
     waits = state.fitting or state.ratings_are_stale() or state.is_evolving
     if state.config.deterministic and waits:
         return
@@ -41,6 +42,7 @@ def fill(state: ControllerState, tx: Transaction) -> None:
     }
     if not free or (state.config.deterministic and state.holders):
         return
+    # Lost, failed, or left by the epoch before: they go out again, the oldest first.
     unheld = sorted(state.tables.assignments.keys() - state.holders.keys())
     # What there is to do depends on the populations that a learner serves, but for those learners
     # that leave a policy to the one that holds its episodes.
@@ -69,10 +71,10 @@ def _next_learner(
     """Return the learner with the most credit, of those that have any.
 
     Not one of those that serve populations for which there is nothing to do.
-
-    One that only evaluates comes before one that trains: with no more policies than learners, what
-    is queued where somebody trains would be missing where nobody does.
     """
+    # A learner that only evaluates comes first: with no more policies than learners, a policy that
+    # is queued where another one trains would be missing where nobody trains. The id is last, so
+    # that equal learners come in one order.
     ranked = (
         (_num_training(state, learner), len(learner.held), learner_id)
         for learner_id, learner in free.items()
@@ -102,6 +104,7 @@ def _redo(
         row = state.tables.assignments[assignment_id]
         if not serves(learner.hello.populations, row):
             continue
+        # It failed here; another place will tell whose fault that was.
         if is_left_to_others(state, learner, row):
             content.add(learner_id)
             continue
@@ -118,6 +121,7 @@ def _is_start(message: Train) -> bool:
 def _give(
     state: ControllerState, tx: Transaction, learner_id: LearnerId, row: AssignmentRow
 ) -> None:
+    # A lease of its own: a result of an earlier attempt no longer fits.
     attempt = row.attempt + 1
     message = replace(row.message, attempt=attempt)
     tx.put_assignment(replace(row, attempt=attempt, message=message))
@@ -196,11 +200,8 @@ def _due_policy(
 ) -> PolicyRow | None:
     """Choose the policy that has trained least, of those free to train on this learner.
 
-    One whose episodes another learner holds is left to that one, unless it falls behind.
-
-    Every policy gets its initial checkpoint before any is trained, so that there is always a frozen
-    player for each population. Nobody waits for those who begin anew later. Whom PBT has decided
-    about is not trained before that is carried out. Nor is who has a mate that cannot be.
+    One whose episodes another learner holds is left to that one, unless it falls behind. A policy
+    with a pending decision of PBT is not free, nor is one whose mate is not.
     """
     limit = state.config.stop.agent_steps_per_policy
     learner = state.learners[learner_id]
@@ -210,6 +211,7 @@ def _due_policy(
         # A team has a policy of every population.
         return all(map(learner.may_train, state.setup.populations if state.teams else [population]))
 
+    # Initial checkpoints come first, so that each population always has a frozen player.
     first = state.training_queue.next(
         state.tables, held_up=blocked, limit=limit, may_train=may_train
     )
@@ -231,11 +233,14 @@ def _due_policy(
 
 def assignment_seed(state: ControllerState, assignment_id: int) -> int:
     """Return the seed of an assignment, a function of the run's seed and its number."""
+    # Streams of the run's seed: 0 decisions, 1 assignments, 2 restarts, 3 first hyperparameters.
     words = np.random.SeedSequence([state.config.seed, 1, assignment_id]).generate_state(2)
+    # Two words of 32 bits that overlap in one bit: below 2**63, which SQLite can store.
     return int(words[0]) << 31 ^ int(words[1])
 
 
 def _new_row(state: ControllerState, tx: Transaction, message: Train | Evaluate) -> AssignmentRow:
+    # Nothing is journaled that cannot be sent: each resume would try to send it again.
     message = fitted(message)
     run = state.tables.run
     tx.put(replace(run, next_assignment=run.next_assignment + 1))
@@ -254,6 +259,7 @@ def _train(
 ) -> AssignmentRow:
     """Let a policy and its mates learn; if somebody has no checkpoint yet, let it be made first."""
     team = team_of(state, policy)
+    # Weights that do not exist yet cannot learn or be seated: they are published first.
     starting = tuple(row for row in team if row.checkpoint is None)
     assignment_id = AssignmentId(state.tables.run.next_assignment)
     message = Train(
@@ -266,6 +272,7 @@ def _train(
         episodes=state.config.assignment.episodes if state.config.deterministic else None,
         episode_length=expected_length(state, policy),
         seed=assignment_seed(state, assignment_id),
+        # How far it has come when it is told to stop depends on its speed.
         may_stop_early=not state.config.deterministic,
     )
     return _new_row(state, tx, message)
@@ -292,6 +299,7 @@ def _trainee(state: ControllerState, policy: PolicyRow) -> Trainee:
 
 def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | None:
     """Return the weights of a policy without a checkpoint; None: fresh random ones."""
+    # Empty after an immigration without a source, None for the start of the whole population.
     if policy.checkpoint is not None or policy.initial_weights == "":
         return None
     if policy.initial_weights is None:
@@ -301,6 +309,7 @@ def _initial_weights(state: ControllerState, policy: PolicyRow) -> WeightsRef | 
 
 def _immigrant(state: ControllerState, key: str) -> WeightsRef:
     """Return weights below a key: those of a ghost of this run, or imported ones."""
+    # A reset names the directory of a ghost of this run; all other keys are imported.
     ghosts = state.tables.ghosts.values()
     own = next((ghost.weights for ghost in ghosts if ghost.key == key), None)
     return state.immigrants[key] if own is None else own
@@ -316,16 +325,17 @@ def _evaluate_if_due(state: ControllerState, tx: Transaction) -> AssignmentRow |
     """Make an evaluation if there is less than its share; None: it has that, or nothing to play.
 
     What its share has not earned yet, not even with the time of a training assignment ahead, waits.
-    While evaluations fail there is one at a time, so that it is known whose fault it is.
     """
     if state.config.evaluation.share <= 0.0:
         return None
     short = share.short_of(state)
+    # While evaluations fail there is one at a time, so that it is known whose fault it is.
     if short <= 0.0 or (state.failed_evaluations and state.pending_matches.num_open):
         return None
     num_matches = share.earned_matches(state, short)
     if not is_worth_it(state, num_matches=num_matches):
         return None
+    # After all reasons to wait: a draw takes a decision number.
     pairings = draw_pairings(state, tx, num_matches=num_matches)
     return _evaluate(state, tx, pairings) if pairings else None
 

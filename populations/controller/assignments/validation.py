@@ -74,6 +74,7 @@ class Asked:
         message, setup = self.message, self.setup
         if not isinstance(message, Train) or message.agent_steps == 0:
             return 0
+        # budget + one rollout of all environments and agents, which the learner does not cut short
         num_agents = len(setup.spec.agents)
         lengths = [
             int(trainee.hyperparameters.get("rollout_length", MAX_ROLLOUT_LENGTH))
@@ -100,6 +101,7 @@ def find_inconsistency(
         finished: Message of the learner.
         manifests: Verified manifests of the checkpoints that it names, by key.
     """
+    # The first problem ends it, so each check may rely on those before it.
     return next(_problems(asked, finished, manifests), None)
 
 
@@ -152,11 +154,13 @@ def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
     counts = Counter(tally.entrants for tally in finished.tallies)
     is_cooperation = len(asked.setup.sides) == 1
     pairs = rival_seats(seats)
+    # In cooperation only evaluation plays home and away; training compares nobody.
     may_be_alone = is_cooperation and isinstance(message, Train)
     for tally in finished.tallies:
         if tally.entrants not in entrants:
             yield f"a tally names {tally.entrants}, who did not play"
         elif counts[tally.entrants] > 1:
+            # A learner adds up the matches of equal seatings.
             yield f"it has {counts[tally.entrants]} tallies of {tally.entrants}"
         compared = tuple((pair.first, pair.second) for pair in tally.pairs)
         if compared != pairs and not (may_be_alone and compared == ()):
@@ -164,6 +168,7 @@ def _problems_of_tallies(asked: Asked, finished: Finished) -> Iterator[str]:
         elif not _adds_up(tally, num_seats=len(seats)):
             yield f"the tally of {tally.entrants} does not add up"
         elif tally.length_sum < num_episodes(tally, seats=seats):
+            # An episode has one call of ``step`` at least.
             yield f"the matches of {tally.entrants} have {tally.length_sum} steps"
     if isinstance(message, Evaluate):
         yield from _problems_of_matches(message, finished)
@@ -182,6 +187,7 @@ def _problems_of_matches(message: Evaluate, finished: Finished) -> Iterator[str]
     asked_for: Counter[tuple[Entrant, ...]] = Counter()
     for pairing in message.pairings:
         names = tuple(_entrant(player, {}) for player in pairing.seating.players)
+        # Two pairings may seat the same players.
         asked_for[names] += pairing.num_matches
     played = {tally.entrants: tally.matches for tally in finished.tallies}
     for names, number in asked_for.items():
@@ -227,6 +233,7 @@ def published_by(message: Train | Evaluate, finished: Finished) -> list[tuple[Tr
 
 def _checkpoint_problem(trainee: Trainee, published: Published, manifest: Manifest) -> str | None:
     key = published.checkpoint.key
+    # The manifest was read from disk and verified; the learner's words alone would not do.
     facts = (manifest.policy, manifest.generation)
     if facts != (trainee.policy, trainee.generation):
         return f"the checkpoint {key} says it is {facts}"
@@ -235,6 +242,7 @@ def _checkpoint_problem(trainee: Trainee, published: Published, manifest: Manife
         return f"the counters of {key} fell"
     if updates - trainee.learner_updates > MAX_UPDATES:
         return f"{key} has {updates} optimizer steps"
+    # The key follows from the manifest, so no checkpoint can be in the place of another.
     if key != checkpoint_key(manifest.policy, agent_steps=steps, digest=manifest.digest):
         return f"the checkpoint {key} is not where it belongs"
     return None
@@ -275,6 +283,7 @@ def _adds_up(tally: Tally, *, num_seats: int) -> bool:
             0 <= pair.first < pair.second < num_seats and adds_up(pair, matches=matches)
             for pair in tally.pairs
         )
+        # |mean| <= m and mean of squares <= m^2, for m = MAX_RETURN
         and all(abs(value) <= MAX_RETURN * matches for value in returns)
         and all(0.0 <= value <= MAX_RETURN**2 * matches for value in squares)
     )

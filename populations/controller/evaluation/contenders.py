@@ -26,10 +26,8 @@ class EvaluationPool:
     field: Field
 
     def deviations(self) -> FloatArray:
-        """Return each rating's deviation from the mean of its population, Elo. float64 [N].
-
-        How far all of them are from the anchor makes no order.
-        """
+        """Return each rating's deviation from the mean of its population, Elo. float64 [N]."""
+        # sqrt(|s_i - mean s|^2 + own_i): how far all are from the anchor makes no order among them.
         spread = self.field.centred_spread()
         return np.asarray(np.sqrt((spread**2).sum(axis=1) + self.field.own_variance))
 
@@ -63,6 +61,7 @@ def evaluation_pool(state: ControllerState, rng: np.random.Generator | None) -> 
         )
         found += _bots(state, ratings, population)
     # Equal weights are one player, whoever holds them: a donor's are also those of who copied it.
+    # Reversed, so that the first of equals stays: a policy comes before its ghost.
     first = {(known.population, known.entrant): known for known in reversed(found)}
     players = [known for known in found if first[known.population, known.entrant] is known]
     names = list(state.ranked_populations)
@@ -84,6 +83,7 @@ def _spread(state: ControllerState, players: list[PlayerStrength]) -> FloatArray
     """Return rows of the populations' factors, which share their columns: one fit made them all."""
     spreads = {name: state.ratings(name).spread for name in state.ranked_populations}
     width = max((spread.shape[1] for spread in spreads.values() if spread is not None), default=1)
+    # Zeros without a spread: `player_strength` has the variance in ``own_variance`` then.
     rows = np.zeros((len(players), width))
     for name, spread in spreads.items():
         if spread is None or spread.shape[1] != width:

@@ -35,10 +35,10 @@ from populations.league.standings import Ratings
 from populations.ratings.model import probability_positive
 
 FINAL_DEVIATION = 32.0
-"""Elo: from the mean of the population."""
+"""Deviation from the mean of the population, in Elo, at which a rating is sure enough."""
 
 FINAL_MATCHES = 384
-"""With so many nobody plays on, however unsure its rating is."""
+"""Matches after which a policy plays no more, however unsure its rating is."""
 
 MAX_CONTENDERS = 4
 CONTENDER_PROBABILITY = 0.05
@@ -64,6 +64,7 @@ def is_decided(state: ControllerState) -> bool:
     """Return whether there is nothing left to be played after training, or no time."""
     if seconds_left(state) <= 0.0:
         return True
+    # Nothing is drawn: this is asked often, and a draw would take a decision number each time.
     known = evaluation_pool(state, None)
     return not _unsettled(state, known).any() and not _missing(state, known)
 
@@ -76,6 +77,7 @@ def seconds_left(state: ControllerState) -> float:
     if state.config.deterministic:
         return math.inf
     run, share = state.tables.run, state.config.evaluation.share
+    # left = s / (1 - s) T + max(FINAL_SHARE T, FINAL_S) - E, for training T and evaluation E
     during_training_s = run.training_s * share / (1.0 - share)
     return during_training_s + max(FINAL_SHARE * run.training_s, FINAL_S) - run.evaluation_s
 
@@ -84,9 +86,11 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
     """Draw the next evaluation after training; empty if all is played, or being played."""
     if seconds_left(state) <= 0.0:
         return ()
+    # First: weights that break a match would break it for all others in the evaluation.
     newcomers = validation_pairings(state, num_matches=at_most(state, full_size(state)))
     if newcomers:
         return newcomers
+    # The last matches may have settled what seems open.
     if state.fitting or state.ratings_are_stale():
         return ()
     known = evaluation_pool(state, None)
@@ -99,8 +103,10 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
             num_matches=at_most(state, full_size(state)),
         )
     missing = _missing(state, known)
+    # Open ones may be about these very pairs, and are not in the results yet.
     if not missing or any(open_evaluations(state)):
         return ()
+    # The anchor is no contender; its matches are no tournament.
     rivals = [(pair, num_matches) for pair, num_matches in missing if pair[1].kind != "bot"]
     if rivals:
         tx.add_event(
@@ -112,6 +118,7 @@ def final_pairings(state: ControllerState, tx: Transaction) -> tuple[Pairing, ..
             matches_per_pair=TOURNAMENT_MATCHES,
         )
     pairings: list[Pairing] = []
+    # Pairs for which this evaluation has no time are still missing at the next one.
     left = at_most(state, sum(num_matches for _, num_matches in missing))
     for (first, second), to_play in missing:
         if left > 0:
@@ -126,7 +133,9 @@ def _shared(
 ) -> list[tuple[Seating, int]]:
     seatings = seatings_of(state, first, second)
     return [
-        (seating, max(to_play // len(seatings), MIN_MATCHES_PER_SEATING)) for seating in seatings
+        # Every seat equally often.
+        (seating, max(to_play // len(seatings), MIN_MATCHES_PER_SEATING))
+        for seating in seatings
     ]
 
 
@@ -183,11 +192,13 @@ def _contenders(ratings: Ratings, players: Sequence[PlayerStrength]) -> list[Pla
         for index, player in enumerate(players)
         if player.kind != "bot" and (interval := ratings.interval(player.entrant)) is not None
     ]
+    # Equal bounds in the order of the players, which a resumed run has, too.
     ranked = [players[index] for _, index in sorted(rated, key=lambda entry: (-entry[0], entry[1]))]
     found = []
     for player in ranked:
         difference = ratings.difference(player.entrant, ranked[0].entrant)
         assert difference is not None, "both are rated"
+        # P(player is better than the one with the best lower bound)
         if player is ranked[0] or probability_positive(*difference) >= CONTENDER_PROBABILITY:
             found.append(player)
     return found[:MAX_CONTENDERS]
@@ -197,6 +208,7 @@ def _num_met(state: ControllerState, first: PlayerStrength, second: PlayerStreng
     """Count evaluation matches between two players, in all seats, parts of matches too."""
     one, two = (first.population, first.entrant), (second.population, second.entrant)
     seats = range(len(state.setup.seats))
+    # Not whole with more than two sides: each pair of seats counts 1/(n - 1) of a match.
     return round(
         sum(
             counts.matches

@@ -33,15 +33,15 @@ MIN_MATCHES_PER_SEATING = 4
 MAX_PAIRS = 32
 
 AWAITED_IMPORTANCE = 2.0
-"""Of a policy that PBT cannot decide about without more matches, beside what else it matters: as
-much as one about which all is open."""
+"""Importance of a policy that PBT cannot decide about without more matches, added to its other
+importance: as much as that of a policy about which all is open."""
 
 VALIDATION_MATCHES = 4
 MAX_NEWCOMERS = 32
 """Most newcomers of one assignment."""
 
 ANCHOR_MATCHES = 384
-"""Between the zeros of all scales, until it is known what the game gives each side."""
+"""Matches between the zeros of all scales, after which the advantage of each side is known."""
 
 
 def draw_pairings(
@@ -56,6 +56,7 @@ def draw_pairings(
         tx: Counts the draw.
         num_matches: About as many as are played, or fewer.
     """
+    # Before the draw, for validation takes no decision number.
     newcomers = validation_pairings(state, num_matches=num_matches)
     if newcomers:
         return newcomers
@@ -76,6 +77,7 @@ def missing_matches(state: ControllerState, known: EvaluationPool) -> dict[int, 
     for (_, entrant), num_matches in state.pending_matches.open_matches().items():
         made = state.league.checkpoints.get(Digest(entrant))
         if made is not None:
+            # By generation, for `min_matches` counts those of a generation.
             asked[made.policy, made.generation] += num_matches
     found = []
     for index, player in enumerate(known.players):
@@ -103,6 +105,7 @@ def is_worth_it(state: ControllerState, *, num_matches: int) -> bool:
     def is_enough_for(smallest: int) -> bool:
         return num_matches >= at_most(state, smallest)
 
+    # One pair and one bot's pair, each in all seatings.
     smallest = 2 * _num_seatings(state) * MIN_MATCHES_PER_SEATING
     return is_enough_for(smallest) or (is_enough_for(VALIDATION_MATCHES) and bool(newcomers(state)))
 
@@ -128,6 +131,7 @@ def pairings_about(
     may_play = np.array([_is_validated(state, player) for player in known.players], dtype=bool)
     if not (may_play & ~is_bot).any():
         return ()
+    # Bots are mere opponents: nothing is decided by how well they are known.
     weights = np.where(is_bot, 0.0, weights)
     seats_per_pair = _num_seatings(state)
     num_pairs = min(max(num_matches // (MATCHES_PER_SEATING * seats_per_pair), 1), MAX_PAIRS)
@@ -141,6 +145,7 @@ def pairings_about(
             index
             for index, lacking in (missing or {}).items()
             if may_play[index]
+            # ceil(lacking / (num_matches / num_pairs)): pairs that make up for what is missing
             for _ in range(-(-lacking * num_pairs // num_matches))
         ],
     )
@@ -160,16 +165,15 @@ def pairings_about(
 
 
 def _is_validated(state: ControllerState, player: PlayerStrength) -> bool:
-    """Return whether weights of the player's generation have played themselves; bots need not.
-
-    An evaluation in which a newcomer breaks would be lost for all others.
-    """
+    """Return whether weights of the player's generation have played themselves; bots need not."""
     if player.kind == "bot":
         return True
     name = player.player.player
     ghost = state.tables.ghosts.get(name)
     row = state.tables.policies[PolicyId(name) if ghost is None else ghost.policy]
     generation = row.generation if ghost is None else ghost.generation
+    # An evaluation in which a newcomer breaks would be lost for all others. A team plays itself as
+    # one, and its leader's row has the generation.
     return leader_of(state, row.policy).validated_generation >= generation
 
 
@@ -177,6 +181,7 @@ def _num_seatings(state: ControllerState) -> int:
     """Return seatings in which two players of a pair have every seat equally often."""
     if len(state.setup.populations) > 1:
         return 1
+    # Any two players: the number follows from the seats.
     home, away = Player(player=PlayerId("bot:home")), Player(player=PlayerId("bot:away"))
     return len(pair_seatings(home, away, seats=state.setup.seats))
 
@@ -209,11 +214,7 @@ def _anchoring(
     *,
     may_play: npt.NDArray[np.bool_],
 ) -> Iterator[tuple[int, int]]:
-    """Return one pair for each bot, so that the scale keeps its zero.
-
-    By turns the bot meets the player whose strength is nearest to its own, who tells most about the
-    distance, and the one whom this evaluation is about most, so that everybody meets it at times.
-    """
+    """Return one pair for each bot, so that the scale keeps its zero."""
     ratings, population = known.field.ratings, known.field.population
     is_alone = len(state.ranked_populations) == 1
     for index, player in enumerate(known.players):
@@ -228,6 +229,9 @@ def _anchoring(
         ]
         if not rivals:
             continue
+        # By turns the bot meets the player that this evaluation is about most, so that everybody
+        # meets it at times, and the one of the nearest strength, which tells most about the
+        # distance.
         first = chosen[0][0] if chosen else rivals[0]
         if state.tables.run.next_assignment % 2 == 0 or first not in rivals:
             first = min(rivals, key=lambda rival: abs(ratings[rival] - ratings[index]))
@@ -235,11 +239,7 @@ def _anchoring(
 
 
 def _anchors(state: ControllerState) -> list[Seating]:
-    """Return pairings of the scales' zeros, until the advantage of each side is known.
-
-    Without such matches the advantage of a side could not be told from the strength of those who
-    play for it.
-    """
+    """Return pairings of the scales' zeros, until the advantage of each side is known."""
     if len(state.ranked_populations) == 1:
         return []
     # Results have the lower seat first.
@@ -254,6 +254,7 @@ def _anchors(state: ControllerState) -> list[Seating]:
     )
     if played >= ANCHOR_MATCHES:
         return []
+    # Else the advantage of a side could not be told from the strength of its players.
     return [Seating(players=tuple(Player(player=RANDOM_BOT) for _ in state.setup.seats))]
 
 
@@ -264,6 +265,7 @@ def newcomers(state: ControllerState) -> list[PolicyRow]:
         row
         for row in state.tables.policies.values()
         if row.validated_generation != row.generation
+        # In cooperation the policy of the first population stands for its team.
         and row.population in state.ranked_populations
         and row.policy not in validating
         and is_whole(state, row)
@@ -273,12 +275,11 @@ def newcomers(state: ControllerState) -> list[PolicyRow]:
 def validation_pairings(state: ControllerState, *, num_matches: int) -> tuple[Pairing, ...]:
     """Return newcomers against themselves: what breaks here is their own fault.
 
-    After a failed evaluation one at a time, so that it is known whose.
-
     Args:
         state: The controller.
         num_matches: About as many as are played; one newcomer plays in any case.
     """
+    # After a failed evaluation one at a time, so that it is known whose fault it is.
     limit = MAX_NEWCOMERS if state.failed_evaluations == 0 else 1
     limit = min(limit, -(-num_matches // VALIDATION_MATCHES))
     return tuple(

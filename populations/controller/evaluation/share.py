@@ -25,6 +25,7 @@ KEPT = 0.5
 
 def record(state: ControllerState, *, matches: int, duration_s: float) -> None:
     """Take in how long an evaluation took."""
+    # n <- KEPT n + matches, and seconds alike: their quotient is the recent time of a match
     state.recent_matches = KEPT * state.recent_matches + matches
     state.recent_evaluation_s = KEPT * state.recent_evaluation_s + duration_s
 
@@ -32,8 +33,7 @@ def record(state: ControllerState, *, matches: int, duration_s: float) -> None:
 def match_s(state: ControllerState) -> float | None:
     """Return learner seconds that an evaluation match takes; None: not known, or not to be minded.
 
-    Of the last evaluations; before the first, what training shows, which is rather too much: a
-    trainee's decisions are all of an episode's or fewer, and learning takes time as well.
+    Of the last evaluations; before the first, what training shows.
     """
     if state.config.deterministic:
         return None
@@ -42,6 +42,7 @@ def match_s(state: ControllerState) -> float | None:
         return max(state.recent_evaluation_s / state.recent_matches, 1e-9)
     # In cooperation home and away play an episode each.
     episodes = 2 if state.is_cooperation else 1
+    # Rather too much: training takes time beside its decisions. 0: no speed is known yet.
     return episodes * max(_episode_s(state), default=0.0) or None
 
 
@@ -55,6 +56,7 @@ def _episode_s(state: ControllerState) -> Iterator[float]:
             if row.population == name and row.speed > 0.0
         ]
         if trained:
+            # A call of ``step`` is one decision in turns, else one of each agent.
             decisions = expected_length(state, trained[0]) * (
                 1 if in_turns else len(population.agents)
             )
@@ -77,22 +79,17 @@ def document(state: ControllerState) -> dict[str, Json]:
 
 
 def _spent(state: ControllerState) -> tuple[float, float]:
-    """Return what training and evaluation have had.
-
-    Seconds count from the start of the epoch: a run that goes on after its finals has no debt.
-    """
+    """Return what training and evaluation have had in this epoch (deterministic: in the run)."""
     run = state.tables.run
     if state.config.deterministic:
         return float(run.training_assignments), float(run.evaluation_assignments)
+    # From the start of the epoch: a run that goes on after its finals has no debt.
     before_training_s, before_evaluation_s = state.spent_before_s
     return run.training_s - before_training_s, run.evaluation_s - before_evaluation_s
 
 
 def short_of(state: ControllerState) -> float:
-    """Return learner seconds (deterministic: assignments) that evaluation lacks to its share.
-
-    While the length of matches is unknown, an open evaluation makes up for everything.
-    """
+    """Return learner seconds (deterministic: assignments) that evaluation lacks to its share."""
     share = state.config.evaluation.share
     training, evaluation = _spent(state)
     if training <= 0.0:
@@ -100,9 +97,11 @@ def short_of(state: ControllerState) -> float:
     num_open = state.pending_matches.num_open
     if num_open:
         one_s = match_s(state)
+        # While their length is unknown, an open evaluation makes up for everything.
         if one_s is None:
             return 0.0
         evaluation += num_open * one_s
+    # s (T + E) - E, with E as it will be after the open ones
     return share * (training + evaluation) - evaluation
 
 

@@ -3,6 +3,8 @@
 A change that needs new hyperparameters waits for them in ``PolicyRow.pending``
 (`populations.controller.evolution.exploration`); it is committed, with its event, when they are
 there.
+
+Tests: `tests/populations/controller/evolution/test_pbt.py`.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ def exploit(
 ) -> None:
     """Put each of a team on the checkpoint of the one in its donor's team that plays its part."""
     donors = team_of(state, state.tables.policies[donor_id])
+    # Both are in the order of their populations (`team_of`).
     for policy, donor in zip(team, donors, strict=True):
         _copy(state, tx, policy, donor, explore=explore, data={**data, "donor": donor.policy})
 
@@ -46,6 +49,7 @@ def _copy(
 ) -> None:
     """Put a policy on its donor's checkpoint, at once or when its hyperparameters are explored."""
     pending: dict[str, Json] = {
+        # The donor as it is now; it may train on before the answer comes.
         "kind": "exploit",
         "donor": donor.policy,
         "donor_generation": donor.generation,
@@ -76,6 +80,7 @@ def explore_own(
 def _wait(
     state: ControllerState, tx: Transaction, policy: PolicyRow, pending: dict[str, Json]
 ) -> None:
+    # Drawn and journaled now: the question after a crash has the same seed.
     seed: list[Json] = list(state.draw_words(tx))
     tx.put(replace(policy, pending={**pending, "seed": seed}))
     state.waiting.append(policy.policy)
@@ -90,10 +95,9 @@ def commit_exploit(
 ) -> None:
     """Put a policy on its donor's checkpoint, as it was when that was decided.
 
-    The donor may have trained on, or be quarantined by now: its checkpoint was kept for this. The
-    next assignment loads the checkpoint first and applies the hyperparameters after. Identity and
-    counters stay the policy's own; its generation rises, so its statistics start anew.
+    Identity and counters stay the policy's own; its generation rises, so its statistics start anew.
     """
+    # The donor may have trained on, or be quarantined by now: retention kept its checkpoint.
     donor = PolicyId(str(pending["donor"]))
     checkpoint = state.tables.checkpoints[str(pending["checkpoint"])]
     generation, agent_steps = pending["donor_generation"], pending["donor_agent_steps"]
@@ -104,6 +108,7 @@ def commit_exploit(
         tx,
         replace(
             policy,
+            # A quarantined policy comes back by its donor's weights.
             state="active",
             checkpoint=checkpoint.key,
             parent=donor,
@@ -120,6 +125,8 @@ def commit_exploit(
         "exploited",
         policy.policy,
         **{
+            # First: where the names are equal, the values of the copy replace those of the
+            # decision.
             **decision_of(pending),
             "donor": donor,
             "donor_generation": generation,

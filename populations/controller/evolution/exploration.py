@@ -32,12 +32,11 @@ TOLERANCE = 1e-9
 
 
 def ask(state: ControllerState, tx: Transaction) -> None:
-    """Send the questions that wait; in deterministic mode one after the other's answer.
-
-    After a resume they wait for the ratings to be fitted again: how sure gains are is not durable.
-    """
+    """Send the questions that wait; in deterministic mode one after the other's answer."""
+    # After a resume they wait for the first fit: the certainty of gains is not durable.
     if state.fitting and not state.spreads:
         return
+    # An answer is in the history of the next question, which must not depend on speed.
     while state.waiting and not (state.config.deterministic and state.exploring):
         policy = state.tables.policies[state.waiting.pop(0)]
         pending = policy.pending
@@ -58,12 +57,10 @@ def ask(state: ControllerState, tx: Transaction) -> None:
 
 
 def pending_policies(state: ControllerState) -> list[PolicyId]:
-    """Return the policies with a pending decision, in the order in which it was made.
-
-    A resumed run asks in the order in which the run before would have asked: what is explored
-    first is in the history of what is explored next.
-    """
+    """Return the policies with a pending decision, in the order in which it was made."""
     pending = [row for row in state.tables.policies.values() if row.pending]
+    # The last word of a seed is its decision number (`ControllerState.draw_words`): a resumed run
+    # asks in the order in which the run before would have asked.
     return [row.policy for row in sorted(pending, key=lambda row: _words(row.pending["seed"])[-1])]
 
 
@@ -101,6 +98,7 @@ def answer(command: ExploreHyperparameters) -> HyperparametersExplored:
         problem = f"{named(error)}{own_lines(error)}"
     if problem is None:
         return HyperparametersExplored(policy=command.policy, exploration=exploration)
+    # The same seed, so a repeated question has this answer, too.
     perturbed = Perturb().explore(
         command.hyperparameters, command.search_space, rng=_rng(command.seed)
     )
@@ -130,6 +128,7 @@ def problem_of(
         if not is_number or not math.isfinite(value):
             return f"{name} must be a finite number, got {value!r}"
         dimension = dimensions.get(name)
+        # A value that stays is not compared with the bounds: it was in use before.
         if dimension is None or value == hyperparameters.get(name):
             if dimension is None and value != hyperparameters[name]:
                 return f"{name} is not in the search space, but changed to {value!r}"

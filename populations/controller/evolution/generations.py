@@ -45,6 +45,7 @@ def begin_generation(
     Returns:
         The policy as it was put.
     """
+    # Before the policy is put: the generation that ends is found by its old number.
     ended = ended_generation(state, policy.policy)
     if ended is not None:
         tx.put(ended)
@@ -79,10 +80,8 @@ def explored_on(
 def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationRow | None:
     """Say what a policy's present generation is if it ends now; None in runs that recorded none.
 
-    Both ratings are from the last fit: the scale of another one may have moved by more than a
-    generation gains. They are about rated weights in the policy's line, the nearest ones before its
-    beginning and before its end. If more was trained between those two by what came before than in
-    the generation itself, or nothing, its gain is not known.
+    Its ratings are those of the nearest rated weights in the policy's line before its beginning and
+    before its end.
     """
     policy = state.tables.policies[policy_id]
     entrant = trainee_entrant(policy_id, generation=policy.generation)
@@ -90,13 +89,18 @@ def ended_generation(state: ControllerState, policy_id: PolicyId) -> GenerationR
     if row is None:
         return None
     ratings, league = state.ratings(policy.population), state.league
+    # lead: steps from the first rated weights to the beginning; lag: from the last ones to the end
     first, lead = _rated(state, ratings, league.first_weights(policy, state.tables))
     last, lag = _rated(state, ratings, _weights(state, policy))
+    # steps of the generation itself between the two ratings
     num_own = policy.agent_steps - row.agent_steps_begin - lag
+    # If earlier generations trained more between the two, or this one nothing, its gain is not
+    # known.
     difference = ratings.difference(last, first) if first and last and lead < num_own else None
     return replace(
         row,
         agent_steps_end=policy.agent_steps,
+        # Both from the last fit: the scale of another one may have moved by more than a gain.
         rating_begin=ratings.rating(first),
         rating_end=ratings.rating(last),
         gain_deviation=None if difference is None else difference[1],
@@ -127,6 +131,7 @@ def _rated(
     for weights in () if digest is None else chain((digest,), state.league.ancestors(digest)):
         if ratings.index(weights) is not None:
             return weights, agent_steps
+        # Unrated: the steps that made them were trained since the rated ones further up.
         made = state.league.checkpoints.get(weights)
         agent_steps += 0 if made is None else _trained(state, made)
     return None, agent_steps
@@ -138,6 +143,7 @@ def _trained(state: ControllerState, row: CheckpointRow) -> int:
     before = state.league.checkpoints.get(row.parent) if row.parent is not None else None
     if before is not None and (before.policy, before.generation) == made:
         return row.agent_steps - before.agent_steps
+    # The first of its generation: its parent may be another policy's, with another count.
     generation = state.tables.generations.get(
         trainee_entrant(row.policy, generation=row.generation)
     )

@@ -23,8 +23,8 @@ def immigrant_key(population: str, index: int) -> str:
     """Return directory of an immigrant's weights, relative to the run's.
 
     Args:
-        population: That it comes into.
-        index: In ``pbt.immigration.from``.
+        population: Population that it comes into.
+        index: Position in ``pbt.immigration.from``.
     """
     return f"{IMMIGRANTS}/{population}/{index:03d}"
 
@@ -38,9 +38,8 @@ def try_immigrate(
 ) -> bool:
     """Put immigrants in a team's places with the configured probability; False: they were not.
 
-    A policy has no checkpoint until its next assignment has made one of the new weights. Its
-    hyperparameters are those that a new member would have. The reference is never an immigrant, and
-    nobody is who will not be trained any more.
+    Hyperparameters are those that a new member would have. The reference member is never replaced,
+    nor is a policy that has reached its limit of agent steps.
 
     Args:
         state: The controller.
@@ -54,6 +53,7 @@ def try_immigrate(
     is_done = limit is not None and policy.agent_steps >= limit
     if immigration.probability <= 0.0 or is_done or is_reference(state, policy):
         return False
+    # After the conditions: without immigration no decision number is taken.
     rng = state.draw(tx)
     if rng.random() >= immigration.probability:
         return False
@@ -80,7 +80,10 @@ def _immigrate(
         tx,
         replace(
             policy,
+            # The next assignment makes one of the new weights; until then there is none to play
+            # with.
             checkpoint=None,
+            # Empty: fresh ones. None would be those that the whole population starts from.
             initial_weights="" if index is None else immigrant_key(policy.population, index),
             parent=None,
             hyperparameters=new,
@@ -90,6 +93,7 @@ def _immigrate(
         cause="immigrate",
         parent=None if index is None else Entrant(players[index]),
     )
+    # The donor that it would have copied is told as ``instead_of``.
     numbers = {name: value for name, value in data.items() if name != "donor"}
     tx.add_event(
         "immigrated",

@@ -46,6 +46,7 @@ def standing_weights_of(state: ControllerState, row: PolicyRow) -> Digest | None
         return latest
     rated = Digest(ratings.row.entrants[position])
     made = state.league.checkpoints[rated]
+    # Rated weights of another generation say nothing about those that replaced them.
     is_own = (made.policy, made.generation) == (row.policy, row.generation)
     return rated if is_own else latest
 
@@ -59,14 +60,8 @@ def _standing(state: ControllerState, policy: PolicyId) -> Digest | None:
 
 
 def members_of(state: ControllerState, population: str, *, role: str) -> list[Member]:
-    """Return the active policies of a population that have a role.
-
-    PBT ranks and copies among policies of one role: an exploiter is not worse than a main agent
-    because it loses to others, and what it has found would be gone if it became a copy.
-
-    The members of the last decision are kept, and only those of whom something has changed since
-    are made anew.
-    """
+    """Return the active policies of a population that have a role."""
+    # Members of the last decision are kept; those with changes since are made anew below.
     ratings, tables = state.ratings(population), state.tables
     kept, policies = state.members.current(
         population, ratings=ratings, tables=tables, league=state.league
@@ -74,6 +69,8 @@ def members_of(state: ControllerState, population: str, *, role: str) -> list[Me
     for policy in policies:
         row = tables.policies[policy]
         kept.set(policy, _member(state, ratings, row) if row.state == "active" else None)
+    # PBT ranks within a role: an exploiter is not worse than a main agent because it loses to
+    # others, and what it has found would be gone if it became a copy.
     return kept.listed(role, tables)
 
 
@@ -82,6 +79,7 @@ def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
     record = state.league.record(row.population, digest or "")
     matches, total = record.matches, record.return_sum
     squares = record.return_sum_of_squares
+    # s^2 = (sum x^2 - (sum x)^2 / n) / (n - 1)
     variance = (squares - total**2 / matches) / (matches - 1) if matches > 1 else 0.0
     return Member(
         policy=row.policy,
@@ -100,9 +98,10 @@ def _member(state: ControllerState, ratings: Ratings, row: PolicyRow) -> Member:
 def rating_difference(state: ControllerState, population: str) -> RatingDifference:
     """Return a function of two policies: by how much the first's standing weights are better.
 
-    For one decision: nobody's standing changes meanwhile.
+    It holds for one decision.
     """
     ratings = state.ratings(population)
+    # Kept for all pairs of the decision, in which no standing changes.
     standing: dict[PolicyId, str] = {}
 
     def standing_of(policy: PolicyId) -> str:
@@ -128,6 +127,7 @@ def common_scores(state: ControllerState, population: str) -> CommonScores | Non
         one, other = _standing(state, first), _standing(state, second)
         if one is None or other is None or one == other:
             return None
+        # Matches between the two are against no common opponent.
         pair = {(population, Entrant(one)), (population, Entrant(other))}
         return on_common_opponents(
             _scores(state, (population, Entrant(one)), without=pair),

@@ -64,10 +64,13 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     A policy that is ready but about which too little is known stays ready, trains on, and is asked
     about again when its next assignment ends. In the final matches nobody changes any more.
     """
+    # Read again: the ghost that this event has left may have reset it.
     policy = state.tables.policies[policy.policy]
     team = team_of(state, policy)
+    # The final matches rate what is there, and a decision that waits is made already.
     if state.phase == "evaluating" or any(row.pending for row in team):
         return
+    # A recorded schedule is followed in the place of PBT.
     if any(state.config.populations[row.population].schedule for row in team):
         for row in team:
             schedules.follow(state, tx, row)
@@ -77,17 +80,20 @@ def evolve(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     if not marks or pbt.exploit == "none":
         return
     decision = _decide(state, tx, policy, marks=marks)
+    # Its clock stays due, so it is asked about again after its next assignment or fit.
     if isinstance(decision, NotReady):
         _postpone(state, tx, team, decision)
         return
     for row in team:
         tx.put(replace(row, ready_at=row.agent_steps))
+    # None: the rule has failed, and nothing changes until the next mark.
     if decision is not None:
         _carry_out(state, tx, team_of(state, policy), decision, marks=marks)
 
 
 def evolve_waiting(state: ControllerState, tx: Transaction) -> None:
     """Decide about policies that waited for ratings and are not training now."""
+    # A policy with an open lease is not changed: its result will be of the weights that it has.
     in_training = {
         trainee.policy
         for row in state.tables.assignments.values()
@@ -117,6 +123,7 @@ def _decide(
 ) -> Decision | None:
     """Ask the population's rule; None, and an event, if the rule fails."""
     population = policy.population
+    # Outside of the try: a rule that fails takes its decision number as well.
     rng = state.draw(tx)
     try:
         decision: Decision = state.exploit[population].decide(
@@ -159,6 +166,7 @@ def _carry_out(
     """Do to each of a team what was decided about its leader."""
     data = {**_numbers_of(decision), MARKS: marks}
     if isinstance(decision, ExploitDonor):
+        # An immigrant comes now and then in the place of a copy.
         if not try_immigrate(state, tx, team, data=data):
             exploit(state, tx, team, decision.donor, explore=decision.explore, data=data)
         return
@@ -185,6 +193,7 @@ def _plain(value: object) -> Json:
         return [_plain(entry) for entry in value]
     if isinstance(value, np.generic):
         return _plain(value.item())
+    # JSON has no NaN and no infinity.
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value if isinstance(value, bool | int | float | str) else None
@@ -194,6 +203,7 @@ def complete(state: ControllerState, tx: Transaction, event: HyperparametersExpl
     """Commit the decision that waited for these hyperparameters."""
     state.exploring.discard(event.policy)
     policy = state.tables.policies[event.policy]
+    # A quarantine has given the decision up while the rule worked.
     if not policy.pending:
         return
     if event.problem is not None:
@@ -202,6 +212,7 @@ def complete(state: ControllerState, tx: Transaction, event: HyperparametersExpl
         commit_explore(state, tx, policy, policy.pending, event.exploration)
         return
     checkpoint = state.tables.checkpoints[str(policy.pending["checkpoint"])]
+    # Retention keeps what a pending decision names; only damage can have taken it.
     if checkpoint.state == "present":
         commit_exploit(state, tx, policy, policy.pending, event.exploration)
     else:

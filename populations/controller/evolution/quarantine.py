@@ -27,9 +27,8 @@ def quarantine(
 ) -> None:
     """Take a policy and its mates out of training, ranking, copying and snapshots.
 
-    Their open assignments end. Then it is tried to bring them back: with PBT they exploit the best
-    rated policy at once; without anybody to copy from they go on once with half their learning
-    rate, and stay out the next time.
+    Their open assignments end. With PBT they then exploit the best rated policy at once; without a
+    donor they go on once with half their learning rate, and stay out the next time.
     """
     leader = leader_of(state, policy_id)
     team = team_of(state, leader)
@@ -37,8 +36,10 @@ def quarantine(
     for row in list(state.tables.assignments.values()):
         message = row.message
         if isinstance(message, Train) and any(t.policy in names for t in message.trainees):
+            # Closed: a late result finds no open assignment and changes nothing.
             tx.put_assignment(replace(row, status="failed", reason=reason))
     for policy in team:
+        # A decision that waited is given up; `pbt.complete` ignores its answer.
         tx.put(replace(policy, state="quarantined", pending={}))
         tx.add_event("quarantined", policy.policy, reason=reason, checkpoint=policy.checkpoint)
     rescue(state, tx, leader)
@@ -60,6 +61,7 @@ def _halve(state: ControllerState, tx: Transaction, team: Sequence[PolicyRow]) -
     """Let a team go on with half its learning rates."""
     for policy in team:
         old = dict(policy.hyperparameters)
+        # A user's own algorithm may have no such hyperparameter.
         new = {**old, LEARNING_RATE: old[LEARNING_RATE] / 2} if LEARNING_RATE in old else old
         after = replace(policy, state="active", failures=0, halvings=1, hyperparameters=new)
         explored_on(state, tx, after, cause="quarantine")
@@ -78,6 +80,7 @@ def _best_donor(state: ControllerState, policy: PolicyRow) -> PolicyId | None:
         and state.tables.policies[name].role == policy.role
         and (interval := ratings.interval(digest)) is not None
     ]
+    # Equal ratings are told apart by name, so a resumed run finds the same.
     return max(rated)[1] if rated else None
 
 
@@ -87,6 +90,7 @@ def abandon(state: ControllerState, tx: Transaction, policy: PolicyRow, *, reaso
     marks = decision_of(policy.pending).get(MARKS)
     tx.put(replace(policy, pending={}))
     tx.add_event("exploit_abandoned", policy.policy, reason=reason, marks=marks)
+    # The rescue has failed: the team is out again as one, whatever mates have copied already.
     if was_quarantined:
         for mate in team_of(state, policy):
             tx.put(replace(mate, state="quarantined", pending={}))

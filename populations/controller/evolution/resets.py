@@ -56,7 +56,7 @@ def reset_key(population: str) -> str:
 def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> None:
     """Decide whether a policy that has just left a ghost starts again, and carry that out.
 
-    Main agents never do; nor does who will not be trained any more.
+    Main agents never do, nor does a policy that has reached its limit of agent steps.
     """
     policy = state.tables.policies[policy_id]
     limit = state.config.stop.agent_steps_per_policy
@@ -65,6 +65,7 @@ def try_reset(state: ControllerState, tx: Transaction, policy_id: PolicyId) -> N
         return
     roles = state.config.roles
     probability = reset_probability(policy.role, league_exploiter=roles.reset_probability)
+    # The ghost that it has just left has its present count.
     left = ghost_id(policy.policy, agent_steps=policy.agent_steps)
     data: dict[str, Json] = {"ghost": left, "probability": probability}
     if is_reset(probability, rng=state.draw(tx)):
@@ -79,6 +80,7 @@ def without_weights(state: ControllerState, tx: Transaction, key: str, *, reason
         entrant = trainee_entrant(policy.policy, generation=policy.generation)
         row = state.tables.generations.get(entrant)
         is_waiting = policy.checkpoint is None and policy.initial_weights == key
+        # Only a reset has the exploiter's own first checkpoint to go back to.
         if is_waiting and row is not None and row.cause == "reset":
             origin = _initial(state, policy, instead_of=key, because=reason)
             _start_again(state, tx, policy, origin, data={})
@@ -101,6 +103,7 @@ def _start_again(
             policy,
             checkpoint=origin.checkpoint,
             initial_weights=origin.initial_weights,
+            # Its own first checkpoint is no copy of another policy.
             parent=checkpoint.policy if checkpoint is not None and is_others else None,
             ready_at=policy.agent_steps,
             failures=0,
@@ -135,6 +138,7 @@ def _origin(state: ControllerState, policy: PolicyRow) -> Origin:
         key = reset_key(policy.population)
         if key in state.immigrants:
             return Origin(player=rule, initial_weights=key, parent=Entrant(rule))
+    # The rule is the name of a player of this run: a ghost, or a policy as it is now.
     ghost = state.tables.ghosts.get(PlayerId(rule))
     if ghost is not None and not ghost.corrupt:
         return _of_ghost(ghost)
@@ -151,6 +155,7 @@ def _origin(state: ControllerState, policy: PolicyRow) -> Origin:
 
 def _initial(state: ControllerState, policy: PolicyRow, **numbers: Json) -> Origin:
     """Return the policy's first checkpoint; without it, what the whole population started from."""
+    # Retention keeps the checkpoint of an exploiter's first ghost for this (`named_by`).
     ghost = state.tables.ghosts.get(ghost_id(policy.policy, agent_steps=0))
     if ghost is None or state.tables.checkpoints[ghost.checkpoint].state != "present":
         return Origin(player="the population's start", numbers=numbers)
@@ -195,8 +200,8 @@ def win_rates_against_mains(
     """Return how often ghosts of one population beat the main agents of today, draws half.
 
     The mean over the standing weights of active main agents: evaluation results, filled by what
-    ratings predict. Ratings of different populations cannot be compared, so against main agents of
-    another population results alone count. Of whom nothing is known has no win rate.
+    ratings predict; results alone against main agents of another population. A ghost of which
+    nothing is known has no win rate.
     """
     mains = [
         (row.population, digest)
@@ -209,6 +214,7 @@ def win_rates_against_mains(
     points, matches = counted(_outcomes(state, ghosts, mains), shape=predicted.shape)
     prior = np.where(np.isnan(predicted), 0.0, PRIOR_MATCHES)
     known = matches + prior > 0.0
+    # (points + k p) / (matches + k); k = 0 where ratings predict nothing
     scores = (points + prior * np.nan_to_num(predicted)) / np.where(known, matches + prior, 1.0)
     found = {}
     for ghost, row, is_known in zip(ghosts, scores, known, strict=True):
@@ -225,10 +231,12 @@ def _predicted(
 
     def rating(population: str, digest: Digest) -> float:
         interval = state.ratings(population).interval(digest)
+        # Ratings of different populations cannot be compared.
         return np.nan if interval is None or population not in populations else interval[0]
 
     rows = np.array([rating(ghost.population, ghost.weights_digest) for ghost in ghosts])
     columns = np.array([rating(*main) for main in mains])
+    # [ghosts, 1] against [1, mains] -> [ghosts, mains]
     scores = expected_scores(rows[:, np.newaxis], columns[np.newaxis, :])
     is_rated = ~np.isnan(rows)[:, np.newaxis] & ~np.isnan(columns)[np.newaxis, :]
     return np.where(is_rated, scores, np.nan)

@@ -19,6 +19,7 @@ def follow(state: ControllerState, tx: Transaction, policy: PolicyRow) -> None:
     reached = [
         (index, entry)
         for index, entry in enumerate(schedule)
+        # Each mark that was followed began a generation, so those up to its beginning are done.
         if policy.generation_at < entry.agent_steps <= policy.agent_steps
     ]
     if not reached:

@@ -73,7 +73,9 @@ def _freeze(
         every_agent_steps=state.config.ghosts.every_agent_steps,
         **why,
     )
+    # The row is committed first; a resume makes the directory if a crash comes between.
     tx.commands.append(LinkGhosts(ghosts=(ghost,)))
+    # Not after the ghost of its first checkpoint, from which it has just started.
     if policy.ghost_at >= 0:
         try_reset(state, tx, policy.policy)
 
@@ -127,6 +129,7 @@ def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Fl
     That is the latest main agents for a main exploiter, all ghosts for the others. Results alone
     count, and only against those that were met ``roles.min_matches`` times.
     """
+    # One empty array, for none at all cannot be concatenated.
     found: list[FloatArray] = [np.zeros(0)]
     for population in _opposing(state, policy):
         request = make_request(state, policy, population)
@@ -136,6 +139,7 @@ def _win_rates(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Fl
         wins, losses = request.record(rivals)
         # Old matches fade: what is left of them may be no whole number.
         is_met = wins + losses >= state.config.roles.min_matches
+        # (w + 1/2) / (w + l + 1): the mean of the posterior with Jeffreys' prior
         found.append(((wins + JEFFREYS) / (wins + losses + 2.0 * JEFFREYS))[is_met])
     return np.concatenate(found)
 

@@ -32,6 +32,7 @@ KINDS: Mapping[str, Kind] = {
         "goal is reached too rarely, pay for steps towards it or begin episodes nearer to it.",
     ),
     "observations_constant": Kind(
+        # Assignments in a row: the metric is of one. So it is with the next three kinds.
         raise_after=3,
         advice="Right for a game without a state. Else check the environment: often observe() "
         "returns what was computed at the reset.",
@@ -64,6 +65,7 @@ KINDS: Mapping[str, Kind] = {
         "run's logs/ where the launcher started it, has the traceback.",
     ),
     "learners_idle": Kind(
+        # Looks, one a second (`alerts.IDLE_S`): a learner between two assignments is not idle.
         raise_after=30,
         clear_after=10,
         advice="There is nothing that they may do: train more policies (populations.NAME.size) or "

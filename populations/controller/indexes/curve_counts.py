@@ -19,6 +19,7 @@ class Curves:
         self._counted: set[str] = set()
         self.written: dict[PolicyId, tuple[Digest, int, Mapping[str, float]]] = {}
         """Which weights' points were written last, after how many matches, and what they were."""
+        # Before any time, so that the first event writes a point.
         self.run_at_s = float("-inf")
 
     @classmethod
@@ -34,6 +35,7 @@ class Curves:
     def apply(self, row: GhostRow | GenerationRow) -> None:
         """Count a ghost or a copy; a row may come more than once."""
         if isinstance(row, GhostRow):
+            # The row of a ghost comes again when it is linked, changed or found corrupt.
             if row.player not in self._counted:
                 self._counted.add(row.player)
                 self.ghosts[row.policy] += 1

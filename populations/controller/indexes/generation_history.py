@@ -22,6 +22,7 @@ class GenerationHistory:
 
     def apply(self, row: GenerationRow, tables: Tables) -> None:
         """Take in a row that was put into the tables, once or more often."""
+        # Until a first question the tables have all, and it may never come.
         if self._is_made:
             self._place(row, tables)
 
@@ -41,6 +42,7 @@ class GenerationHistory:
                 self._place(row, tables)
         # A copy of references: a decision is answered by another thread.
         rows = self._rows.get((policy.population, policy.role), []).copy()
+        # In the copy alone: the generation still lasts.
         if instead is not None:
             rows[self._places[instead.entrant]] = instead
         return tuple(rows)
@@ -48,6 +50,7 @@ class GenerationHistory:
     def _place(self, row: GenerationRow, tables: Tables) -> None:
         key = (row.population, tables.policies[row.policy].role)
         rows = self._rows.setdefault(key, [])
+        # A row that ends its generation replaces the one that began it, at its place.
         place = self._places.setdefault(row.entrant, len(rows))
         if place == len(rows):
             rows.append(row)

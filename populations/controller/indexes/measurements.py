@@ -21,15 +21,15 @@ LONGEST_LENGTHS = 3.0
 """The same in lengths of episodes, where these are known."""
 
 LONGEST_S = 300.0
-"""Of a population's training without an end, on all learners: slow environments do not get so far
-in the time in which somebody wants to know."""
+"""Seconds of a population's training without an end, for each learner: slow environments do not
+reach `LONGEST_STEPS` in the time in which somebody wants to know."""
 
 MIN_EPISODES = 200
 MIN_ASSIGNMENTS = 3
-"""With equal rewards all the time, before that is something to tell."""
+"""Episodes and assignments with equal rewards before that is told."""
 
 SMALL = 1e-6
-"""Relative to returns: by so much equal ones differ in float32."""
+"""Relative difference of equal returns in float32."""
 
 COLLAPSED_SHARE, LIVELY_SHARE = 0.01, 0.02
 """Shares of the entropy of uniformly random choices: below it is collapsed, above it is not."""
@@ -49,10 +49,10 @@ class Window:
 
     Attributes:
         unended_steps: Calls of ``step`` of each environment since an episode ended.
-        assignments: Since the controller started, those that told of rewards.
-        episodes: That ended in these.
+        assignments: Assignments since the controller started that told of rewards.
+        episodes: Episodes that ended in these.
         reward: Lowest and highest so far.
-        returns: Bounds of what those of episodes were; the lower is above where they were not told.
+        returns: Lowest and highest mean -+ deviation of returns; lowest above highest: not told.
     """
 
     unended_steps: float = 0.0
@@ -64,6 +64,7 @@ class Window:
     def record(self, metrics: Mapping[str, float]) -> None:
         """Take in an assignment."""
         ended = metrics.get("episode/count", 0.0)
+        # Over assignments: an episode may take longer than one.
         self.unended_steps = (
             0.0 if ended else self.unended_steps + metrics.get("rollout/steps_count", 0.0)
         )
@@ -74,13 +75,14 @@ class Window:
             self.reward = min(self.reward[0], low), max(self.reward[1], high)
         mean, spread = metrics.get("episode/return_mean"), metrics.get("episode/return_deviation")
         if mean is not None and spread is not None:
+            # The bounds stay equal only while no return differs.
             low, high = mean - spread, mean + spread
             self.returns = min(self.returns[0], low), max(self.returns[1], high)
 
 
 @dataclass(slots=True)
 class Windows:
-    """Those of all policies.
+    """Windows of all policies.
 
     Attributes:
         unended_s: By population, learner seconds of training since an episode ended.
@@ -112,9 +114,9 @@ class Trained:
     """Input of a rule.
 
     Attributes:
-        policy: After the assignment.
+        policy: Policy after the assignment.
         metrics: Metrics of the assignment, those of the policy alone.
-        window: With the assignment.
+        window: Window with the assignment in it.
         unended_s: Seconds of the population without an ended episode, for each learner.
         episode_length: Length of ended episodes, or as it was measured before; 0: not known.
         num_envs: Environments of a learner.
@@ -137,6 +139,7 @@ def no_episode_ended(trained: Trained) -> str | None:
     if "episode/count" not in trained.metrics or "rollout/steps_count" not in trained.metrics:
         return None
     steps = trained.window.unended_steps
+    # Long episodes are no fault where their length is known.
     longest = max(LONGEST_STEPS, LONGEST_LENGTHS * trained.episode_length)
     if steps and (steps > longest or trained.unended_s > LONGEST_S):
         return (
@@ -150,12 +153,16 @@ def reward_constant(trained: Trained) -> str | None:
     """Return whether every reward and every return was the same."""
     window = trained.window
     low, high = window.reward
+    # The environment's rewards are not those that the policy learns from, or are not told (the
+    # bounds of a new window).
     if trained.weighs_rewards or low > high:
         return None
     is_sure = window.episodes >= MIN_EPISODES and window.assignments >= MIN_ASSIGNMENTS
     if low != high or not is_sure:
         return ""
     least, most = window.returns
+    # Equal rewards other than 0 still tell episodes of different lengths apart: then the returns
+    # differ, or are not told.
     if low != 0.0 and (least > most or most - least > SMALL * max(abs(least), abs(most))):
         return ""
     return f"in {window.episodes:,.0f} episodes every reward was {low:g}"
@@ -178,6 +185,7 @@ def entropy_collapsed(trained: Trained) -> str | None:
     collapsed, lively = bounds
     if entropy < collapsed:
         return f"its entropy is {entropy:.4g} nats (collapsed: below {collapsed:.4g})"
+    # In between neither wrong nor well, so that an alert does not come and go.
     return "" if entropy > lively else None
 
 
@@ -192,13 +200,16 @@ def entropy_bounds(action: Mapping[str, object]) -> tuple[float, float] | None:
     most = 0.0
     match action.get("kind"):
         case "Discrete":
+            # H of uniform choices: log n; of several independent ones their sum
             most = math.log(_integer(action["n"]))
         case "MultiDiscrete":
             most = sum(math.log(number) for number in _flat(action["nvec"]))
         case "MultiBinary":
             most = size * math.log(2.0)
         case "Box" if not str(action["dtype"]).startswith(("int", "uint", "bool")):
+            # A normal density has log(sigma sqrt(2 pi e)) nats, -3 at a sigma of 0.012.
             return COLLAPSED_NATS * size, LIVELY_NATS * size
+    # A space of one action has no entropy to lose.
     return (COLLAPSED_SHARE * most, LIVELY_SHARE * most) if most > 0.0 else None
 
 
@@ -227,6 +238,7 @@ def kl_high(trained: Trained) -> str | None:
 
 
 def _too_high(value: float | None, *, high: float, good: float, text: str) -> str | None:
+    # As with the entropy: in between an alert neither begins nor ends.
     if value is None or good <= value <= high:
         return None
     return f"{text.format(value)} (too high: above {high:g})" if value > high else ""

@@ -25,7 +25,7 @@ from populations.records.rows import CheckpointRow, GhostRow, PolicyRow, Ratings
 from populations.records.tables import Tables, put_after
 
 ScoresKey = tuple[int, int, bytes]
-"""Sequences of the last evaluation and of the last fit, and of whom the scores are."""
+"""Sequences of the last evaluation and of the last fit, and the codes of the entrants."""
 
 
 @dataclass(slots=True)
@@ -60,6 +60,7 @@ class Pool:
         others = self.is_active
         position = self.policy_positions.get(without)
         if position is not None:
+            # The column is the pool's own.
             others = others.copy()
             others[position] = False
         return self.policies.candidates.take(np.flatnonzero(others))
@@ -92,6 +93,7 @@ class Pool:
         """
         codes = self.ghosts.codes.entrants
         num_new = len(codes) - len(self._ratings)
+        # By identity: a fit puts a new row.
         if self._rated is row and not num_new:
             return self._ratings, self._expected
         if self._rated is not row:
@@ -103,6 +105,7 @@ class Pool:
             ratings = np.fromiter(self._known.values(), dtype=np.float64)
             self._ratings[rated[rated >= 0]] = ratings[rated >= 0]
         else:
+            # The same fit: codes are numbered by coming, so new ghosts are at the end.
             new = list(islice(reversed(codes), num_new))[::-1]
             ratings = np.fromiter(map(self._known.get, new, repeat(np.nan)), dtype=np.float64)
             self._ratings = np.append(self._ratings, ratings)
@@ -112,10 +115,13 @@ class Pool:
     def _found_parents(self, origins: Mapping[Digest, CheckpointRow]) -> IntArray:
         """Return the code of each ghost's nearest ancestor, -1: none. int64 [codes]."""
         codes = self.ghosts.codes.entrants
+        # Only new ghosts: a ghost is left when its weights are published, so its ancestors came
+        # first.
         new = list(islice(reversed(codes), len(codes) - len(self._parents)))[::-1]
         found = []
         for entrant in new:
             origin = origins.get(Digest(entrant))
+            # Up the line to the next weights that are a ghost's.
             while origin is not None and origin.parent is not None and origin.parent not in codes:
                 origin = origins.get(origin.parent)
             parent = origin.parent if origin is not None else None
@@ -133,6 +139,7 @@ class Pool:
             agent_steps=row.agent_steps,
         )
         position = self.policy_positions.setdefault(row.policy, len(self.policy_positions))
+        # A new policy; a known one keeps its position, which results refer to.
         if position == len(self.is_active):
             self.policies.append(candidate)
             self.is_active = np.append(self.is_active, False)
@@ -173,6 +180,7 @@ def inherited(ratings: FloatArray, parents: IntArray) -> FloatArray:
     while (is_open := nearest >= 0).any():
         found[is_open] = found[nearest[is_open]]
         # Steps double: whose ancestor was unrated goes on from where that one goes on from.
+        # An index of -1 reads the last entry, which is not taken.
         further = np.where(is_open, nearest[nearest], -1)
         nearest = np.where(np.isnan(found), further, -1)
     return found
@@ -187,6 +195,7 @@ class OpponentPools:
 
     def pool(self, population: str, tables: Tables) -> Pool:
         """Return the candidates of a population, as the tables have them."""
+        # At the first question, and after a ghost was found corrupt.
         if not self._pools:
             for policy in tables.policies.values():
                 self._place_policy(policy, tables)

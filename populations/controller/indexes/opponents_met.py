@@ -2,6 +2,8 @@
 
 Kept beside the candidates, so that a decision looks at new matches alone. Not durable: it follows
 from the journal's rows, and a resumed controller makes it anew. Shapes: M met entrants.
+
+Tests: `tests/populations/controller/opponents/test_seatings.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class Met:
     line: list[Entrant] = field(default_factory=list)
     results: FloatArray = field(default_factory=lambda: np.zeros((2, 0)))
     _places: dict[Entrant, int] = field(default_factory=dict)
+    # Ghost code, policy code, generation, agent steps. int64 [4, capacity].
     _columns: IntArray = field(default_factory=lambda: np.zeros((4, 16), dtype=np.int64))
     _num_ghosts: int = 0
     _followed: MetOpponents = field(default_factory=MetOpponents)
@@ -74,9 +77,6 @@ class Met:
     ) -> None:
         """Take in what has been played since the last time.
 
-        Results of former generations fade as those of one generation do: with the later matches of
-        the same two.
-
         Args:
             line: Generations of the trainee, oldest first.
             payoff: Results of training matches.
@@ -85,15 +85,19 @@ class Met:
             origins: Checkpoints by their weights.
         """
         for entrant in islice(reversed(ghosts), len(ghosts) - self._num_ghosts):
+            # Weights that were met as a latest checkpoint may have become a ghost since.
             place = self._places.get(Entrant(entrant))
             if place is not None:
                 self._columns[0, place] = ghosts[entrant]
         self._num_ghosts = len(ghosts)
+        # The last generation that was looked at may have played on; later ones are new.
         for generation in line[max(len(self.line) - 1, 0) :]:
             if not self.line or generation != self.line[-1]:
                 self.line.append(generation)
                 self._followed = payoff.follow(generation)
+                # All results so far are those of former generations now.
                 self._former, self._current = self.results, np.zeros(0, dtype=np.int64)
+            # In order of first meeting, so new ones are at the end.
             new = self._followed.others[len(self._current) :]
             for other in new:
                 if other not in self._places:
@@ -104,6 +108,7 @@ class Met:
             results = np.zeros((2, len(self._places)))
             results[:, self._current] = self._followed.results
             num_former = self._former.shape[1]
+            # former * 2^(-later / half-life): results fade with later matches of the same two
             later = results[:, :num_former].sum(axis=0)
             results[:, :num_former] += self._former * 0.5 ** (later / payoff.half_life_matches)
             self.results = results
@@ -117,6 +122,7 @@ class Met:
         origins: Mapping[Digest, CheckpointRow],
     ) -> None:
         place = self._places[other] = len(self._places)
+        # Doubled, so that a column is copied about once on average.
         if place == self._columns.shape[1]:
             self._columns = np.concatenate([self._columns, np.zeros_like(self._columns)], axis=1)
         made, ghost = origins.get(Digest(other)), ghosts.get(other, -1)
@@ -129,5 +135,6 @@ class Met:
     def among_ghosts(self) -> tuple[IntArray, FloatArray]:
         """Return codes of ghosts that were met, ascending [K], and the results [2, K]."""
         codes = self.ghost_codes
+        # -1 sorts first: those that are no ghosts are cut off.
         places = np.argsort(codes)[np.count_nonzero(codes < 0) :]
         return codes[places], self.results[:, places]

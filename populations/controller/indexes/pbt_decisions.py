@@ -60,7 +60,9 @@ class PbtDecisions:
         if row.kind == POSTPONED:
             self.waiting[policy] = str(row.data["reason"])
         elif row.kind in KINDS and isinstance(marks, int):
+            # A rescue from quarantine is a copy that no clock has asked for.
             self.waiting.pop(policy, None)
+            # One decision answers all marks that have passed while it waited.
             self._answered += marks
             self.made += row.kind in MADE
 
@@ -81,6 +83,7 @@ class PbtDecisions:
         return {
             "due": self.due(tables, pbt=pbt),
             "made": self.made,
+            # A policy whose weights were replaced meanwhile has a new clock, and waits for nothing.
             "waiting": {
                 name: reason
                 for name, reason in self.waiting.items()

@@ -34,6 +34,7 @@ class KeptMembers:
         """Take in what is known of a policy now; None: it is no member any more."""
         if self._members.get(policy) == member:
             return
+        # Any change of a member may change the list of its role.
         self._listed.clear()
         if member is not None:
             self._members[policy] = member
@@ -79,9 +80,11 @@ class MemberIndex:
         After new ratings that is everyone, after evaluation matches those whose standing, or whose
         generation's matches, they are about.
         """
+        # Taken out: each record is looked at by one decision.
         evaluated = self._evaluated.pop(population, set())
         policies = tables.policies
         kept = self._kept.get(population)
+        # By identity: `ControllerState.ratings` gives the same object until the next fit.
         if kept is None or kept.ratings is not ratings:
             kept = self._kept[population] = KeptMembers(ratings)
             changed = {name: None for name, row in policies.items() if row.population == population}
@@ -90,6 +93,7 @@ class MemberIndex:
                 name: None for name in self._changed if policies[name].population == population
             }
             for entrant in evaluated:
+                # Its matches count for the generation that made it.
                 origin = league.checkpoints.get(Digest(entrant))
                 if origin is not None:
                     changed[origin.policy] = None
@@ -98,9 +102,11 @@ class MemberIndex:
                 if row.population != population:
                     continue
                 digest = league.standing_weights(row, tables)
+                # "" is no digest, so a policy that is not there yet differs.
                 if kept.standing.get(name, "") != digest or digest in evaluated:
                     changed[name] = None
                     kept.standing[name] = digest
         for policy in changed:
+            # Policies of other populations wait for a decision about theirs.
             self._changed.pop(policy, None)
         return kept, list(changed)

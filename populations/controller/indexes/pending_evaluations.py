@@ -86,11 +86,14 @@ class PendingMatches:
                 pairs=self._pairs(message),
                 num_matches=sum(pairing.num_matches for pairing in message.pairings),
             )
+            # In order of opening: each one is foreseen with what those before it will tell.
             self._evaluations[row.assignment_id] = evaluation
             self._foresee(evaluation, estimate)
         elif row.status == "finished" and known is not None:
+            # The row may be put again, when later tallies are in.
             known.sequence = min(known.sequence, num_tallies)
         elif row.status == "failed" and known is not None:
+            # Later ones were foreseen with the matches of this one, so all are foreseen anew.
             del self._evaluations[row.assignment_id]
             self._foresee_all(estimate)
 
@@ -135,6 +138,8 @@ class PendingMatches:
         share = self._remaining.get(rated)
         if share is None and self._remaining:
             population, entrant = rated
+            # Weights trained since have no entry of their own; their parents' matches tell about
+            # them, too.
             line = islice(self._ancestors(Digest(entrant)), MAX_ANCESTORS)
             shares = (self._remaining.get((population, Entrant(one))) for one in line)
             share = next((share for share in shares if share is not None), None)
@@ -148,6 +153,7 @@ class PendingMatches:
         """Return pairs of rated players that an evaluation seats, each with all its matches."""
         matches: Counter[tuple[Rated, Rated]] = Counter()
         for pairing in message.pairings:
+            # A set, for a player may have several seats; sorted, so that a pair has one key.
             seated = sorted(
                 {
                     (seat.population, entrant_of(player))
@@ -155,6 +161,7 @@ class PendingMatches:
                     if seat.population in self._ranked
                 }
             )
+            # A player against itself tells nothing of its strength.
             if len(seated) == 2:
                 matches[seated[0], seated[1]] += pairing.num_matches
         return matches
@@ -169,6 +176,7 @@ class PendingMatches:
             (rating, variance), (other_rating, other_variance) = map(estimate, pair)
             shares = [self.share_of(rated) for rated in pair]
             variances = (variance * shares[0], other_variance * shares[1])
+            # share <- share (1 - v / (noise + v + w)), with v and w as left by earlier evaluations
             total = noise_of(rating - other_rating, num_matches=num_matches) + sum(variances)
             for rated, share, known in zip(pair, shares, variances, strict=True):
                 self._remaining[rated] = share * (1.0 - known / total)

@@ -104,6 +104,7 @@ class StrengthIndex:
         """
         if isinstance(row, PolicyRow):
             for kept in self._kept.values():
+                # A policy is seated with its mates, so it changes with them.
                 mates = teams.get(row.policy, (row.policy,))
                 kept.changed.update((mate, None) for mate in mates if mate in kept.names)
         elif row.corrupt:
@@ -163,11 +164,13 @@ class StrengthIndex:
         kept = self._current(population, ratings, tables)
         ghosts = self._present_ghosts(population, tables)
         if len(kept.lows) < len(ghosts):
+            # Only new ghosts: a corrupt one makes the index anew, so positions stay.
             new = _lows(ghosts[len(kept.lows) :], ratings, kept.rated_lows)
             kept.lows = np.append(kept.lows, new)
         for index in _worth_a_look(kept.lows, rng):
             ghost = ghosts[index]
             known = kept.ghosts.get(ghost.player)
+            # A ghost's weights and rating stay until the next fit.
             if known is None:
                 team = team_of(ghost)
                 if team is None:
@@ -217,6 +220,7 @@ def _ghost(
 ) -> PlayerStrength:
     position = nearest_rated(ratings, league, row.weights_digest)
     policy = tables.policies.get(row.policy)
+    # A ghost of before the first rated weights: those that came after it are the nearest.
     if position is None and policy is not None and policy.checkpoint is not None:
         current = tables.checkpoints[policy.checkpoint].weights_digest
         position = nearest_rated(ratings, league, current)
@@ -254,12 +258,14 @@ def player_strength(
     """
     own_variance, rating = 0.0, 0.0
     if ratings.index(entrant) is None:
+        # Without rated weights in its line only the model's prior is known.
         deviation = _MODEL.root_deviation
         if position is not None and ratings.row is not None:
             deviation = ratings.row.child_deviation
         own_variance = deviation**2
     if position is not None and ratings.row is not None:
         rating = ratings.row.ratings[position]
+        # After a resume the factor is not known yet: the whole variance is the player's own.
         if ratings.spread is None:
             own_variance += ratings.row.deviations[position] ** 2
     return PlayerStrength(
@@ -314,6 +320,7 @@ def estimate_of(entrant: Entrant, *, ratings: Ratings, league: League) -> tuple[
         return 0.0, _MODEL.root_deviation**2
     variance = ratings.row.deviations[position] ** 2
     if ratings.index(entrant) is None:
+        # Elo squared: the parent's variance, and that of a child about its parent.
         variance += ratings.row.child_deviation**2
     return ratings.row.ratings[position], variance
 
@@ -333,8 +340,10 @@ def _lows(ghosts: list[GhostRow], ratings: Ratings, rated_lows: FloatArray) -> F
 
 def _worth_a_look(lows: FloatArray, rng: np.random.Generator | None) -> list[int]:
     """Return positions of the ghosts with the best lower bounds, and of some drawn ones."""
+    # So few are all looked at.
     if len(lows) <= MAX_BEST_GHOSTS + (0 if rng is None else MAX_DRAWN_GHOSTS):
         return list(range(len(lows)))
+    # A partition leaves them unordered; sorting below gives an order that a resume has, too.
     best = np.argpartition(-lows, MAX_BEST_GHOSTS)[:MAX_BEST_GHOSTS]
     drawn = [] if rng is None else rng.permutation(len(lows))[:MAX_DRAWN_GHOSTS].tolist()
     return sorted({*best.tolist(), *drawn})

@@ -77,8 +77,10 @@ class Alerts:
         streak = self._streaks.setdefault((kind, subject, source), _Streak())
         streak.record(is_wrong=bool(what))
         texts = self.raised.get((kind, subject), {})
+        # A source that is in the alert already updates its text at once.
         if what and (streak.wrong >= KINDS[kind].raise_after or source in texts):
             self.raised.setdefault((kind, subject), {})[source] = what
+            # Told when the alert begins, and when a further source has been wrong as often.
             return True if not texts or streak.wrong == KINDS[kind].raise_after else None
         if source in texts and streak.well >= KINDS[kind].clear_after:
             return self.forget(kind, subject, source)
@@ -88,6 +90,7 @@ class Alerts:
         """Count somebody no more; False if that ends the alert."""
         self._streaks.pop((kind, subject, source), None)
         texts = self.raised.get((kind, subject), {})
+        # Another source keeps the alert.
         if texts.pop(source, None) is None or texts:
             return None
         del self.raised[kind, subject]
@@ -125,5 +128,6 @@ def resumed(events: Iterable[EventRow]) -> Alerts:
     for (name, subject), event in raised_by(events).items():
         sources, what = event.data["sources"], str(event.data["what"])
         if name in KINDS and isinstance(sources, list | tuple):
+            # The event has one text for all its sources; the next measurement of each replaces it.
             alerts.raised[name, subject] = {str(source): what for source in sources}
     return alerts

@@ -67,16 +67,19 @@ class TrainingQueue:
                 self._enqueue(policy)
             for row in tables.assignments.values():
                 self._lease(row, tables)
+        # Their mates are free again, so they go back in line.
         for name in self._aside - held_up:
             self._aside.discard(name)
             self._enqueue(tables.policies[name])
         best: QueueKey | None = None
         for (population, has_checkpoint), heap in self._heaps.items():
+            # Any learner may make initial weights, so only training asks for the population.
             if has_checkpoint and (self._starting or not may_train(population)):
                 continue
             turn = self._first(heap, tables, held_up=held_up, has_checkpoint=has_checkpoint)
             if turn is not None and (best is None or turn < best):
                 best = turn
+        # The smallest count comes first: if it has reached the limit, all have.
         if best is None or (limit is not None and best[0] >= limit):
             return None
         return tables.policies[best[-1]]
@@ -96,6 +99,7 @@ class TrainingQueue:
         self._starting.discard(row.policy)
         if row.state != "active":
             return
+        # Policies that begin anew later, without a checkpoint but with steps, hold up no training.
         if row.checkpoint is None and row.agent_steps == 0:
             self._starting.add(row.policy)
         heap = self._heaps.setdefault((row.population, row.checkpoint is not None), [])
@@ -109,6 +113,7 @@ class TrainingQueue:
             if is_open:
                 self._leases[trainee.policy] = row.assignment_id
             elif self._leases.get(trainee.policy) == row.assignment_id:
+                # An old assignment that ends must not free a policy that a newer one trains.
                 del self._leases[trainee.policy]
                 self._enqueue(tables.policies[trainee.policy])
 
@@ -130,5 +135,6 @@ class TrainingQueue:
                 return turn
             if is_current and not is_leased:
                 self._aside.add(row.policy)
+            # A leased one comes back when its lease ends, an outdated one has another entry.
             heapq.heappop(heap)
         return None

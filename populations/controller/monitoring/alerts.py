@@ -20,7 +20,7 @@ from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, EventRow, PolicyRow
 
 IDLE_S = 1.0
-"""Between two looks at whether learners have something to do; `Kind.raise_after` counts looks."""
+"""Seconds between two looks at whether learners have work; `Kind.raise_after` counts looks."""
 
 OVERDUE = 2.0
 """Decisions of PBT that a policy may miss, in units of ``pbt.ready_agent_steps``."""
@@ -28,10 +28,12 @@ OVERDUE = 2.0
 
 def watch(state: ControllerState, tx: Transaction) -> None:
     """Look at what an event has brought, and at who has nothing to do."""
+    # Listed first: recording adds rows to those that are looked at.
     for finding in list(_findings(state, tx)):
         record(state, tx, finding)
     for row in tx.rows:
         if isinstance(row, PolicyRow) and row.state == "quarantined":
+            # It is measured no more, so it would keep its alerts for ever.
             for kind, subject in list(state.alerts.raised):
                 _tell(tx, kind, subject, state.alerts.forget(kind, subject, row.policy))
 
@@ -41,6 +43,7 @@ def record(state: ControllerState, tx: Transaction, finding: Finding) -> None:
     kind, subject, _, what = finding
     was_raised = (kind, subject) in state.alerts.raised
     change = state.alerts.record(finding)
+    # An alert that holds is not told again for a further source.
     if not (change and was_raised):
         _tell(tx, kind, subject, change, finding)
     if change and kind in state.config.alerts.fail:
@@ -49,6 +52,7 @@ def record(state: ControllerState, tx: Transaction, finding: Finding) -> None:
 
 def record_end(state: ControllerState, tx: Transaction) -> None:
     """Clear all alerts at the end of a run, and raise one if the run has trained nothing."""
+    # Learners without work are right at the end of a run.
     change = state.alerts.forget("learners_idle", "", "learners")
     _tell(tx, "learners_idle", "", change)
     if state.tables.run.agent_steps == 0 and not (state.interrupted or state.failed):
@@ -69,6 +73,7 @@ def _tell(
 ) -> None:
     if change and finding is not None:
         data = document(kind, subject, finding.what, sources=[finding.source])
+        # The event has a subject of its own.
         del data["subject"]
         tx.add_event(RAISED, subject, **data)
     elif change is False:
@@ -97,6 +102,7 @@ def _trained(state: ControllerState, row: AssignmentRow, message: Train) -> Iter
             policy=policy,
             metrics=metrics,
             window=windows.window_of(policy.policy),
+            # Seconds of all learners together; of each one, if all have trained the population.
             unended_s=windows.unended_s[policy.population] / max(len(state.learners), 1),
             episode_length=policy.episode_length or state.measured_length,
             num_envs=state.setup.num_envs,
@@ -122,8 +128,10 @@ def _overdue(state: ControllerState, policy: PolicyRow) -> Iterator[Finding]:
         if row.population == policy.population and row.role == policy.role
     ]
     is_asked = pbt.exploit != "none" and not state.config.populations[policy.population].schedule
+    # No rule is asked, a decision is under way, or there is nobody to copy.
     if not is_asked or policy.pending or len(rivals) < 2 or state.phase != "training":
         return
+    # The mark of its clock, as in `pbt.scheduler.next_mark`.
     since = max(policy.ready_at + pbt.ready_agent_steps, pbt.warm_up_agent_steps)
     waited = policy.agent_steps - since
     what = ""
@@ -154,8 +162,10 @@ def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
             failed["exploit_fell_back", name] = f"{row.subject}: {row.data['reason']}"
         elif row.kind in ("exploited", "explored", "kept"):
             worked.add(("exploit_fell_back", name))
+            # Without moves no rule for exploring was asked.
             if row.data.get("moves"):
                 worked.add(("explore_fell_back", name))
+    # Of one event the failure counts.
     for key in worked - set(failed):
         yield Finding(*key, key[1], "")
     for key, reason in failed.items():
@@ -169,6 +179,7 @@ def _idle(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
         return
     state.alerts.idle_at_s = now_s
     idle = [learner for learner in state.learners.values() if not learner.held]
+    # While a run ends or waits for the disk, nothing is given out.
     may_work = state.phase == "training" and state.pause is None
     what = ""
     if idle and may_work:

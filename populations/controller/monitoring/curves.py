@@ -23,7 +23,7 @@ from populations.league.standings import Z95
 from populations.records.rows import AssignmentRow, PolicyRow, RatingsRow
 
 RUN_EVERY_S = 5.0
-"""Between two points of the run's own curves."""
+"""Seconds between two points of the run's own curves."""
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -39,6 +39,7 @@ def follow(state: ControllerState, tx: Transaction) -> None:
         elif isinstance(row, RatingsRow):
             fitted.append(row.population)
     is_over = state.phase == "over"
+    # At the end those of all populations, by the last fit.
     for population in state.tables.ratings if is_over else fitted:
         _write_standings(state, tx, population, is_last=is_over)
     now_s = tx.now.monotonic_s
@@ -53,6 +54,7 @@ def _write_training(
 ) -> None:
     for trainee in message.trainees:
         steps = state.tables.policies[trainee.policy].agent_steps
+        # A policy without a step (its initial weights) has no point.
         if steps > trainee.agent_steps:
             metrics = metrics_of_trainee(row.metrics, message.trainees, of=trainee.policy)
             metrics |= _lineage_metrics(state.curves, trainee)
@@ -74,10 +76,7 @@ def _lineage_metrics(curves: Curves, trainee: Trainee) -> dict[str, float]:
 def _write_standings(
     state: ControllerState, tx: Transaction, population: str, *, is_last: bool
 ) -> None:
-    """Write where policies stand that have played since the last time; at the end, where all do.
-
-    Each fit moves all ratings a little, so only those are written of whom more is known.
-    """
+    """Write where policies stand that have played since the last time; at the end, where all do."""
     for row in state.tables.policies.values():
         if row.population != population or row.state != "active":
             continue
@@ -87,6 +86,7 @@ def _write_standings(
         ratings = _rating_metrics(state, population, digest, prefix="rating/")
         point = (digest, state.league.record(population, digest).matches, ratings)
         known = state.curves.written.get(row.policy)
+        # Each fit moves all ratings a little: only weights or matches that are new make a point.
         is_new = known is None or (known != point if is_last else known[:2] != point[:2])
         if ratings and is_new:
             state.curves.written[row.policy] = point
@@ -138,6 +138,7 @@ def curve_names(bots: Sequence[str]) -> dict[str, str]:
     """Return distinct names of bots for curves, of letters that every reader takes."""
     names: dict[str, str] = {}
     for bot in bots:
+        # Two bots' names may differ only in characters that are replaced.
         name = base = _UNUSUAL.sub("_", bot.removeprefix(BOT_PREFIX)).strip("_")
         number = 1
         while name in names.values():
@@ -168,6 +169,7 @@ def _run_metrics(state: ControllerState) -> dict[str, float]:
         if best is not None:
             prefix = f"champion/{population}_"
             found = _rating_metrics(state, population, best, prefix=prefix)
+            # The best of many was also lucky (`rating_fit.optimism`).
             metrics |= {name: elo - row.optimism for name, elo in found.items()}
             metrics |= _bot_metrics(state, best, prefix=prefix)
     return metrics
@@ -193,6 +195,7 @@ def _mean_hyperparameters(state: ControllerState) -> Mapping[str, float]:
 def _champion(state: ControllerState, row: RatingsRow) -> Entrant | None:
     """Return the entrant with the best lower bound, of ghosts and standing weights."""
     eligible = set(_eligible(state, row.population))
+    # r - 1.96 sd
     low = np.array(row.ratings) - Z95 * np.array(row.deviations)
     best_first: list[int] = np.argsort(-low).tolist()
     ranked = (row.entrants[index] for index in best_first)

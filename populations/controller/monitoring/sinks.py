@@ -28,11 +28,11 @@ class _Guarded:
     """One sink.
 
     Attributes:
-        name: As ``metrics.sinks`` names it.
-        make: Makes it.
-        sink: None until that has worked.
-        wait_s: For the next failure.
-        retry_at_s: Before that it is left alone.
+        name: Name in ``metrics.sinks``.
+        make: Function that makes it.
+        sink: The sink; None until it has been made.
+        wait_s: Time for which it is left alone after the next failure.
+        retry_at_s: Time before which it is left alone.
         is_failing: Whether nothing could be written since it last raised.
     """
 
@@ -45,11 +45,11 @@ class _Guarded:
 
 
 class Sinks:
-    """Tells every sink, and notes which of them failed. Owned by one thread.
+    """All sinks of a run, and which of them failed. Owned by one thread.
 
     Args:
-        makers: Make each sink, by its name.
-        clock: Monotonic, in seconds.
+        makers: Function that makes each sink, by its name.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(
@@ -62,11 +62,13 @@ class Sinks:
         self._sinks = [_Guarded(name=name, make=make) for name, make in makers.items()]
         self._told: list[SinkTold] = []
         for guarded in self._sinks:
+            # Made at the start, so that a wrong setting is told before anything is trained.
             self._try(guarded, lambda sink: None)
 
     def write(self, policy: str, agent_steps: int, metrics: Mapping[str, float]) -> None:
         """Hand points of curves to every sink; see `arena.metrics.sink.Sink.write`."""
         for guarded in self._sinks:
+            # A copy for each: a user's own sink may change what it is given.
             done = self._try(guarded, lambda sink: sink.write(policy, agent_steps, dict(metrics)))
             if done and guarded.is_failing:
                 guarded.is_failing, guarded.wait_s = False, WAIT_S
@@ -82,6 +84,7 @@ class Sinks:
         """Close every sink that was made; what it raises is in the log."""
         for guarded in self._sinks:
             if guarded.sink is not None:
+                # A sink that is left alone for now is closed all the same.
                 guarded.retry_at_s = float("-inf")
                 self._try(guarded, lambda sink: sink.close())
 

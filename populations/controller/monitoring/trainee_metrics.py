@@ -18,6 +18,7 @@ def metrics_of_trainee(
         trainees: Trainees of the assignment.
         of: Policy whose metrics are wanted.
     """
+    # Names without any trainee's id are about the assignment as a whole.
     others = tuple(f"{t.policy}/" for t in trainees if t.policy != of)
     return {
         name.removeprefix(f"{of}/"): value

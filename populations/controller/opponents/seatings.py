@@ -54,6 +54,7 @@ def draw_seatings(
     for population in dict.fromkeys(seat.population for seat in seats):
         own_seats = sum(seat.population == population for seat in seats)
         is_own = population == policy.population
+        # The trainee has the only seat of its population.
         if is_own and own_seats == 1:
             continue
         request = make_request(state, policy, population)
@@ -114,6 +115,7 @@ def knowledge(state: ControllerState, message: Train) -> dict[str, Json]:
         if player.weights is not None
     )
     for population in dict.fromkeys(population_of(player) for player in frozen):
+        # A player of another run, whose results are no payoffs of this one.
         if population not in state.setup.populations:
             continue
         trainee = state.tables.policies[message.trainees[0].policy]
@@ -121,6 +123,7 @@ def knowledge(state: ControllerState, message: Train) -> dict[str, Json]:
         for candidates in state.opponent_pools.pool(population, state.tables).named(frozen):
             points, lost = request.posterior(candidates)
             for player, won, matches in zip(candidates.players, points, points + lost, strict=True):
+                # Beta(a, b): mean a / (a + b), and of a + b PRIOR_MATCHES are the prediction's.
                 win_rates[player] = round(float(won / matches), 3)
                 predicted[player] = round(float(PRIOR_MATCHES / matches), 3)
     return {"win_rates": win_rates, "predicted": predicted}
@@ -137,6 +140,7 @@ def _draw(
     matchmaker = state.matchmaker
     external = state.external_players.get(population, ())
     if external:
+        # Around the rule: the configured shares are kept whatever it draws.
         matchmaker = ExternalPlayersMatchmaker(inner=matchmaker, external=external)
     drawn = matchmaker.draw(request, rng=rng)
     number = drawn.num_mirrors + len(drawn.players)
@@ -202,8 +206,10 @@ def update_qualities(
         row = state.tables.ghosts[player]
         pool = state.opponent_pools.pool(row.population, state.tables)
         position = pool.ghost_positions.get(player)
+        # Found corrupt since the assignment was given out.
         if row.corrupt or position is None:
             continue
+        # Read anew for each ghost: the row that was put last has changed them.
         qualities = pool.ghosts.candidates.qualities
         quality = memory.number_after(qualities, position, num_wins=num_wins)
         tx.put(replace(row, quality=quality))
@@ -215,6 +221,7 @@ def _beaten_ghosts(
     """Return how often a trainee has won against each ghost of the assignment."""
     ghosts: dict[Entrant, PlayerId] = {
         Entrant(player.weights.digest): player.player
+        # Episodes that go on were seated by an earlier assignment.
         for seating in (*message.opponents, *message.carried)
         for player in seating.players
         if player.weights is not None and player.player in state.tables.ghosts

@@ -2,6 +2,8 @@
 
 Vectorized: what Python looks at one by one is whom the trainee has met, and the few players of a
 meta-game, never all candidates. Shapes: N candidates.
+
+Tests: `tests/populations/controller/opponents/test_seatings.py`.
 """
 
 from __future__ import annotations
@@ -54,14 +56,17 @@ class OpponentStatistics:
         """Return wins and losses by policy code. float64 [2, codes].
 
         Against any checkpoint that a policy made since about its last ghost, and since its weights
-        were last replaced: the latest checkpoint alone is too new to have been met.
+        were last replaced.
         """
+        # The latest checkpoint alone is too new to have been met.
         num_codes = len(candidates.codes.policies)
+        # One entry more: the code -1 of an unknown policy reads it, and is masked below.
         first = np.zeros(num_codes + 1, dtype=np.int64)
         oldest = np.zeros(num_codes + 1, dtype=np.int64)
         recent = self._state.config.ghosts.every_agent_steps
         for code, policy in zip(candidates.policy_codes, candidates.policies, strict=True):
             row = self._state.tables.policies[policy]
+            # The oldest generation of its line: since then its weights were not replaced.
             first[code] = row.generation + 1 - len(self._line(row))
             oldest[code] = row.agent_steps - recent
         met = self._met
@@ -85,6 +90,7 @@ class OpponentStatistics:
         """Return all whom the trainee has met since its weights were last replaced."""
         line = self._line(self._policy)
         met = self._pool.met.get(self._policy.policy)
+        # With its weights replaced, the trainee begins anew.
         if met is None or not met.follows(line):
             met = self._pool.met[self._policy.policy] = Met()
         met.update(
@@ -110,14 +116,12 @@ class OpponentStatistics:
 
     @cached_property
     def _rating_here(self) -> float:
-        """Return Elo of the trainee on the candidates' scale, NaN if unrated.
-
-        Another population has another scale: what the game gives to a side is in none of them, but
-        in the trainee's results.
-        """
+        """Return Elo of the trainee on the candidates' scale, NaN if unrated."""
         rating = self.trainee_rating()
         if self._policy.population == self._population:
             return rating
+        # Another population has another scale: what the game gives to a side is in neither, but in
+        # the trainee's results.
         codes, results = self._met.among_ghosts()
         opponents = self._ghost_ratings[0][codes]
         is_rated = np.isfinite(opponents)
@@ -162,6 +166,7 @@ class OpponentStatistics:
         known = self._pool.scores.get(key)
         if known is None:
             known = self._new_scores(candidates)
+            # One entry: with a new evaluation or fit the older scores are outdated.
             self._pool.scores.clear()
             self._pool.scores[key] = known
         return known
@@ -176,6 +181,7 @@ class OpponentStatistics:
         for seats in self._own_seats():
             for i, first in enumerate(rated):
                 for j, second in enumerate(rated):
+                    # Both orders of a pair are looked up, since either may have had the lower seat.
                     counts = results.get((first, second, seats)) if i != j else None
                     if counts is not None:
                         yield i, j, counts.points, counts.matches

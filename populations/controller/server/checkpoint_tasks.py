@@ -41,6 +41,7 @@ def verify(run_dir: Path, learner: LearnerId, finished: Finished) -> Event:
         for published in finished.checkpoints:
             key = published.checkpoint.key
             manifest = verify_directory(resolve_key(run_dir, key))
+            # An intact directory may still be another checkpoint than the learner says.
             if manifest.digest != published.checkpoint.digest:
                 raise CheckpointError(f"{key} has digest {manifest.digest}")
             manifests[key] = manifest
@@ -67,12 +68,14 @@ def read_back(
         failed: Message of the learner.
         message: Its assignment. A directory that this does not name is not looked at.
     """
+    # A learner names no other directory to be read than its assignment does.
     expected = [ref for ref in named_references(message) if ref.key == failed.key]
     damage = None
     try:
         for ref in expected:
             _check_reference(run_dir, ref)
     except (CheckpointCorrupt, CheckpointMissing) as error:
+        # Only these two are damage of the checkpoint; other CheckpointErrors are caught below.
         damage = str(error)
     except CheckpointError as error:
         # The controller's own fault, or the disk's: it says nothing about the checkpoint.
@@ -81,6 +84,7 @@ def read_back(
         reason = f"it says that {failed.key} is corrupt ({failed.reason}), but the controller " + (
             "finds nothing wrong with it" if expected else "never named that to it"
         )
+        # The longest text that a message may have.
         failed = replace(failed, reason=reason[:MAX_CHARACTERS])
     return AssignmentFailed(learner=learner, failed=failed, damage=damage)
 
@@ -88,6 +92,7 @@ def read_back(
 def _check_reference(run_dir: Path, ref: CheckpointRef | WeightsRef) -> None:
     directory = resolve_key(run_dir, ref.key)
     is_whole = isinstance(ref, CheckpointRef)
+    # Weights to play with may be a ghost's, which has no optimizer.
     manifest = verify_directory(directory, without=frozenset(() if is_whole else (OPTIMIZER,)))
     found = manifest.digest if is_whole else manifest.weights_digest
     if found != ref.digest:
@@ -107,6 +112,7 @@ def link(run_dir: Path, ghosts: tuple[GhostRow, ...]) -> Event:
             linked.append(ghost.player)
         except CheckpointError as error:
             logger.error("ghost %s could not be linked: %s", ghost.player, error)
+            # The disk may take it later; all else would fail again.
             if isinstance(error, DiskRefused):
                 refused.append(ghost.player)
                 reason = str(error)

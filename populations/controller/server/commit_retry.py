@@ -1,4 +1,7 @@
-"""Commits that wait for space, and what must not be committed at all."""
+"""Commits that wait for space, and what must not be committed at all.
+
+Tests: `tests/faults/test_full_disk.py`.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,6 @@ def commit_patiently(
 ) -> None:
     """Commit rows, and while the disk is full or read-only try these very rows again.
 
-    Nothing else may be handled meanwhile: the state in memory is ahead of the journal until they
-    are in it, and what they would have acknowledged or sent has to wait.
-
     Args:
         journal: Journal that takes the rows.
         rows: Rows of one event.
@@ -47,11 +47,14 @@ def commit_patiently(
         StorageError: At once, if the disk fails otherwise: a failed fsync is never tried again.
     """
     began_s: float | None = None
+    # Nothing else is handled meanwhile: the state in memory is ahead of the journal until the rows
+    # are in it, and what they acknowledge or send has to wait.
     while True:
         try:
             journal.commit(rows)
         except StorageUnavailable as error:
             now_s = clock()
+            # The time without room counts from the first refusal.
             began_s = now_s if began_s is None else began_s
             if should_end() or now_s - began_s >= STORAGE_GRACE_S:
                 raise StorageUnavailable(
@@ -70,11 +73,10 @@ def commit_patiently(
 def check_commands(commands: Iterable[Command]) -> None:
     """Refuse assignments that cannot be sent, before they are journaled.
 
-    Else each resume would try to send them again.
-
     Raises:
         WireError: Saying why.
     """
+    # A journaled one would be sent again by each resume.
     for command in commands:
         if isinstance(command, SendMessage) and isinstance(command.message, Train | Evaluate):
             check_sendable(command.message)

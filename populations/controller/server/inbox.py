@@ -44,6 +44,7 @@ class Inbox:
 
     def record(self, event: LearnerEvent, lease: Lease | None = None) -> None:
         """Put an event in line, unless its learner has one of that kind there for that lease."""
+        # The first stays: a repetition says the same, and must not lose its place in line.
         self._heard.setdefault((event.learner, type(event), lease), event)
 
     def holds(self, learner: LearnerId, kind: type[LearnerEvent]) -> bool:
@@ -60,10 +61,12 @@ class Inbox:
     def expect(self, answer: Future[Event]) -> None:
         """Put an event in line as soon as it is ready; any thread may make it."""
         self._num_awaited += 1
+        # Runs in the thread that made the answer; appending to a deque is atomic.
         answer.add_done_callback(self._answers.append)
 
     def drain(self) -> Iterator[Event]:
         """Take events out until there are none: the oldest heard and the oldest ready in turn."""
+        # In turn, so that neither learners nor answers wait until the others are all handled.
         while not self.is_empty:
             if self._heard:
                 yield self._heard.pop(next(iter(self._heard)))
@@ -71,9 +74,11 @@ class Inbox:
                 yield self._take_answer()
 
     def _take_answer(self) -> Event:
+        # An error of a worker thread is raised here, in the controller's.
         event = self._answers.popleft().result()
         self._num_awaited -= 1
         match event:
+            # From now on the lease itself tells a repetition.
             case AssignmentFinished(learner=learner, finished=result):
                 self._reading.discard((learner, (result.assignment_id, result.attempt)))
             case AssignmentFailed(learner=learner, failed=fault):

@@ -1,4 +1,7 @@
-"""The live figures of a run, as `status.json` has them: who does what now, and how fast."""
+"""The live figures of a run, as `status.json` has them: who does what now, and how fast.
+
+Tests: `tests/faults/test_stuck_learners.py` and `tests/tools/launch/test_headline.py`.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,12 @@ STORAGE_ADVICE = "Make room, or the disk writable: the run goes on by itself."
 
 
 def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:
-    """Return the policies that train at less than a quarter of the run's usual speed.
+    """Return the learners that work at less than a quarter of the run's usual speed.
 
     Only for people: nobody is treated otherwise, since PBT compares policies by their steps.
     """
     rates = {name: one.rate for name, one in learners.items() if one.held and one.rate > 0.0}
+    # A learner alone has nothing to be compared with.
     if len(rates) < 2:
         return frozenset()
     # Of two, the faster one is what is usual.
@@ -39,7 +43,7 @@ def stragglers(learners: Mapping[LearnerId, Learner]) -> frozenset[LearnerId]:
 
 
 class LiveFigures:
-    """Remembers the last half minute's counts. Nothing here is durable or decides anything."""
+    """Counts of the last half minute. Nothing here is durable or decides anything."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
@@ -59,6 +63,7 @@ class LiveFigures:
         if len(self._samples) < 2:
             return 0.0
         (first_s, first), (last_s, last) = self._samples[0], self._samples[-1]
+        # It may fall: steps of an assignment that is lost were counted while it ran.
         return max(last - first, 0) / (last_s - first_s)
 
     def document(self, state: ControllerState, *, now_s: float, endpoint: str) -> dict[str, Json]:

@@ -1,4 +1,7 @@
-"""A run from the outside: made once in an empty directory, opened by one controller at a time."""
+"""A run from the outside: made once in an empty directory, opened by one controller at a time.
+
+Tests: `tests/faults/test_run_directory.py` and `tests/integration/test_launch.py`.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +80,6 @@ def create_run(
 ) -> None:
     """Make a run's directory, run.yaml, and the journal with its initial policies.
 
-    run.yaml comes last: without it nothing goes on, and ``--force`` makes the run anew.
-
     Args:
         run_dir: Empty, but for the lock that the caller holds.
         run_file: Content of run.yaml.
@@ -111,9 +112,11 @@ def create_run(
         row = EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=dict(data))
         rows.append(row)
     with Journal.create(run_dir / JOURNAL, rows) as journal:
+        # The first one with the run: a journal that breaks early can be repaired, too.
         journal.backup(run_dir / BACKUP)
     with storage_errors(run_dir):
         failpoint("create.journal")
+        # Last: without run.yaml nothing goes on, and ``--force`` makes the run anew.
         run_file.save(run_dir / RUN_FILE)
         failpoint("create.done")
 
@@ -140,17 +143,17 @@ def _create_files(
 def clear_run(run_dir: Path) -> None:
     """Throw away what is in a run's directory, but not its lock, which the caller holds.
 
-    run.yaml goes first: a run that is half thrown away is none.
-
     Raises:
         StorageError: If the disk refuses.
     """
     with storage_errors(run_dir):
+        # First: a run that is half thrown away is none.
         (run_dir / RUN_FILE).unlink(missing_ok=True)
         for path in run_dir.iterdir():
             if path.name == "controller.lock":
                 continue
             failpoint("create.clear")
+            # Of a link only the link is the run's.
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -172,6 +175,7 @@ def initial_policies(config: RunConfig) -> list[PolicyRow]:
             if population.schedule:
                 hyperparameters = population.schedule[0].hyperparameters
             elif index > 0:
+                # Member 0 has the start values themselves.
                 hyperparameters = initial_hyperparameters(
                     population.hyperparameters,
                     population.search_space,
@@ -216,6 +220,7 @@ class OpenRun:
             make_store_id(run_dir)
             # A copy of a run may have come without it.
             (run_dir / "logs").mkdir(exist_ok=True)
+            # Written at each opening: the directory may have been moved, and its path is in it.
             (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
         measured = self.run_file.environment_measured
         self.state = make_state(
@@ -240,6 +245,7 @@ class OpenRun:
                     launch_directory=self.setup.launch_directory,
                 )
             )
+        # Closed before the journal, in the reverse order of making.
         self._stack.callback(self.sinks.close)
 
     def _recovered(self) -> Tables:
@@ -247,6 +253,7 @@ class OpenRun:
         rows = recover(self.run_dir, tables)
         if not rows:
             return tables
+        # Committed and loaded again, so that memory equals the journal.
         self.journal.commit(rows)
         return self.journal.load()
 
@@ -262,6 +269,7 @@ class OpenRun:
         """Record what a resume finds or changes; nothing if there is nothing to say."""
         if not data:
             return
+        # No duration or deadline follows from this event.
         tx = self.state.begin(Now(monotonic_s=0.0, utc=utc))
         tx.add_event(kind, "", **data)
         self.journal.commit(tx.rows)

@@ -74,13 +74,14 @@ from populations.storage.status import write_status
 logger = logging.getLogger(__name__)
 
 TICK_S = 0.1
+# Shorter while an answer of a worker thread is awaited: no socket tells of it.
 BUSY_TICK_S = 0.005
 MAX_HEARING_S = 0.1
 MAX_WORK_S = 0.1
 """How long one turn hears learners, and how long it then does what follows from what they said."""
 
 MAX_COMMIT_S = 0.02
-"""For how long that is done before it is committed and answered."""
+"""Time after which what was done is committed and answered."""
 
 STATUS_S = 1.0
 BACKUP_S = 600.0
@@ -92,7 +93,7 @@ def utc_now() -> str:
 
 
 class Server:
-    """Runs a controller until its run ends; all but two worker threads is in ``run``'s thread.
+    """Loop of a controller until its run ends; all but two worker threads is in ``run``'s thread.
 
     Owns the journal's only writing connection, the transport, the launcher and the sinks while it
     runs; closes none of them but the launcher.
@@ -125,18 +126,20 @@ class Server:
         self._utc = utc
         self._wait = wait
         self._host = socket.gethostname()
+        # One thread: fits, explorations and backups come one after the other.
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-worker")
         # Results do not wait for a fit of ratings, which may take seconds.
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controller-reader")
         self._inbox = Inbox()
-        """Questions to the worker threads, whose answers may take long."""
+        """Events that wait: of learners, and answers of the worker threads."""
         self._stop_reasons: list[str] = []
         self._live = LiveFigures()
         self._status: Mapping[str, Json] = {}
         self._ended = False
+        # Long ago: due at the first turn.
         self._status_at_s = self._backup_at_s = self._ticked_at_s = -1e9
         self._all_heard_s = -1e9
-        """When nobody had anything to say any more."""
+        """Time when no message was waiting any more."""
 
     def request_stop(self, reason: str) -> None:
         """Ask for a stop with everything saved. Safe to call from a signal handler."""
@@ -150,12 +153,14 @@ class Server:
                 directory is gone; what was not committed was not acknowledged: nothing is lost.
         """
         self._backup_at_s = self._clock()
+        # While learners start; else the first evaluation would wait for it.
         self._worker.submit(import_slow_modules)
         try:
             self._handle([ControllerStarted()])
             while not self._ended:
                 self._serve_once()
             failpoint("controller.ended")
+            # `sweep` may run only when no learner is alive and no backup is being made.
             self._launcher.close()
             failpoint("controller.before_backup")
             self._worker.submit(self._back_up)
@@ -180,6 +185,7 @@ class Server:
         for slot, code in self._launcher.exited():
             self._handle([LearnerExited(slot=slot, code=code)])
         self._work()
+        # A signal handler appends to it.
         while self._stop_reasons:
             self._handle([StopRequested(reason=self._stop_reasons.pop(0))])
         now_s = self._clock()
@@ -198,6 +204,7 @@ class Server:
         if self._inbox.is_empty:
             timeout_s = BUSY_TICK_S if self._inbox.num_awaited else TICK_S
         else:
+            # With events in line the socket is only looked at.
             timeout_s = 0.0
         begin_s = self._clock()
         while received := self._transport.receive(timeout_s):
@@ -221,10 +228,12 @@ class Server:
         """Yield the events that share a commit; none is taken after time is up, so none is lost."""
         end_s = self._clock() + MAX_COMMIT_S
         events = self._inbox.drain()
+        # The time is asked first: an event that is taken out has to be handled.
         while self._clock() < end_s and (event := next(events, None)) is not None:
             yield event
 
     def _write_status(self) -> None:
+        # Once a second: a run without its directory ends, even with nothing to commit.
         self._journal.require_place()
         self._status_at_s = self._clock()
         document = self._live.document(
@@ -268,15 +277,18 @@ class Server:
         known = self._state.learners.get(learner)
         match message:
             case Hello():
+                # The slot is looked up now: the process may have ended when the event is handled.
                 joined = LearnerJoined(learner=learner, hello=message, slot=self._slot_of(message))
                 if known is None:
                     self._inbox.record(joined)
                 else:
                     self._handle([joined])  # it is not sure whether anybody is there
             case _ if known is None:
+                # With its Hello still in line it is no stranger.
                 if not self._inbox.holds(learner, LearnerJoined):
                     self._inbox.record(StrangerSpoke(learner=learner))
             case Heartbeat():
+                # Not in line: silence is judged by it, and it takes no time.
                 self._handle([HeartbeatReceived(learner=learner, heartbeat=message)])
             case Finished() | Failed():
                 lease = message.assignment_id, message.attempt
@@ -299,6 +311,7 @@ class Server:
         """
         row = self._state.tables.assignments.get(message.assignment_id)
         if isinstance(message, Failed) and lease and row and message.kind == "checkpoint":
+            # The reader takes a while, and learners repeat their results meanwhile.
             if self._inbox.begins_reading(learner, lease):
                 reading = self._reader.submit(
                     read_back, self._run_dir, learner, message, row.message
@@ -312,6 +325,7 @@ class Server:
             self._inbox.expect(self._reader.submit(verify, self._run_dir, learner, message))
 
     def _slot_of(self, hello: Hello) -> int | None:
+        # A process id means nothing on another machine.
         if hello.host != self._host:
             return None
         pids = {pid: slot for slot, pid in self._launcher.running().items()}
@@ -329,6 +343,8 @@ class Server:
             tx = handle(self._state, event, now)
             rows += tx.rows
             commands += tx.commands
+        # Before the commit, and commands after it: each journaled assignment can be sent, and each
+        # sent one is journaled.
         check_commands(commands)
         if rows:
             failpoint("controller.before_commit")
@@ -361,6 +377,7 @@ class Server:
                 self._inbox.expect(_done(link(self._run_dir, command.ghosts)))
                 failpoint("controller.linked")
             case RemoveCheckpoints():
+                # Large directories take a while, and nothing depends on their removal.
                 self._inbox.expect(self._reader.submit(remove, self._run_dir, command.keys))
             case WriteMetrics():
                 self._sinks.write(command.policy, command.agent_steps, command.metrics)
@@ -378,6 +395,7 @@ class Server:
             failpoint("controller.acknowledged")
         elif is_assignment:
             failpoint("controller.assigned")
+        # Other messages are repeated on demand: learners repeat what they want answered.
         if is_assignment and not sent:
             self._inbox.expect(_done(LearnerUnreachable(learner=command.learner)))
 
@@ -385,6 +403,7 @@ class Server:
         try:
             self._journal.backup(self._run_dir / BACKUP)
         except StorageError as error:
+            # The journal itself is whole; the next backup is tried in `BACKUP_S`.
             logger.error("the journal's backup failed: %s", error)
 
 

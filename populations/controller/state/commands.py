@@ -1,4 +1,7 @@
-"""Commands of the controller. The server carries them out in order, after the commit."""
+"""Commands of the controller. The server carries them out in order, after the commit.
+
+Tests: `tests/populations/controller/server/test_server.py`.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class KillLearner:
     """End the process in a slot at once.
 
     Attributes:
-        slot: Which.
+        slot: Slot of the process.
         dump_stacks: Whether it first writes where it is, in no more than a moment.
     """
 
@@ -55,7 +58,7 @@ class ExploreHyperparameters:
     Attributes:
         policy: Policy that waits for it.
         rule: Rule of its population.
-        hyperparameters: From which to go on: the policy's own, or its donor's.
+        hyperparameters: Values to start from: the policy's own, or its donor's.
         search_space: Hyperparameters that may change.
         history: All generations of the population, in order of beginning, the policy's last ended.
         agent_steps: The policy's count.
@@ -63,11 +66,14 @@ class ExploreHyperparameters:
     """
 
     policy: PolicyId
+    # A rule keeps no state, so the worker thread may call it.
     rule: Explore
     hyperparameters: Mapping[str, float]
     search_space: SearchSpace
+    # A copy of references to frozen rows; the controller goes on meanwhile.
     history: tuple[GenerationRow, ...]
     agent_steps: int
+    # From ``PolicyRow.pending``: a repeated question has the same answer.
     seed: tuple[int, ...]
 
 
@@ -75,6 +81,7 @@ class ExploreHyperparameters:
 class LinkGhosts:
     """Make the directories of ghosts; the answer is `GhostsLinked`. Idempotent."""
 
+    # Rows and not ids: the server looks nothing up in the state.
     ghosts: tuple[GhostRow, ...]
 
 

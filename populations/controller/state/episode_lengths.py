@@ -16,6 +16,7 @@ def expected_length(state: ControllerState, policy: PolicyRow) -> float:
 
 
 def _lengths(state: ControllerState, policy: PolicyRow) -> list[float]:
+    # 0 is unknown.
     return [
         row.episode_length
         for row in state.tables.policies.values()

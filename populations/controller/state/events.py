@@ -1,4 +1,7 @@
-"""Events of the controller: past tense, plain data. Every event comes with its time."""
+"""Events of the controller: past tense, plain data. Every event comes with its time.
+
+Tests: `tests/populations/controller/test_properties.py`.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ class LearnerJoined:
 
     learner: LearnerId
     hello: Hello
+    # Found by the server, which knows the processes of the launcher.
     slot: int | None
 
 
@@ -66,6 +70,7 @@ class AssignmentFinished:
 
     learner: LearnerId
     finished: Finished
+    # The verified content of the directories, not the learner's words about it.
     manifests: dict[str, Manifest]
 
 
@@ -128,6 +133,7 @@ class RatingsFitted:
     """
 
     rows: tuple[RatingsRow, ...]
+    # Both are repeated by a fit after a resume (`ControllerState.refit`).
     spreads: Mapping[str, FloatArray]
     centres: Mapping[str, FloatArray]
 
@@ -154,7 +160,7 @@ class GhostsLinked:
     Attributes:
         players: Those that are there.
         refused: Those for which the disk had no room, or that it could not write otherwise.
-        reason: Reason that the learner gave.
+        reason: Words of the disk.
     """
 
     players: tuple[PlayerId, ...]
@@ -194,10 +200,10 @@ class Ticked:
     """Time has passed.
 
     Attributes:
-        deaf_s: Since when not everybody has been listened to: commits may take long where the disk
-            is slow, and many learners have much to say.
+        deaf_s: Seconds since all messages that had arrived were read.
     """
 
+    # Commits may take long where the disk is slow, and many learners have much to say.
     deaf_s: float = 0.0
 
 

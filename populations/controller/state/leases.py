@@ -29,7 +29,9 @@ from dataclasses import dataclass, field
 from arena.types import AssignmentId, LearnerId, PlayerId, PolicyId, Seating
 from arena.wire.messages import Heartbeat, Hello
 
+# A learner goes on with it before the controller has heard that the one before ended.
 QUEUED_PER_LEARNER = 1
+# Of all learners together: the controller's one thread hears them beside its decisions.
 MAX_HEARTBEATS_PER_S = 100.0
 
 STALL_GAPS = 10.0
@@ -46,19 +48,19 @@ class Patience:
     """How long the controller waits.
 
     Attributes:
-        heartbeat_s: Between a learner's heartbeats.
+        heartbeat_s: Time between a learner's heartbeats.
         liveness_s: Silence after which a learner is lost.
-        start_s: From starting a process to its Hello.
-        stall_s: Without progress in a running assignment, after which it is stuck, unless it has
-            made progress as slowly before.
-        backoff_s: Before a slot is started again: doubles from the first to the second of these.
-        max_failed_starts: Processes that ended without a Hello, over all slots, before the run
-            fails.
-        grace_s: For a learner that is told to stop, before it is killed.
-        resend_s: For the first heartbeat about an assignment, before it is sent again; then twice
-            as long, and so on.
-        storage_s: Before a disk that refused is tried again: doubles likewise.
-        refused_s: For which a learner from elsewhere is refused that was at fault.
+        start_s: Longest time from starting a process to its Hello.
+        stall_s: Time without progress in a running assignment after which a learner is stuck,
+            unless it has made progress as slowly before.
+        backoff_s: Wait before a slot is started again: doubles from the first to the second.
+        max_failed_starts: Processes in a row, over all slots, that end without a Hello before the
+            run fails.
+        grace_s: Time for a learner that is told to stop, before it is killed.
+        resend_s: Time for the first heartbeat about an assignment, before it is sent again; then
+            twice as long, and so on.
+        storage_s: Wait before a disk that refused is tried again: doubles likewise.
+        refused_s: Time for which a learner from elsewhere that was at fault is refused.
     """
 
     heartbeat_s: float = 1.0
@@ -74,6 +76,7 @@ class Patience:
 
     def heartbeat_among_s(self, num_learners: int) -> float:
         """Return seconds between heartbeats: more among many learners, which take time to hear."""
+        # Three heartbeats at least within the silence after which a learner is lost.
         longer_s = min(num_learners / MAX_HEARTBEATS_PER_S, self.liveness_s / 3.0)
         return max(self.heartbeat_s, longer_s)
 
@@ -210,14 +213,18 @@ class Learner:
         for held in self.held:
             told = (heartbeat.assignment_id, heartbeat.attempt)
             if held.lease == told and held.started_s is None:
+                # The first heartbeat about it: the time without progress counts from here.
                 held.started_s = now_s
                 self.progress_at_s = now_s
         if heartbeat.progress != self.progress:
             elapsed_s = now_s - self.progress_at_s
+            # Between assignments nothing makes progress.
             if heartbeat.assignment_id is not None:
                 self.longest_gap_s = max(self.longest_gap_s, elapsed_s)
             gained = heartbeat.agent_steps - self.agent_steps
+            # Steps are counted by assignment: at the next one they fall.
             if elapsed_s > 0 and gained > 0:
+                # rate <- rate / 2 + (gained / elapsed) / 2
                 self.rate = 0.5 * self.rate + 0.5 * gained / elapsed_s
             self.progress = heartbeat.progress
             self.progress_at_s = now_s
@@ -226,6 +233,7 @@ class Learner:
     def memory_growth(self) -> str | None:
         """Say by how much its memory grew, if that explains a kill by the system."""
         first, last = self.first_rss_bytes, self.rss_bytes
+        # A factor alone is soon reached by a small process.
         if last < OUT_OF_MEMORY_GROWTH * first or last - first < OUT_OF_MEMORY_BYTES:
             return None
         return f"its memory grew from {first / 2**20:,.0f} to {last / 2**20:,.0f} MiB"
@@ -236,10 +244,12 @@ class Learner:
 
     def release(self, assignment_id: AssignmentId, *, attempt: int, now_s: float) -> Held | None:
         """Forget an assignment that ended; None if it does not have that attempt of it."""
+        # A result is a sign of life as well.
         self.last_heard_s = now_s
         lease = (assignment_id, attempt)
         released = next((held for held in self.held if held.lease == lease), None)
         if released is not None:
+            # The next one in line gets its time to start from now on.
             self.held.remove(released)
             self.progress_at_s = now_s
             self.agent_steps = 0
@@ -252,7 +262,9 @@ class Learner:
         """
         if not self.held or self.held[0].started_s is not None:
             return False
+        # Only the first: heartbeats are about what a learner does now.
         following = self.held[0]
+        # Sent n times: due r (2^n - 1) after it was given, for the waits are r, 2 r, 4 r, ...
         wait_s = patience.resend_s * (2.0**following.num_sent - 1.0)
         is_due = now_s - following.waits_since_s(self) >= wait_s
         following.num_sent += is_due
@@ -280,6 +292,7 @@ class Slot:
     def backoff(self, *, now_s: float, patience: Patience, jitter: float) -> None:
         """Plan the next start: 1, 2, 4... times the first backoff, +-20%."""
         first_s, last_s = patience.backoff_s
+        # The exponent is bounded, for 2.0**1024 is no float.
         delay_s = min(first_s * 2.0 ** min(self.crashes, 30), last_s) * (0.8 + 0.4 * jitter)
         self.crashes += 1
         self.learner = None
@@ -323,11 +336,13 @@ def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None
     if not learner.held:
         return None
     running = learner.held[0]
+    # No heartbeat was about it yet, though it was sent again and again.
     if running.started_s is None:
         waited_s = now_s - running.waits_since_s(learner)
         return (
             f"did not start its work for {waited_s:.1f} s" if waited_s > patience.stall_s else None
         )
+    # A learner that has been as slow before, and went on, is not stuck.
     stall_s = max(patience.stall_s, STALL_GAPS * learner.longest_gap_s)
     if now_s - learner.progress_at_s > stall_s:
         return f"no progress for {now_s - learner.progress_at_s:.1f} s"
@@ -343,9 +358,11 @@ def forgive(learners: Iterable[Learner], slots: Iterable[Slot], *, gap_s: float)
         learner.last_heard_s += gap_s
         learner.progress_at_s += gap_s
         for held in learner.held:
+            # ``sent_s`` stays: a result may claim all seconds since then.
             held.given_s += gap_s
             if held.started_s is not None:
                 held.started_s += gap_s
+    # ``start_at_s`` stays: a backoff may pass while the controller stands still.
     for slot in slots:
         if slot.started_s is not None:
             slot.started_s += gap_s

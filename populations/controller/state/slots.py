@@ -19,5 +19,6 @@ def make_slots(config: RunConfig) -> list[Slot]:
             for population, count in learners.items()
             for _ in range(1 if config.deterministic else count)
         ]
+    # Of several learners without populations of their own, speed would decide who does what.
     count = 1 if config.deterministic or learners is None else learners
     return [Slot(populations=()) for _ in range(count)]

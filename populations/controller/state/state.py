@@ -181,6 +181,7 @@ class ControllerState:
             ranked=self.ranked_populations,
             ancestors=self.league.ancestors,
         )
+        # Evaluations that the epoch before has left open.
         for row in self.tables.assignments.values():
             self._apply_evaluation(row)
 
@@ -191,8 +192,8 @@ class ControllerState:
     def apply(self, row: Row) -> None:
         """Feed every index over the journal's rows with a row that was put into the tables.
 
-        Nothing else feeds them, so this is the list of what depends on which rows. Tallies are
-        folded into the league before they are put: the rows that they change follow from that.
+        Nothing else feeds them, so this is the list of what depends on which rows. Tallies are not
+        on it: the league folds them (`League.add_tally`), and the rows that this changes are put.
         """
         match row:
             case rows.PolicyRow():
@@ -237,6 +238,7 @@ class ControllerState:
     @property
     def ranked_populations(self) -> tuple[str, ...]:
         """Return the ranked populations: all; in cooperation the first, which leads the teams."""
+        # A team has one result, which each member's scale would repeat.
         return tuple(self.setup.populations)[: 1 if self.is_cooperation else None]
 
     def elapsed_s(self, now: Now) -> float:
@@ -249,8 +251,10 @@ class ControllerState:
 
     def draw_words(self, tx: Transaction) -> list[int]:
         """Return the words that seed the next decision, for one that is drawn later."""
+        # The counter is durable: a resumed run goes on with the next number.
         number = self.tables.run.decisions
         tx.count(decisions=1)
+        # Stream 0 of the run's seed (`scheduler.assignment_seed` has the others).
         return [self.config.seed, 0, number]
 
     def pbt(self, population: str) -> PbtConfig:
@@ -269,6 +273,7 @@ class ControllerState:
             tx: Takes the command.
             again: Whether to repeat the last fit if none came in: for what is not durable of it.
         """
+        # Matches that come in during a fit are fitted after it (`machine._take_ratings`).
         if self.fitting or not (again or self.ratings_are_stale()):
             return
         self.fitting = True
@@ -280,6 +285,7 @@ class ControllerState:
         """Return a population's last ratings, with what is known of differences."""
         row, spread = self.tables.ratings.get(population), self.spreads.get(population)
         known = self._ratings.get(population)
+        # By identity: a fit replaces both as a whole.
         if known is None or known.row is not row or known.spread is not spread:
             # After a resume the spread may be of a fit whose row is not this one.
             fits = row is not None and spread is not None and len(spread) == len(row.entrants)
@@ -307,17 +313,20 @@ class ControllerState:
         learner = self.learners[learner_id]
         learner.charges.clear()
         learner.settled_s = now_s
+        # A place that does its work is no longer refused or passed over.
         self.faults.pop(learner.place, None)
         if learner.slot is not None:
             self.slots[learner.slot].crashes = 0
 
     def stop(self, tx: Transaction, *, reason: str, interrupted: bool) -> None:
         """Give out nothing more and let learners publish what they have."""
+        # The first reason stays.
         if self.phase in ("stopping", "over"):
             return
         self.phase = "stopping"
         self.reason = reason
         self.interrupted = interrupted
+        # Learners have their grace from here on.
         self.stopping_s = tx.now.monotonic_s
         for learner_id in self.learners:
             message = Stop(grace_s=self.patience.grace_s)
@@ -352,6 +361,7 @@ def make_state(
         config=config,
         setup=setup,
         tables=tables,
+        # A fold of the rows: nothing of it is stored.
         league=League.fold(tables, seats=setup.seats, half_life_matches=half_life),
         retention=Retention(
             tables,
@@ -383,8 +393,10 @@ def make_state(
         alerts=alerts or Alerts(),
         pbt_decisions=pbt_decisions or PbtDecisions(),
         curves=Curves.from_tables(tables),
+        # Records count a match once for each seat.
         recent_matches=sum(row.matches for row in tables.records.values()) / len(setup.seats),
         recent_evaluation_s=tables.run.evaluation_s,
+        # The shares of this epoch count from here.
         spent_before_s=(tables.run.training_s, tables.run.evaluation_s),
     )
 
@@ -394,6 +406,7 @@ def make_teams(
 ) -> dict[PolicyId, tuple[PolicyId, ...]]:
     """Return each policy's team, itself included; empty where every policy is a team of its own."""
     by_index: dict[int, list[PolicyId]] = {}
+    # Equal index, one of each population.
     for row in policies if is_cooperation else ():
         by_index.setdefault(row.index, []).append(row.policy)
     return {policy: tuple(team) for team in by_index.values() if len(team) > 1 for policy in team}

@@ -33,6 +33,8 @@ def refuse(
             reason=reason, since_s=now_s, wait_s=first_s, retry_at_s=now_s + first_s
         )
     elif pause.is_trying:
+        # Only a failed try makes the wait longer: work under way when the pause began is refused,
+        # too.
         pause.wait_s = min(2.0 * pause.wait_s, last_s)
         pause.retry_at_s = now_s + pause.wait_s
         pause.tried_at_s = None
@@ -51,6 +53,7 @@ def refuse(
 def accept(state: ControllerState, tx: Transaction) -> None:
     """End the pause if it was a try and a checkpoint or ghost could be written."""
     pause = state.pause
+    # While ghosts are not linked, assignments that name them would fail.
     if pause is None or not pause.is_trying or pause.unlinked:
         return
     state.pause = None
@@ -82,6 +85,7 @@ def retry(state: ControllerState, tx: Transaction) -> None:
     if pause is None or pause.is_trying or now_s < pause.retry_at_s:
         return
     pause.tried_at_s = now_s
+    # Sorted, for a set has no order.
     ghosts = tuple(state.tables.ghosts[player] for player in sorted(pause.unlinked))
     if ghosts:
         tx.commands.append(LinkGhosts(ghosts=ghosts))
@@ -94,6 +98,7 @@ def may_give(state: ControllerState) -> bool:
         return True
     if pause.tried_at_s is None or pause.unlinked:
         return False
+    # An assignment that was given since the try began is the try.
     tried_at_s = pause.tried_at_s
     learners = state.learners.values()
     return all(held.given_s < tried_at_s for learner in learners for held in learner.held)

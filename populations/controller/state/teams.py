@@ -18,6 +18,7 @@ from populations.records.rows import GhostRow, PolicyRow
 
 def team_of(state: ControllerState, policy: PolicyRow) -> tuple[PolicyRow, ...]:
     """Return a policy and its mates as they are now, in the order of their populations."""
+    # Read from the tables: rows that the caller holds may be outdated.
     mates = state.teams.get(policy.policy, (policy.policy,))
     return tuple(state.tables.policies[mate] for mate in mates)
 
@@ -29,6 +30,7 @@ def leader_of(state: ControllerState, policy_id: PolicyId) -> PolicyRow:
 
 def leaders_of(state: ControllerState, trainees: Iterable[Trainee]) -> tuple[PolicyRow, ...]:
     """Return the leader of each team that learns in an assignment, once."""
+    # Each team once, in the order of the trainees.
     leaders = dict.fromkeys(leader_of(state, trainee.policy).policy for trainee in trainees)
     return tuple(state.tables.policies[policy] for policy in leaders)
 
@@ -84,6 +86,7 @@ def ghost_team(
     mates = state.teams.get(ghost.policy)
     if mates is None:
         return {ghost.population: Player(player=ghost.player, weights=ghost.weights)}
+    # Mates are trained by one assignment, which made all their checkpoints.
     origin = state.tables.checkpoints[ghost.checkpoint].assignment_id
     ghosts = [known.get((mate, origin)) for mate in mates]
     players = {

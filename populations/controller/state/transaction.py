@@ -65,6 +65,7 @@ class Transaction:
         match row:
             case RunRow():
                 self.tables.run = row
+                # None is the run's place: assignments have numbers.
                 self._put_last(None, row)
                 return
             case PolicyRow():
@@ -85,6 +86,7 @@ class Transaction:
 
     def put_assignment(self, row: AssignmentRow) -> None:
         """Add or replace an assignment; only open ones stay in memory."""
+        # Before the indexes are fed: they look into the tables for open ones.
         if row.status == "queued":
             self.tables.assignments[row.assignment_id] = row
         else:
@@ -92,10 +94,12 @@ class Transaction:
         self._put_last(row.assignment_id, row)
 
     def _put_last(self, key: AssignmentId | None, row: Row) -> None:
+        # ``rows`` only grows, so places stay.
         place = self._places.setdefault(key, len(self.rows))
         if place == len(self.rows):
             self._append(row)
         else:
+            # The journal needs the last row alone, the indexes each one.
             self.rows[place] = row
             self.index(row)
 
@@ -105,6 +109,7 @@ class Transaction:
 
     def add_tally(self, row: TallyRow) -> None:
         """Append a tally. What `League.add_tally` says that it changes belongs beside it."""
+        # Of a tally memory keeps only what it is folded into.
         self.tables.num_tallies = row.sequence
         if row.kind == "evaluate":
             self.tables.last_evaluation_sequence = row.sequence
@@ -112,6 +117,7 @@ class Transaction:
 
     def add_event(self, kind: str, subject: str = "", **data: Json) -> None:
         """Say why something was decided, with the numbers."""
+        # Without gaps: a transaction that fails to commit ends the process.
         self.tables.num_events += 1
         self._append(
             EventRow(
