@@ -30,6 +30,7 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
     from .sizing import inspect_for
 
     faults, config = Faults(), draft.model
+    # Raised only to be gathered: the draft's faults come first in the list.
     with faults.gathered():
         if draft.faults:
             raise ConfigFaults(draft.faults)
@@ -38,6 +39,7 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
         raise ConfigError("the configuration is empty")
     with faults.gathered():
         check_device(config.device)
+    # Without faults the inspection below finds those of the environment, too, and plays it once.
     if not faults.is_empty:
         _look_at_the_rest(draft, config, faults, launch_directory=launch_directory)
     faults.raise_any()
@@ -65,8 +67,10 @@ def _look_at_the_rest(
                 possible_agents=environment.possible_agents,
                 reads_state=config.reads_state,
             )
+        # The command ends here: a user's environment that breaks is one more fault in the list.
         except EnvironmentFault as error:
             raise ConfigError(str(error)) from error
+        # What would only follow from a known fault is not told.
         if not _is_doubtful(draft, config):
             # Nothing is played to choose sizes: this run does not begin.
             resolve_config(config, spec, launch_directory=launch_directory)

@@ -14,8 +14,10 @@ def plain(text: str, *, keep: str = "") -> str:
         text: Whatever a user, a file or another process wrote.
         keep: Characters that stay though they are not printable.
     """
+    # Characters that control or turn round text are not printable in Python's sense.
     if text.isprintable():
         return text
+    # repr writes "\x1b" for an escape; its quotes come off.
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
