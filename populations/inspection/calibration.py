@@ -79,6 +79,7 @@ def calibrations(
         if first not in known or second not in known or first == second:
             continue
         ahead = known[first]
+        # In cooperation teams play one after the other, so no seat is ahead.
         if advantages and not is_cooperation:
             # advantages: [S * S], row by row
             ahead += advantages[row.first_seat * len(seats) + row.second_seat]

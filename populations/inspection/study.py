@@ -167,6 +167,7 @@ def _distribution(dimension: Range | Choices, *, value: float | None) -> BaseDis
     low, high = min(dimension.low, value), max(dimension.high, value)
     # A sampler draws 1 - x of a complement, but people know the hyperparameter by x, whose scale is
     # not logarithmic then.
+    # Widened to 0 or below, a range has no logarithm.
     log = dimension.log and not dimension.complement and low > 0.0
     if dimension.integral:
         return IntDistribution(int(low), int(high), log=log)

@@ -237,6 +237,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
             "distinct": row.tally.distinct,
             "pairs": [asdict(pair) for pair in row.tally.pairs],
             "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
+            # Not per match: in cooperation a match is two episodes.
             "mean_length": row.tally.length_sum / num_episodes(row.tally, seats=seats),
         }
         for row in run.reader.all_tallies()

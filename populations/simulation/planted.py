@@ -53,8 +53,8 @@ class PlantedModel:
             the best hyperparameters and opponents.
         width: Distance from its best value, as a share of its range, at which a hyperparameter
             slows learning to 0.61 of its speed.
-        opponents_matter: Share of the speed that is lost against opponents without a chance, or
-            against which there is none.
+        opponents_matter: Share of the speed that is lost against opponents that never win, or
+            always.
         noise: Standard deviation of the random gain in skill during ``learning_agent_steps`` of
             training, Elo.
         inheritance: Correlation of a copy's potential with its donor's; the rest is the copy's own

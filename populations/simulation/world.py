@@ -136,7 +136,7 @@ class World:
                 self.handle(CheckpointsRemoved(keys=keys))
             case EndRun():
                 self.over = True
-            # The others are about sockets and files.
+            # There are no processes to kill and no sinks of metrics.
             case _:
                 pass
 

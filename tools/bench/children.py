@@ -1,7 +1,7 @@
 """Several processes that start together: each says that it is ready, waits, runs, and reports.
 
 A child prints ``ready``, reads one line, works, and prints one JSON object with ``agent_steps`` and
-``duration_s``. What it needs to get ready (imports, environments, a first call) is not measured.
+``duration_s``. Getting ready (imports, environments, a first call) is not measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ READY = "ready"
 
 
 def wait_for_go() -> None:
-    """Tell the parent that everything is there, and wait for its word; ends without one."""
+    """Tell the parent that this process is ready, and wait for its line; exit without one."""
     sys.stdout.write(f"{READY}\n")
     # A pipe is buffered in blocks: the parent would wait for ever.
     sys.stdout.flush()

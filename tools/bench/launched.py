@@ -121,8 +121,8 @@ def launched_rate(
         config: With stops that are further away.
         run_dir: Directory that does not exist yet; its configuration is written beside it.
         num_learners: Learner processes.
-        run_seconds: Seconds from the first commit of training until the stop. What learners
-            have done by then, they publish.
+        run_seconds: Seconds from the first commit of training until the stop. Learners publish
+            what they have done by then.
 
     Raises:
         RunFailed: If the run fails or is too short to tell.
@@ -164,7 +164,7 @@ def _main_module() -> str:
 
 
 def _attend(process: subprocess.Popen[bytes], watch: _Watch, *, run_seconds: float) -> None:
-    """Look for commits until the run has ended, and tell it when to; give up if it does not."""
+    """Look for commits, stop the run at its time, and return when it has ended or is overdue."""
     # Two deadlines in turn: until the first commit, then until the end after the stop.
     deadline_s = time.perf_counter() + START_S
     told = False

@@ -2,7 +2,7 @@
 
 A machine that is shared or warms up changes its speed by more than most regressions; two rates that
 were measured right after one another change together. So only their ratio counts: 1 is the bound.
-The statistics are pure functions of rates; what reads a clock is apart from them.
+Statistics are pure functions of rates; functions that read a clock stand apart.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The stages of a learner, each against what it cannot be faster than.
+"""The stages of a learner, each against its bound.
 
 Everything runs in this process, on one thread where it runs on the CPU.
 

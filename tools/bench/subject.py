@@ -150,7 +150,8 @@ class Subject:
 
         Args:
             precision: None: the configuration's.
-            stands_still: Updates cost what they do, do every epoch, and change next to nothing.
+            stands_still: Whether updates do all epochs at the usual cost, but change hardly
+                anything.
         """
         hyperparameters = dict(self.hyperparameters)
         population = self.setup.populations[self.population]
@@ -230,7 +231,7 @@ def load_subject(
         launch_directory: First directory of user code; None: the working directory.
 
     Raises:
-        ConfigError: If the configuration is wrong, or its environment cannot be had.
+        ConfigError: If the configuration is wrong, or its environment cannot be made.
     """
     # Overrides are applied before validation, which sees the whole configuration.
     config = (

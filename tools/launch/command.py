@@ -330,7 +330,7 @@ def _holding_limit(run: OpenRun) -> str | None:
 
 
 def _say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
-    """Print the last lines of a run; its status."""
+    """Print the last lines of a run, and return its status."""
     from populations.inspection.views import Inspection, cyclicity, fits, status_view
 
     from ..notices import cyclic_warnings, misfit_warnings
@@ -394,7 +394,7 @@ def _control(run: OpenRun) -> None:
 
 
 def _tell_where(run: OpenRun, endpoint: str) -> None:
-    """Say so where learners can come from other machines."""
+    """Warn if learners can come from other machines."""
     from arena.wire.address import is_loopback
     from arena.wire.keys import KEYS
 

@@ -87,7 +87,7 @@ def _finals(state: ControllerState) -> str:
 def training_progress(state: ControllerState, moment: Moment) -> tuple[float, float | None]:
     """Return the share of training done, and the seconds left, by the limit that comes first.
 
-    None where no limit says: nothing was trained yet, or a rating is what ends the run.
+    None while unknown: nothing was trained yet, or only a rating ends the run.
     """
     stop = state.config.stop
     # Each limit gives a share and a time; the run ends at the largest share, the shortest time.

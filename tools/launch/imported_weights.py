@@ -127,10 +127,11 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
 
 
 def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
-    """Find files with the weights of players in ``matchmaking.bots`` that are no bots.
+    """Find files with the weights of policies in ``matchmaking.bots``, by their directory in the
+    run's.
 
-    By their directory in the run's. One with weights for some of the populations is enough: it is
-    an opponent of those who play against them.
+    A player with weights for some populations is enough: it is an opponent of policies that play
+    against these.
 
     Raises:
         ConfigError: If one has no weights that fit.

@@ -90,7 +90,7 @@ def stage_progress(limit_s: float) -> Iterator[Callable[[str], None]]:
         limit_s: Seconds that all of it may take.
 
     Yields:
-        To be told what is done from now on.
+        A function that takes the name of the stage that begins.
     """
     screen = log_console()
     if not screen.is_terminal:
@@ -111,7 +111,7 @@ def stage_progress(limit_s: float) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def hard_limit(limit_s: float) -> Iterator[None]:
-    """End the process where code that is no Python keeps it long after its time."""
+    """End the process if a call that does not return to Python keeps it beyond its time."""
 
     def end() -> None:
         sys.stderr.write(

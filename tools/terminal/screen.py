@@ -73,7 +73,7 @@ class _Stream:
 
 
 def discard(stream: TextIO) -> None:
-    """Send what is written to a stream nowhere, what it has buffered too."""
+    """Discard a stream's buffer, and everything that is written to it later."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     # The descriptor and not the object, which others hold, too.
     os.dup2(nowhere, stream.fileno())

@@ -70,7 +70,7 @@ def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def _handling(handle: Callable[[str], None]) -> Iterator[None]:
-    """Have signals handled, but those that were ignored at the start."""
+    """Handle signals, except those that were ignored at the start."""
     # Python sets handlers in the main thread alone; tests run commands in others.
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 
 def plain(text: str, *, keep: str = "") -> str:
-    """Return a text that can be shown: what moves the cursor, colours or turns round is written
-    out.
+    """Return a text that can be shown: characters that move the cursor, colour or reverse text are
+    escaped.
 
     Args:
         text: Whatever a user, a file or another process wrote.
