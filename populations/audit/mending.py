@@ -48,7 +48,7 @@ def mend(
         Rows to commit in one transaction; empty if there is nothing to repair.
     """
     draft = _Draft(tables, assignments, verifies)
-    # Counters first: a checkpoint with an impossible one must not come back.
+    # Counters first: it marks checkpoints corrupt that `_reactivate` must not choose.
     draft.lower_counters()
     draft.bring_back()
     # Last: it looks at the policies changed until here.
