@@ -1,4 +1,7 @@
-"""`arena learner`: join a run from another process."""
+"""`arena learner`: join a run from another process.
+
+Tests: `tests/integration/test_joining.py`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,9 @@ def learner(
     from arena.learners.process import serve
     from populations.config.run_file import RunFile, learner_setup
 
+    # Other commands take a run's directory, so it is typed here, too.
     path = run / "run.yaml" if run.is_dir() else run
+    # The file's own directory is the store, wherever the command runs.
     setup = learner_setup(RunFile.load(path), root=path.resolve().parent)
     names = tuple(name for name in populations.split(",") if name)
     raise typer.Exit(serve(setup, endpoint=connect, populations=names, keys=keys))

@@ -40,6 +40,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 for command in (launch, learner, league, presets, export, evaluate, rate, simulate, verify, bench):
+    # The commands with KEY=VALUE, for which an unknown option may be meant as a key.
     is_configured = command in (launch, simulate, bench)
     app.command(cls=TakesKeys if is_configured else None, help=paragraphs(command))(command)
 app.add_typer(envs, name="envs")
@@ -50,6 +51,7 @@ def _show_version(wanted: bool) -> None:
         from importlib.metadata import version
 
         sys.stdout.write(f"arena {version('arena-league')}\n")
+        # Eager: before a missing command is complained about.
         raise typer.Exit
 
 
@@ -73,8 +75,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         SystemExit: Always. 0 done; 2 bad usage or configuration; 3 the run failed; 4 already
             running; 5 storage; 130 and 143 interrupted.
     """
+    # As it is now: typer replaces sys.stdout when a reader has gone away.
     output = sys.stdout
     try:
+        # The outermost handlers: launch sets its own, which save, and these come back after it.
         with leave_on_signals():
             app(args=None if argv is None else list(argv), prog_name="arena")
     except AtOnce as ended:
@@ -94,13 +98,16 @@ def _report(error: Exception) -> int:
     from arena.users_code import split_lines
 
     with contextlib.suppress(OSError):  # its reader may be gone
+        # All faults of a configuration at once, one a line.
         if isinstance(error, ConfigFaults) and len(error.faults) > 1:
             lines = [f"{len(error.faults)} things are wrong:", *error.faults]
             sys.stderr.write("arena: " + "\n  ".join(map(one_line, lines)) + "\n")
         elif isinstance(error, ArenaError):
+            # Lines of a user's code stay lines; the rest becomes one.
             said, code = split_lines(str(error))
             sys.stderr.write(f"arena: {one_line(said)}{plain(code, keep=chr(10))}\n")
         else:
+            # A fault of Arena: a report needs the traceback.
             traceback.print_exception(error)
         sys.stderr.flush()
     return exit_code(error)
@@ -108,6 +115,7 @@ def _report(error: Exception) -> int:
 
 def _flush(output: TextIO) -> None:
     """Write out what is buffered; a reader that has gone away is no error."""
+    # Before the interpreter does it, whose complaint could not be caught.
     for stream in (output, sys.stderr):
         try:
             stream.flush()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from populations.records.rows import Json
 
+# Leagues without cycles or styles read 0.00.
 CYCLIC = 0.25
 """Cyclicity from which on a quarter of the results depends on the pairing."""
 
@@ -42,6 +43,7 @@ def misfit_warnings(fits: Mapping[str, Mapping[str, Json]], *, run: Path) -> Ite
         misfit, deviation = float(str(fit["misfit"])), float(str(fit["pair_deviation"]))
         if misfit >= MISFIT:
             off = (
+                # Below half an Elo the rounded number would be 0.
                 f"are {deviation:.0f} Elo a pair off its ratings"
                 if deviation >= 0.5
                 else "between players far apart are not what its ratings promise"

@@ -28,12 +28,14 @@ def presets(
     from populations.preset_files import preset_names, preset_text
 
     if name is not None:
+        # The file as it is, with its comments: they explain the keys.
         text = preset_text(name).decode()
         if as_json:
             print_json({"name": name, "text": text})
         else:
             sys.stdout.write(text)
         return
+    # A preset's first comment is its description, so that no second list can go stale.
     about = {known: _about(preset_text(known).decode()) for known in preset_names()}
     if as_json:
         print_json({"presets": [{"name": known, "about": text} for known, text in about.items()]})
@@ -51,6 +53,7 @@ def presets(
 def _about(text: str) -> str:
     """Return the first sentence of the comment at a preset's top."""
     comment = " ".join(_comment(text))
+    # A full stop without a blank is part of a name or a number.
     sentence, stop, _ = comment.partition(". ")
     return sentence.removesuffix(".") + "." if stop or comment else ""
 

@@ -20,6 +20,7 @@ Model = Literal["bradley_terry", "elo", "weng_lin", "nash_averaging", "alpha_ran
 Score = tuple[str, str, float]
 
 COLUMNS = ("home", "away", "score")
+# 2^-8: by chance in one of 256 files with even players.
 FEW = 8
 """Number of matches below which it can be chance that home won all of them."""
 
@@ -71,9 +72,11 @@ def rate(
     from populations.ratings.table import Settings
 
     _check(k_factor=k_factor, bootstrap=bootstrap)
+    # The file's mistakes before any fit.
     scores = read_scores(matches)
     settings = Settings(anchor=anchor, k_factor=k_factor, num_resamples=bootstrap, seed=seed)
     table, rated = _rate(scores, model=model, settings=settings)
+    # On standard error, beside the document.
     for note in _notes(table, model=model, settings=settings):
         log_console().print(note)
     if as_json:
@@ -87,6 +90,7 @@ def _check(*, k_factor: float, bootstrap: int | None) -> None:
 
     if not math.isfinite(k_factor):
         raise ConfigError(f"--k-factor must be finite, got {k_factor!r}")
+    # One resample has no spread.
     if bootstrap == 1:
         raise ConfigError("--bootstrap must be 0 or at least 2, got 1")
 
@@ -102,6 +106,7 @@ def read_scores(path: Path) -> list[Score]:
     from arena.errors import ConfigError
 
     try:
+        # -sig: spreadsheets write a byte order mark, which would belong to the first column's name.
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
             header = [name.strip() for name in reader.fieldnames or ()]
@@ -111,6 +116,7 @@ def read_scores(path: Path) -> list[Score]:
                     f"{path}: line 1 must name the columns home, away and score; "
                     f"{missing[0]!r} is missing, got {', '.join(header) or 'nothing'}"
                 )
+            # Stripped names: blanks after commas are common.
             reader.fieldnames = header
             scores = [_score(row, where=f"{path}: line {reader.line_num}") for row in reader]
     except OSError as error:
@@ -134,6 +140,7 @@ def _score(row: dict[str, str | None], *, where: str) -> Score:
     try:
         score = float(text)
     except ValueError:
+        # Refused below, with the same message as numbers out of range.
         score = float("nan")
     if not 0.0 <= score <= 1.0:  # NaN is refused too
         raise ConfigError(f"{where}: score must be a number in [0, 1], got {text!r}")
@@ -165,6 +172,7 @@ def _rate(
 
     table = MatchTable.from_matches(scores)
     anchor = settings.anchor
+    # Before minutes of fitting.
     if anchor is not None and anchor not in table.players:
         raise ConfigError(
             f"--anchor {anchor}: must be one of the players{nearest(anchor, table.players)}"
@@ -207,6 +215,7 @@ def _document(table: MatchTable, rated: RatedTable, *, model: Model) -> dict[str
 
 
 def _best_first(rated: RatedTable) -> list[int]:
+    # By name where ratings are equal, not by the order of the file.
     return sorted(range(len(rated.players)), key=lambda i: (-rated.ratings[i], rated.players[i]))
 
 
@@ -220,6 +229,7 @@ def _notes(table: MatchTable, *, model: Model, settings: Settings) -> list[str]:
     from populations.ratings.table import share_of_pairs_met
 
     notes = []
+    # Lists with the winner first have no home losses: the fit would explain all by the seat.
     if model == "bradley_terry" and len(table.scores) >= FEW and table.scores.min() == 1.0:
         notes.append(
             "home won every match, which bradley_terry takes for an advantage of being home: "
@@ -249,6 +259,7 @@ def _print_table(table: MatchTable, rated: RatedTable, *, model: Model) -> None:
             low, high = rated.intervals.lows[i], rated.intervals.highs[i]
             interval = f"{low:.{digits}f} to {high:.{digits}f}"
             ranks = "{} to {}".format(*rated.intervals.ranks[i])
+        # -0.0 + 0.0 is 0.0: no "-0" in the table.
         rating = f"{rated.ratings[i] + 0.0:.{digits}f}"
         shown.add_row(rated.players[i], rating, interval, ranks, str(matches[i]))
     print_table(screen, shown)
@@ -265,6 +276,7 @@ def _print_mixture(table: MatchTable, rated: RatedTable) -> None:
             "matters more than any rating says."
         )
     if is_cyclic or rated.mixture is not None:
+        # Only nash_averaging has computed it already.
         masses = nash_mixture(table) if rated.mixture is None else rated.mixture
         players = _mixture(rated.players, masses.tolist())
         shares = ", ".join(f"{player} {mass:.3f}" for player, mass in players.items())

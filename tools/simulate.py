@@ -15,6 +15,7 @@ from .terminal.tables import print_table
 if TYPE_CHECKING:
     from populations.simulation.league import Outcome
 
+# The circle's part has a third of the variance of the skills' (`PlantedModel.cyclic_share`).
 CYCLIC_SHARE = 1.0 / 3.0
 NUM_LINES = 10
 
@@ -55,6 +56,7 @@ def simulate(
     from populations.simulation import league
     from populations.simulation.environment import simulated_config
 
+    # Last, so that the option is stronger than a key.
     changes = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
     resolved = simulated_config(load_config(config, changes), num_policies=policies)
     model = replace(
@@ -69,6 +71,7 @@ def simulate(
             model=model,
             agent_steps_per_s=agent_steps_per_second,
             matches_per_s=matches_per_second,
+            # CPU time of this thread: what else the machine does is not the controller's.
             clock=thread_time,
             progress=progress,
         )
@@ -125,7 +128,9 @@ def _print_summary(outcome: Outcome) -> None:
     print_table(screen, table)
     curve = Table("agent steps", title="best planted skill, Elo above bot:random")
     curve.add_column("skill", justify="right")
+    # Some ten lines for people; the document has the whole curve.
     every = max(len(outcome.best_skill) // NUM_LINES, 1)
+    # Thinned from the end, so that the last point is always there.
     for steps, skill in outcome.best_skill[::-1][::every][::-1]:
         curve.add_row(f"{steps:,}", f"{skill:.0f}")
     print_table(screen, curve)

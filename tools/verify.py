@@ -1,4 +1,7 @@
-"""`arena verify`: every invariant that a run directory can show, and what puts a run right."""
+"""`arena verify`: every invariant that a run directory can show, and what puts a run right.
+
+Tests: `tests/faults/test_repair.py`.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ def verify(
 
     if not run.is_dir():
         raise ConfigError(f"RUN must be a run directory, got {str(run)!r}")
+    # Before the check, which says whether the repair was enough.
     repaired = repair_run(run) if repair else None
     report = verify_run(run)
     if as_json:
@@ -49,6 +53,7 @@ def verify(
         if repaired is not None:
             _print_repair(repaired)
         _print_findings(run, faults=report.faults, notes=report.notes)
+    # After printing: programs get the document with any exit code.
     if report.faults:
         raise typer.Exit(STORAGE_EXIT_CODE)
 

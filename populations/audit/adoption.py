@@ -3,6 +3,8 @@
 Checkpoints published after the backup are recorded again from their manifests, and every policy
 continues from its newest one; so are ghosts. Everything that only the lost journal held stays lost:
 matches, metrics, causes of generations, and all other decisions since the backup.
+
+Tests: `tests/faults/test_repair.py`.
 """
 
 from __future__ import annotations
@@ -61,10 +63,12 @@ def survey(root: Path) -> Survey:
 def _verified(
     root: Path, kind: Literal["checkpoints", "ghosts"], damaged: dict[str, str]
 ) -> dict[str, Manifest]:
+    # A ghost plays but is never trained, so it has no optimizer's state.
     without = frozenset({OPTIMIZER} if kind == "ghosts" else ())
     name_of = ghost_key if kind == "ghosts" else checkpoint_key
     found = {}
     for key in list_directories(root, kind):
+        # Temporary and set-aside directories stand beside the published ones.
         if not DIRECTORY_NAME.fullmatch(key.rsplit("/", 1)[1]):
             continue
         try:
@@ -74,6 +78,7 @@ def _verified(
             continue
         steps, digest = manifest.agent_steps, manifest.digest
         named = name_of(manifest.policy, agent_steps=steps, digest=digest)
+        # `_record` makes keys from manifests: under this name no row would find the directory.
         if key == named:
             found[key] = manifest
         else:
@@ -104,7 +109,7 @@ def adopt(tables: Tables, found: Survey) -> Adoption:
 
     A policy takes counters, generation and hyperparameters from its newest manifest. Its other
     checkpoints are recorded too, as a fallback. Checkpoints removed by retention since then are
-    recorded as deleted. Open assignments are failed: their decisions are outdated.
+    recorded as deleted. Open assignments are failed.
 
     Args:
         tables: Rows of the backup; not changed.
@@ -112,12 +117,16 @@ def adopt(tables: Tables, found: Survey) -> Adoption:
     """
     draft = _Draft(tables, found)
     for policy in tables.policies.values():
+        # Policies first: a ghost may be of a checkpoint that is adopted here.
         draft.take(policy)
     for ghost in tables.ghosts.values():
         if not ghost.linked and ghost.key in found.ghosts:
+            # It was linked after the backup.
             draft.ghosts[ghost.key] = replace(ghost, linked=True)
+    # After all policies and ghosts, whose new rows say what is needed.
     draft.forget_removed()
     for assignment in tables.assignments.values():
+        # Its decision is of the backup's time, and may have been carried out since.
         draft.others.append(replace(assignment, status="failed", reason=RESTORED))
         data: dict[str, Json] = {"failure": "repair", "reason": RESTORED}
         draft.notes.append(("assignment_failed", str(assignment.assignment_id), data))
@@ -154,6 +163,7 @@ class _Draft:
         """Let a policy continue from its newest checkpoint, and record its ghosts."""
         new = sorted(self._newer(policy), key=lambda item: _age(item[1]))
         for _, manifest in new:
+            # Oldest first, so that a parent has its row before its child asks for it.
             self._record(policy, manifest, state="present")
         after = policy if not new else self._advance(policy, *new[-1], num_new=len(new))
         for key, manifest in self.found.ghosts.items():
@@ -171,8 +181,12 @@ class _Draft:
             if (
                 manifest.policy == policy.policy
                 and key not in self.tables.checkpoints
+                # Counters never fall, so a lower one is no continuation of what the journal knows.
                 and all(new >= old for new, old in zip(counters, before, strict=True))
+                # Without a checkpoint, equal counters are news, too: the first one is made at 0
+                # steps.
                 and (counters > before or policy.checkpoint is None)
+                # Assignments need all of the policy's names, and no others.
                 and manifest.hyperparameters.keys() == policy.hyperparameters.keys()
             ):
                 yield key, manifest
@@ -191,8 +205,10 @@ class _Draft:
         if manifest.generation > policy.generation:
             after = replace(
                 after,
+                # A new generation ends quarantine, if there was one at the backup.
                 state="active",
                 generation=manifest.generation,
+                # The count at the backup, as in `_generations`: the true one is lost.
                 generation_at=policy.agent_steps,
                 ready_at=manifest.agent_steps,
                 hyperparameters=_like(policy.hyperparameters, manifest.hyperparameters),
@@ -214,13 +230,17 @@ class _Draft:
         player = ghost_id(policy.policy, agent_steps=manifest.agent_steps)
         known = {ghost.player for ghost in self.ghosts.values()} | self.tables.ghosts.keys()
         return (
+            # A ghost's id is its policy and step: a second one would replace the first.
             player not in known
+            # Above the policy's counters it is of a checkpoint that was lost or does not verify.
             and manifest.agent_steps <= policy.agent_steps
             and manifest.generation <= policy.generation
         )
 
     def _record_ghost(self, policy: PolicyRow, key: str, manifest: Manifest) -> None:
+        # Retention may have removed the source, but lineage and ratings refer to its row.
         source = self._record(policy, manifest, state="deleted")
+        # A new ghost enters with the highest quality (`populations.matchmaking.quality`).
         qualities = [
             ghost.quality
             for ghost in self.tables.ghosts.values()
@@ -276,8 +296,10 @@ class _Draft:
             return None
         rows = (*self.checkpoints.values(), *self.tables.checkpoints.values())
         for row in rows:
+            # A manifest names its parent's checkpoint, a row its parent's weights.
             if row.digest == manifest.parent:
                 return row.weights_digest
+        # Within a generation a policy only goes on from its own weights, so those are ancestors.
         if manifest.generation != policy.generation or policy.checkpoint is None:
             return None
         current = self.tables.checkpoints.get(policy.checkpoint)
@@ -291,6 +313,7 @@ class _Draft:
         needed: set[str] = set()
         for policy in (self.tables.policies | self.policies).values():
             needed.update(named_by(policy))
+        # The changed rows decide: a ghost that is linked by now does not need its source.
         by_key = {ghost.key: ghost for ghost in self.tables.ghosts.values()} | self.ghosts
         for ghost in by_key.values():
             needed.update(named_by(ghost))
@@ -317,6 +340,7 @@ def _generations(before: PolicyRow, after: PolicyRow, tables: Tables) -> Iterato
     last = tables.generations.get(trainee_entrant(before.policy, generation=before.generation))
     if last is None:
         return
+    # All but the last one are empty, at the backup's count: generations have no gaps then.
     yield replace(last, agent_steps_end=before.agent_steps)
     for generation in range(before.generation + 1, after.generation + 1):
         is_last = generation == after.generation

@@ -44,6 +44,7 @@ def check_evolution(tables: Tables) -> Iterator[str]:
 def begins_anew(policy: PolicyRow, tables: Tables) -> bool:
     """Return whether a policy waits for the first checkpoint of new weights."""
     row = tables.generations.get(trainee_entrant(policy.policy, generation=policy.generation))
+    # Training since then would have recorded a checkpoint.
     is_at_its_begin = row is not None and row.agent_steps_begin == policy.agent_steps
     return row is not None and is_at_its_begin and row.cause in BEGINS_ANEW
 
@@ -56,6 +57,7 @@ def _problems_of_pending(
         return
     if pending.get("kind") not in KINDS:
         yield f"its pending decision is of the kind {pending.get('kind')!r}"
+    # The decision will replace what the training started from.
     if policy.policy in in_training:
         yield "it is in training, though a decision about it is pending"
     if tables.run.state == "finished":
@@ -67,6 +69,7 @@ def _problems_of_pending(
         yield f"the donor of its pending decision is {donor!r}"
     if key not in tables.checkpoints:
         yield f"the checkpoint of its pending decision, {key}, was never recorded"
+    # Retention keeps it until the decision is carried out (`store.named_by`).
     elif tables.checkpoints[str(key)].state in ("doomed", "deleted"):
         yield f"the checkpoint of its pending decision, {key}, was given up"
 

@@ -48,8 +48,10 @@ def mend(
         Rows to commit in one transaction; empty if there is nothing to repair.
     """
     draft = _Draft(tables, assignments, verifies)
+    # Counters first: it marks checkpoints corrupt that `_reactivate` must not choose.
     draft.lower_counters()
     draft.bring_back()
+    # Last: it looks at the policies changed until here.
     draft.fail_unsendable()
     events = [
         EventRow(sequence=sequence, time=utc, kind=kind, subject=subject, data=data)
@@ -87,6 +89,8 @@ class _Draft:
             if assignment.status == "finished" and assignment.agent_steps > MAX_AGENT_STEPS:
                 too_many += assignment.agent_steps
                 num_trained += 1
+                # The run's counters are sums over these rows, and assignments of 0 steps are not
+                # counted as training.
                 self.rows[assignment.assignment_id] = replace(assignment, agent_steps=0)
         if num_trained:
             self.rows["run"] = replace(
@@ -131,6 +135,7 @@ class _Draft:
     def bring_back(self) -> None:
         """Restore checkpoints and ghosts marked corrupt whose bytes are right."""
         for row in self.tables.checkpoints.values():
+            # Its bytes may be right all the same: the learner wrote the counter into the manifest.
             is_lie = row.agent_steps > MAX_AGENT_STEPS
             if row.state == "corrupt" and not is_lie and self.verifies(row):
                 self.rows[row.key] = replace(row, state="present")
@@ -154,6 +159,7 @@ class _Draft:
             for row in map(self._checkpoint, self.tables.checkpoints)
             if row.policy == policy.policy and row.state == "present"
         ]
+        # Without one it stays in quarantine: no checkpoint would mean random weights.
         if present:
             newest = max(present, key=newest_last)
             self.rows[policy.policy] = replace(policy, state="active", checkpoint=newest.key)

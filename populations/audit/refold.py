@@ -33,6 +33,7 @@ def refold(
     league = League(seats=seats, half_life_matches=half_life_matches)
     folded = Folded()
     for tally in tallies:
+        # Each row is the sum so far, so the last one of a key is the fold of all its tallies.
         for row in league.add_tally(tally):
             if isinstance(row, RecordRow):
                 folded.records[row.key] = row
@@ -50,6 +51,7 @@ def differences(tables: Tables, folded: Folded) -> Iterator[str]:
 def _differences(
     name: str, kept: Mapping[KeyT, Folding], added_up: Mapping[KeyT, Folding]
 ) -> Iterator[str]:
+    # Not a union of sets, which would lose the order of the tallies.
     for key in dict.fromkeys((*added_up, *kept)):
         text = f"{name} {' '.join(str(part) for part in key)}"
         row, expected = kept.get(key), added_up.get(key)
@@ -57,6 +59,7 @@ def _differences(
             yield f"{text}: missing, but there are tallies of it"
         elif expected is None:
             yield f"{text}: there is no tally of it"
+        # Exactly: the same sums in the same order have the same rounding.
         elif row != expected:
             for column in fields(row):
                 value, sum_of_all = getattr(row, column.name), getattr(expected, column.name)

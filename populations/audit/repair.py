@@ -4,6 +4,8 @@ Newer manifests on disk are added (`populations.audit.adoption`), and every chec
 read back: damaged ones are set aside, and their policies fall back. The new journal is completed
 under another name and then takes the old one's place, which stays beside it for inspection. A
 repair that was killed at any moment can be repeated.
+
+Tests: `tests/faults/test_repair.py`.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from populations.storage.status import read_status
 REPAIRING = f"{JOURNAL}.repairing"
 """Name of the new journal until it is complete."""
 
+# A damaged page may show any number, and numbers of assignments never fall again.
 _MAX_BELIEVABLE = 2**53
 
 
@@ -91,6 +94,7 @@ def repair_run(run_dir: Path, *, utc: str | None = None) -> Repair:
         if damage is not None:
             return _restore(run_dir, run_file, damage=damage, utc=now)
         with Journal.open(run_dir / JOURNAL) as journal:
+            # The journal is sound, but checkpoints may be damaged: their events follow this one.
             before = journal.load().num_events
             _recover(run_dir, journal, path=run_dir / JOURNAL, utc=now)
         return Repair(events=_events(run_dir, after=before), restored=False, lost_assignments=0)
@@ -101,8 +105,10 @@ def _damage(path: Path) -> str | None:
     if not path.exists():
         return f"{path}: there is no journal"
     try:
+        # Opening checks the structure alone; a flipped bit in a text shows when its row is parsed.
         Journal.open(path).close()
         _read_all(path)
+    # Another release's journal is intact: to restore an older one over it would lose the run.
     except JournalForeign:
         raise
     except JournalCorrupt as error:
@@ -127,10 +133,12 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
         with storage_errors(path):
             _remove(temporary)
             before = _copy_of_backup(run_dir, temporary, run_file, damage=damage)
+            # Before the damaged journal is renamed: it may know more than the backup.
             counters = _counters(run_dir)
             aside = f"{JOURNAL}-corrupt-{re.sub('[^0-9TZ]', '', utc.replace('+00:00', 'Z'))}"
             with Journal.open(temporary) as journal:
                 failpoint("repair.copied")
+                # Committed before `_recover`, whose sweep removes unrecorded checkpoints.
                 rows, lost = _restored_rows(
                     run_dir, journal.load(), counters, damage=damage, aside=aside, utc=utc
                 )
@@ -138,10 +146,13 @@ def _restore(run_dir: Path, run_file: RunFile, *, damage: str, utc: str) -> Repa
                 failpoint("repair.adopted")
                 _recover(run_dir, journal, path=temporary, utc=utc)
             failpoint("repair.ready")
+            # SQLite would replay the damaged journal's WAL into the new one. A crash in this loop
+            # leaves no journal: the next repair begins again and moves the rest.
             for suffix in ("", *SIDE_FILES):
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(f"{path}{suffix}", run_dir / f"{aside}{suffix}")
                     failpoint("repair.aside")
+            # The repair takes effect with this rename.
             rename_durably(temporary, path)
     finally:
         _remove(temporary)
@@ -168,6 +179,7 @@ def _copy_of_backup(run_dir: Path, target: Path, run_file: RunFile, *, damage: s
         if not backup.exists():
             raise JournalCorrupt(f"there is no {backup}")
         with storage_errors(backup):
+            # A backup is one file without a WAL (`database.copy_durably`).
             shutil.copyfile(backup, target)
         Journal.open(target).close()
         tables = _read_all(target)
@@ -189,6 +201,7 @@ def _restored_rows(
     adoption = adopt(tables, found)
     strangers = _set_strangers_aside(run_dir, tables, found)
     run = tables.run
+    # Lower bounds: only some of the lost work has left something on the disk.
     lost = max(counters.assignments_finished - run.assignments_finished, adoption.num_finished, 0)
     after = replace(
         run,
@@ -196,6 +209,7 @@ def _restored_rows(
         reason=RESTORED,
         # Above every epoch that learners of the lost time may still hold.
         epoch=max(run.epoch, counters.epoch),
+        # After the highest known number, so that a late result of the lost time fits nothing.
         next_assignment=max(run.next_assignment + lost, counters.next_assignment),
         agent_steps=run.agent_steps + adoption.agent_steps,
     )
@@ -211,11 +225,12 @@ def _restored_rows(
 
 
 def _set_strangers_aside(run_dir: Path, tables: Tables, found: Survey) -> list[Note]:
-    """Set damaged directories that the backup does not know aside; a sweep would remove them."""
+    """Set damaged directories that the backup does not know aside."""
     known = tables.checkpoints.keys() | {ghost.key for ghost in tables.ghosts.values()}
     notes: list[Note] = []
     for key, reason in found.damaged.items():
         if key not in known:
+            # The sweep removes unrecorded checkpoints, and people may want to look at this one.
             set_aside(run_dir, key)
             notes.append(("checkpoint_corrupt", "", {"key": key, "reason": reason}))
     return notes
@@ -234,6 +249,7 @@ def _recover(run_dir: Path, journal: Journal, *, path: Path, utc: str) -> None:
     mended = mend(
         journal.load(), assignments, verifies=lambda row: is_intact(run_dir, row), utc=utc
     )
+    # Committed first: `recover` decides by the rows that the journal has then.
     if mended:
         journal.commit(mended)
     rows = recover(run_dir, journal.load(), utc=utc, thorough=True)
@@ -249,6 +265,7 @@ def _events(run_dir: Path, *, after: int) -> list[EventRow]:
 def _counters(run_dir: Path) -> _Counters:
     """Return the progress by ``status.json`` and the readable part of the damaged journal."""
     found = [_Counters(), _counters_of_status(run_dir)]
+    # It is damaged or gone, or there would be no repair: any answer is a gain.
     with contextlib.suppress(sqlite3.Error, OSError):
         with contextlib.closing(connect_reader(run_dir / JOURNAL)) as connection:
             query = "SELECT assignments_finished, next_assignment, epoch FROM run"

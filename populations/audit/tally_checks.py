@@ -1,4 +1,7 @@
-"""Checks of tallies: complete, of known assignments, and equal to their aggregates."""
+"""Checks of tallies: complete, of known assignments, and equal to their aggregates.
+
+Tests: `tests/populations/audit/test_verify.py`.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +42,11 @@ class TallyChecks:
         has_gap = False
         for row in tallies:
             self.num_tallies += 1
+            # Said once: after one gap no later sequence fits its place.
             if row.sequence != self.num_tallies and not has_gap:
                 has_gap = True
                 self.faults.append("tallies: sequence numbers have gaps")
+            # Unsound ones count, too: an assignment's row was made from all its tallies.
             self.played[row.assignment_id] += row.tally.matches
             problem = _problem(row.tally, num_seats=self._num_seats)
             if problem is None:
@@ -77,6 +82,7 @@ def check_tallies(
     else:
         for _ in sound:
             continue
+    # Only now: `checks` filled itself while the tallies were read.
     return [*checks.faults, *_check_assignments(checks.played, assignments), *found]
 
 

@@ -62,11 +62,11 @@ class _Records:
 def verify_run(run_dir: Path) -> Report:
     """Check a run directory, whatever its state.
 
-    Only faults found twice count: a running controller may change the disk after the journal was
-    read.
+    A fault of a running run counts only if a second reading finds it, too.
     """
     report = _verify_once(run_dir)
-    # Nobody writes without the lock, so a second reading would find the same.
+    # A controller may change the disk after the journal was read. Without a holder of the lock
+    # nothing is written, so a second reading would find the same.
     if report.faults and lock_holder(run_dir) is not None:
         again = _verify_once(run_dir)
         return Report(faults=[f for f in again.faults if f in report.faults], notes=again.notes)
@@ -78,6 +78,7 @@ def _verify_once(run_dir: Path) -> Report:
     try:
         run_file = RunFile.load(run_dir / RUN_FILE)
     except (ConfigError, StorageError) as error:
+        # The journal is checked all the same, except its aggregates, which need the seats.
         run_file = None
         faults.append(f"{RUN_FILE}: {error}")
     try:
@@ -147,6 +148,7 @@ def _check_policies(records: _Records) -> Iterator[str]:
         owner = tables.policies.get(row.policy)
         if owner is None:
             yield f"{row.key}: {row.policy!r} is no policy"
+        # A checkpoint is committed together with the counters of its policy.
         elif row.agent_steps > owner.agent_steps or row.generation > owner.generation:
             yield f"{row.key}: its counters are above those of {row.policy}"
 
@@ -158,6 +160,7 @@ def _problem_of_current(policy: PolicyRow, tables: Tables) -> str | None:
     row = tables.checkpoints.get(policy.checkpoint)
     if row is None:
         return f"its checkpoint {policy.checkpoint} was never recorded"
+    # Quarantine keeps the damaged one's key: None would mean "before the first".
     if row.state != "present" and policy.state != "quarantined":
         return f"its checkpoint {policy.checkpoint} is {row.state}"
     return None
@@ -218,6 +221,7 @@ def _check_run(records: _Records) -> Iterator[str]:
     for name, (counted, added_up) in counters.items():
         if counted != added_up:
             yield f"run: {name} is {counted}, but what was committed adds up to {added_up}"
+    # A number given out twice would let a late result fit another assignment.
     last = max((row.assignment_id for row in records.assignments), default=0)
     if run.next_assignment <= last:
         yield f"run: next_assignment is {run.next_assignment}, but {last} was given out"
@@ -251,6 +255,7 @@ def _check_sequence(name: str, sequences: list[int]) -> Iterator[str]:
 
 def _check_checkpoints(run_dir: Path, tables: Tables) -> Iterator[str]:
     for row in tables.checkpoints.values():
+        # The others may be gone: retention or a repair has taken them.
         if row.state == "present":
             yield from _compare(run_dir, row, without=frozenset())
 
@@ -288,6 +293,7 @@ def _compare(
 
 
 def _facts(row: CheckpointRow | GhostRow) -> list[str]:
+    # A ghost's row does not repeat the checkpoint's digest and updates.
     facts = ["weights_digest", "policy", "agent_steps", "generation"]
     return [*facts, "digest", "learner_updates"] if isinstance(row, CheckpointRow) else facts
 

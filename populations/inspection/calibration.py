@@ -35,7 +35,9 @@ class Calibration:
         self.matches += counts.matches
         self.seen += counts.points
         self.predicted += counts.matches * promised
+        # Var(x) = p (1 - p) - E[x (1 - x)]; the last term is 0 for wins and losses, 1/4 for a draw.
         between = counts.points - counts.squares
+        # Below 0 with more draws than the predicted score allows.
         self.variance += max(counts.matches * promised * (1.0 - promised) - between, 0.0)
 
     def turned(self) -> Calibration:
@@ -77,10 +79,13 @@ def calibrations(
         if first not in known or second not in known or first == second:
             continue
         ahead = known[first]
+        # In cooperation teams play one after the other, so no seat is ahead.
         if advantages and not is_cooperation:
+            # advantages: [S * S], row by row
             ahead += advantages[row.first_seat * len(seats) + row.second_seat]
         promised = expected_score(ahead, known[second])
         counts = Counts.from_results(row)
+        # With seats swapped a pair is the same one, seen from its other player.
         if (second, first) in found:
             one = found[second, first]
             one.add(counts.turned(), promised=1.0 - promised)

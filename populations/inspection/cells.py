@@ -53,18 +53,22 @@ def payoff_cells(
         first = (seats[row.first_seat].population, row.first)
         second = (seats[row.second_seat].population, row.second)
         if first in names and second in names:
+            # -1 is no seat: all of them share the key.
             own, other = (row.first_seat, row.second_seat) if by_seats else (-1, -1)
             won = points(row)
             cells.setdefault((*first, *second, own, other), _Cell()).add(
                 row.wins, row.draws, row.losses, points=won, return_sum=row.first_return_sum
             )
+            # From the other side: wins and losses change places.
             cells.setdefault((*second, *first, other, own), _Cell()).add(
                 row.losses,
                 row.draws,
                 row.wins,
+                # The two scores of a match add up to 1.
                 points=num_scored(row) - won,
                 return_sum=row.second_return_sum,
             )
+    # Sorted, because the keys are in the order of first matches.
     return [_json(key, cells[key], seats=seats, names=names) for key in sorted(cells)]
 
 

@@ -1,10 +1,8 @@
 """Generations of a run as an Optuna study, for Optuna's own tools and its dashboard.
 
 A trial is a generation: its parameters are the hyperparameters of the search space, its value is
-the gain in Elo per million agent steps, by one fit of ratings. The gain counts, because the initial
-strength of the weights is no merit of the hyperparameters. PBT ranks policies within a population
-and a role, so each of these has its own study: an exploiter's settings are not bad because it loses
-to others.
+the gain in Elo per million agent steps, by one fit of ratings. Each population and role has its own
+study.
 """
 
 from __future__ import annotations
@@ -54,6 +52,7 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
     Raises:
         ConfigError: If the file has a study of this run already, or cannot be written.
     """
+    # Here, so that other views do not wait for these imports.
     from optuna import create_study
     from optuna.exceptions import DuplicatedStudyError
     from optuna.storages import RDBStorage
@@ -80,6 +79,7 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
                 study.add_trials(trials)
                 written[study.study_name] = len(trials)
         finally:
+            # Else connections to the file would stay open.
             storage.remove_session()
             storage.engine.dispose()
     except DuplicatedStudyError as error:
@@ -91,6 +91,7 @@ def write_studies(run: Inspection, path: Path, *, population: str | None = None)
 
 def _ranked_together(run: Inspection) -> list[tuple[str, str]]:
     """Return populations and the roles of their policies."""
+    # PBT ranks within these: an exploiter's settings are not bad because it loses to others.
     rows = run.tables.policies.values()
     return list(dict.fromkeys((row.population, row.role) for row in rows))
 
@@ -120,6 +121,7 @@ def _trial(row: GenerationRow, *, config: RunConfig) -> FrozenTrial:
         if distribution is not None:
             distributions[name] = distribution
             del others[name]
+    # The gain and not the rating: the strength it began with is no merit of the hyperparameters.
     rate, state = measured_rate(row), TrialState.COMPLETE
     if rate is None:
         state = TrialState.RUNNING if row.agent_steps_end is None else TrialState.PRUNED
@@ -148,11 +150,7 @@ def _attributes(row: GenerationRow) -> Mapping[str, object]:
 
 
 def _distribution(dimension: Range | Choices, *, value: float | None) -> BaseDistribution | None:
-    """Return Optuna's distribution of a dimension, widened to hold a value; None if it cannot.
-
-    Start values may be outside the search space. Unlike in a sampler, a dimension with
-    ``complement`` is about x itself, by which people know the hyperparameter.
-    """
+    """Return Optuna's distribution of a dimension, widened to hold a value; None if it cannot."""
     from optuna.distributions import (
         CategoricalDistribution,
         FloatDistribution,
@@ -162,9 +160,14 @@ def _distribution(dimension: Range | Choices, *, value: float | None) -> BaseDis
     if value is None:
         return None
     if isinstance(dimension, Choices):
+        # Choices cannot be widened: a study has the same ones in all trials.
         is_known = value in dimension.choices
         return CategoricalDistribution(dimension.choices) if is_known else None
+    # Start values may be outside the search space, and Optuna refuses such a trial.
     low, high = min(dimension.low, value), max(dimension.high, value)
+    # A sampler draws 1 - x of a complement, but people know the hyperparameter by x, whose scale is
+    # not logarithmic then.
+    # Widened to 0 or below, a range has no logarithm.
     log = dimension.log and not dimension.complement and low > 0.0
     if dimension.integral:
         return IntDistribution(int(low), int(high), log=log)

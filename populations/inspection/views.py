@@ -52,6 +52,7 @@ class Inspection:
         """
         run_file = RunFile.load(run_dir / RUN_FILE)
         reader = JournalReader(run_dir / JOURNAL)
+        # Pairs are by far the most rows, and only two views need them: these read them themselves.
         tables = reader.load(pairs=False)
         setup = learner_setup(run_file, root=run_dir)
         half_life = run_file.config.payoffs.half_life_matches
@@ -94,6 +95,7 @@ def cyclicity(run: Inspection, population: str | None = None) -> dict[str, float
 
 def _standing_json(line: Standing, measured: Mapping[str, float]) -> Document:
     document: Document = line._asdict()
+    # A path within the run, for commands that play; documents name weights by digest.
     del document["key"]
     document["exploitability"] = measured.get(line.weights or "")
     return document
@@ -110,6 +112,7 @@ def payoff_view(run: Inspection, population: str | None, *, by_seats: bool = Fal
     names: dict[tuple[str, str], str] = {
         (name, line.weights or line.player): line.player
         for name, lines in run.standings().items()
+        # Reversed: of a policy and a ghost with its weights the first line gives the name.
         for line in reversed(lines)
     }
     cells = payoff_cells(
@@ -137,6 +140,7 @@ def calibration_view(run: Inspection, population: str | None) -> Document:
         for (first, second), one in pairs.items()
         if population in (None, first[0], second[0])
     ]
+    # Unknown deviations last, with those of 0.
     shown.sort(key=lambda entry: -abs(entry[2].deviations or 0.0))
     rows: list[Json] = [
         {
@@ -225,6 +229,7 @@ def matches_view(run: Inspection, population: str | None) -> Document:
             "assignment": row.assignment_id,
             "kind": row.kind,
             "seats": {
+                # A tally has its entrants in the order of the seats.
                 seat.name: _name(run, entrant)
                 for seat, entrant in zip(seats, row.tally.entrants, strict=True)
             },
@@ -232,9 +237,11 @@ def matches_view(run: Inspection, population: str | None) -> Document:
             "distinct": row.tally.distinct,
             "pairs": [asdict(pair) for pair in row.tally.pairs],
             "mean_return": [total / row.tally.matches for total in row.tally.return_sum],
+            # Not per match: in cooperation a match is two episodes.
             "mean_length": row.tally.length_sum / num_episodes(row.tally, seats=seats),
         }
         for row in run.reader.all_tallies()
+        # Every match has all seats, so this keeps all tallies or none.
         if population is None or population in {seat.population for seat in seats}
     ]
     return {"run": run.tables.run.run, "tallies": rows}
@@ -253,6 +260,7 @@ def checkpoints_view(run: Inspection, population: str | None) -> Document:
     checkpoints: list[Json] = [
         asdict(row)
         for row in run.tables.checkpoints.values()
+        # A policy's id is its population and number.
         if population in (None, row.policy.split("/")[0])
     ]
     ghosts: list[Json] = [
@@ -278,6 +286,7 @@ def _events(
             **row.data,
         }
         for row in run.reader.events(kinds=kinds)
+        # Events without a subject are about the whole run.
         if population is None or row.subject.split("/")[0] in (population, "")
     ]
 
@@ -287,12 +296,15 @@ def status_view(run: Inspection, population: str | None) -> Document:
     tables, row = run.tables, run.tables.run
     holder = lock_holder(run.run_dir)
     state: str = row.state
+    # The kernel frees the lock when its holder dies, so the journal's word is out of date.
     if row.state == "running" and holder is None:
         state = "crashed"
+    # A dead controller's last figures would pass for live ones.
     live = (read_status(run.run_dir) or {}) if state == "running" else {}
     champions: Document = {}
     for name, lines in run.standings(population).items():
         ratings = tables.ratings.get(name)
+        # As the last fit decided, with its optimism.
         best = champion(lines, optimism=0.0 if ratings is None else ratings.optimism)
         if best is not None:
             champions[name] = {
@@ -330,6 +342,7 @@ def status_view(run: Inspection, population: str | None) -> Document:
 def _evaluation(run: Inspection) -> Document:
     """Return evaluation's share of learner seconds when training ended last, else until now."""
     row = run.tables.run
+    # The share asked for ends with training: final matches would raise the journal's.
     last = run.reader.events(kinds=["training_stopped"], limit=1, newest=True)
     reached = last[0].data.get("evaluation_share") if last else None
     spent_s = row.training_s + row.evaluation_s
@@ -347,13 +360,12 @@ def _pbt(run: Inspection) -> Document:
 
 
 def _alerts(run: Inspection, live: Mapping[str, Json], *, is_running: bool) -> list[Json]:
-    """Return the alerts: by the live figures, else by the events.
-
-    A full disk may have refused the live figures, too.
-    """
+    """Return the alerts: by the live figures, else by the events."""
     if alerts := live.get("alerts"):
         return list(cast("list[Json]", alerts))
     alerts = resumed(run.reader.events(kinds=[RAISED, CLEARED])).documents()
+    # A full disk may have refused the live figures, too, so its alert is derived from events. The
+    # last one of these decides: after the others it has recovered.
     kinds = [STORAGE, "storage_recovered", "controller_started"]
     last = run.reader.events(kinds=kinds, limit=1, newest=True)
     if is_running and last and last[0].kind == STORAGE:

@@ -2,6 +2,8 @@
 
 A simulated league knows only which agents meet, so a configuration can be tried without starting
 its environment or importing its packages.
+
+Tests: `tests/populations/simulation/test_league.py`.
 """
 
 from __future__ import annotations
@@ -24,9 +26,8 @@ def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> R
     population.
 
     One population has both seats. Of several, each has one, and all play against all. Cooperation
-    becomes such a game too: rating, copying and exploring are the same there. ``stop.duration_s``
-    is left out, because simulated seconds are not those of any machine; without a limit in agent
-    steps, every policy goes through ``INTERVALS`` ready marks of PBT.
+    becomes such a game too. ``stop.duration_s`` is left out; without a limit in agent steps, every
+    policy goes through ``INTERVALS`` ready marks of PBT.
 
     Args:
         config: Configuration as loaded.
@@ -42,9 +43,11 @@ def simulated_config(config: RunConfig, *, num_policies: int | None = None) -> R
         name: population.model_copy(update={**updates, "agents": agents[name]})
         for name, population in populations.items()
     }
+    # Cooperation becomes a duel, too: rating, copying and exploring are the same there.
     environment = config.environment.model_copy(
         update={"sides": None, "outcome": "return", "kwargs": {}}
     )
+    # Simulated seconds are not those of any machine.
     stop = config.stop.model_copy(update={"duration_s": None})
     if stop.agent_steps_per_policy is None and stop.agent_steps is None:
         pbt = config.pbt
@@ -61,6 +64,7 @@ def simulated_spec(config: RunConfig) -> EnvironmentSpec:
     agents = tuple(
         agent for population in config.populations.values() for agent in population.agents or ()
     )
+    # No learner reads it; a specification needs spaces of some kind.
     box = {"kind": "Box", "shape": [1], "dtype": "float32", "low": None, "high": None}
     discrete = {"kind": "Discrete", "n": 2, "start": 0}
     agent_spec = AgentSpec(observation=box, action=discrete, mask=None)

@@ -97,6 +97,7 @@ class Observer:
 
     Attributes:
         world: Observed world.
+        mark_agent_steps: Agent steps of the run between two points of the curve.
         current: Weights digest that each policy continues from.
         exploits: Copies so far.
         best_skill: Curve of the best skill so far.
@@ -117,6 +118,7 @@ class Observer:
         """Observe the rows of a transaction."""
         for row in rows:
             match row:
+                # Present ones alone: retention puts the row again as it removes a checkpoint.
                 case CheckpointRow(state="present"):
                     self.current[row.policy] = row.weights_digest
                 case TallyRow(kind="evaluate"):
@@ -125,6 +127,7 @@ class Observer:
                     self.num_decisions += row.kind in DECISIONS
                     if row.kind == "exploited":
                         self._note_exploit(row)
+        # Before the first checkpoint no policy has a skill.
         if self.current and self.world.state.tables.run.agent_steps >= self._next_mark:
             self.note_best()
 
@@ -149,6 +152,7 @@ class Observer:
                 true_gap=true_gap,
             )
         )
+        # After the gap, which is about the weights that the copy replaces.
         self.current[row.subject] = donor
 
 
@@ -187,9 +191,11 @@ def simulate(
     start(world)
     run = world.state.tables.run
     while world.advance():
+        # Rows are replaced, not changed, so `run` is the row at the last call.
         if world.state.tables.run.agent_steps != run.agent_steps:
             run = world.state.tables.run
             progress(min(run.agent_steps / total, 1.0))
+        # Training is over, and only the final matches are left.
         if world.state.phase == "evaluating" and not has_finals:
             break
     return _outcome(world, observer)
@@ -198,6 +204,7 @@ def simulate(
 def default_model(config: RunConfig) -> PlantedModel:
     """Return the truth for a run in which a policy has time to learn most of what it can."""
     num_policies = sum(population.size for population in config.populations.values())
+    # A policy trains 5 T steps: 1 - e^-5 = 99% of the way to its ceiling at full speed.
     return PlantedModel(learning_agent_steps=total_agent_steps(config) / num_policies / 5.0)
 
 
@@ -212,6 +219,7 @@ def total_agent_steps(config: RunConfig) -> int:
 
 
 def _outcome(world: World, observer: Observer) -> Outcome:
+    # The curve ends at the end of the run, not at the last mark.
     observer.note_best()
     tables = world.state.tables
     active = [row for row in tables.policies.values() if row.state == "active"]
@@ -229,11 +237,13 @@ def _outcome(world: World, observer: Observer) -> Outcome:
     return Outcome(
         num_policies=len(tables.policies),
         num_matches=num_matches,
+        # Matches in which at least one entrant has a final policy's last weights.
         num_final_matches=sum(
             matches
             for entrants, matches in observer.matches.items()
             if not finals.isdisjoint(entrants)
         ),
+        # n (n - 1) ordered pairs
         num_round_robin_matches=sum(len(p) * (len(p) - 1) for p in by_population.values()),
         num_training_matches=tables.run.matches - num_matches,
         num_ghosts=len(tables.ghosts),
@@ -259,6 +269,7 @@ def _correlation(
     ratings = dict(zip(row.entrants, row.ratings, strict=True)) if row is not None else {}
     rated = []
     for policy in policies:
+        # The rating is of the last evaluated weights, the skill of the last ones.
         standing = world.state.league.standing_weights(tables.policies[PolicyId(policy)], tables)
         if standing is not None and Entrant(standing) in ratings:
             rated.append((ratings[Entrant(standing)], observer.skill(policy)))
@@ -274,6 +285,7 @@ def spearman(first: FloatArray, second: FloatArray) -> float | None:
         second: Values, shape [N].
     """
     ranks = [_ranks(first), _ranks(second)]
+    # rho = cov(R_1, R_2) / (sd(R_1) sd(R_2)), Pearson's correlation of the ranks
     deviations = [rank - rank.mean() for rank in ranks]
     norm = float(np.sqrt((deviations[0] ** 2).sum() * (deviations[1] ** 2).sum()))
     return float((deviations[0] * deviations[1]).sum()) / norm if norm > 0.0 else None
@@ -281,5 +293,6 @@ def spearman(first: FloatArray, second: FloatArray) -> float | None:
 
 def _ranks(values: FloatArray) -> FloatArray:
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    # c equal values have the ranks last - c + 1 to last: their mean is last - (c - 1) / 2.
     last = np.cumsum(counts)
     return np.asarray((last - (counts - 1) / 2.0)[inverse], dtype=np.float64)

@@ -1,4 +1,7 @@
-"""Learner without a network: the results of assignments follow from the planted truth."""
+"""Learner without a network: the results of assignments follow from the planted truth.
+
+Tests: `tests/populations/controller/simulated.py`, `tests/populations/simulation/test_league.py`.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,7 @@ from populations.simulation.planted import Landscape, PlantedModel, Weights
 UTC = "2000-01-01T00:00:00+00:00"
 """Date of all records: simulated time has none."""
 
+# Agent steps per learner update
 UPDATE_AGENT_STEPS = 10
 
 
@@ -66,6 +70,7 @@ class SimulatedLearner:
 
     def carry_out(self, message: Train | Evaluate) -> tuple[Finished, dict[str, Manifest]]:
         """Carry out an assignment: a function of the message and of the weights that it names."""
+        # The message's seed alone, so that an assignment carried out again has the same result.
         rng = np.random.default_rng(message.seed)
         if isinstance(message, Train):
             return self._train(message, rng)
@@ -90,6 +95,7 @@ class SimulatedLearner:
     ) -> tuple[Finished, dict[str, Manifest]]:
         manifests: dict[str, Manifest] = {}
         published = []
+        # Of all trainees first: they meet each other as they were at the start.
         before: dict[str, Weights] = {
             trainee.policy: self._start(trainee, rng) for trainee in message.trainees
         }
@@ -120,11 +126,14 @@ class SimulatedLearner:
         """Return the weights that a trainee begins the assignment with."""
         if trainee.checkpoint is not None:
             weights = self.weights[self.origins[trainee.checkpoint.digest]]
+            # A donor is named while the checkpoint is another policy's: the copy is not yet
+            # trained.
             return self.model.copied(weights, rng) if trainee.donor is not None else weights
         fresh = self.model.fresh(rng)
         if trainee.initial_weights is None:
             return fresh
         digest = trainee.initial_weights.digest
+        # Weights of another run have no planted truth: their skill follows from the digest.
         imported = self.weights.get(digest) or self.model.bot(digest)
         return replace(fresh, skill=imported.skill)
 
@@ -137,11 +146,13 @@ class SimulatedLearner:
     ) -> Weights:
         """Return the weights that a trainee ends the assignment with."""
         weights = before[trainee.policy]
+        # An assignment of 0 steps only publishes the initial checkpoint.
         if not message.agent_steps:
             return weights
         population = population_of(trainee.policy)
         opponents = []
         for seating in message.opponents:
+            # Without rivals the trainee has all seats: self-play.
             rivals = [
                 player for player in seating.players if player.player != PlayerId(trainee.policy)
             ]
@@ -160,12 +171,14 @@ class SimulatedLearner:
         populations = self.setup.populations
         agents = [len(populations[population_of(t.policy)].agents) for t in message.trainees]
         own = len(populations[population_of(trainee.policy)].agents)
+        # n_i = n a_i / sum_j a_j
         return message.agent_steps * own // sum(agents)
 
     def _publish(self, message: Train, trainee: Trainee, weights: Weights) -> Manifest:
         """Make a checkpoint with these weights."""
         trained = self._share(message, trainee)
         steps = trainee.agent_steps + trained
+        # Equal messages give equal digests, as deterministic training would.
         text = f"{message.seed} {trainee.policy} {trainee.agent_steps}"
         digest = Digest(hashlib.sha256(text.encode()).hexdigest())
         record = FileRecord(sha256=digest, size_bytes=1)
@@ -186,6 +199,7 @@ class SimulatedLearner:
             created=UTC,
         )
         self.weights[digest] = weights
+        # Trainees name checkpoints by the first digest, players by weights.
         self.origins[manifest.digest] = digest
         return manifest
 
@@ -198,7 +212,9 @@ class SimulatedLearner:
         }
         matches = self.matches_per_seating
         if matches is None and message.opponents:
+            # Every seating has an equal share of the steps.
             matches = message.agent_steps // (self.episode_length * len(message.opponents))
+        # An assigned seating is played at least once.
         number = max(matches or 0, 1)
         seatings = [(seating, number) for seating in dict.fromkeys(message.opponents)]
         return [
@@ -220,11 +236,13 @@ class SimulatedLearner:
         skills = [self._weights(player, before) for player in players]
         is_cooperation = len({seat.side for seat in seats}) == 1
         if is_cooperation:
+            # The result is the team's, so that of all its pairs of seats.
             skills = self._team_skills(skills)
         pairs, returns = [], [0.0] * len(seats)
         result = None
         # In cooperation two teams are compared, unless trainees have all agents.
         for first, second in rival_seats(seats) if not (is_cooperation and trainees) else ():
+            # In cooperation it is drawn once for all pairs.
             if result is None or not is_cooperation:
                 result = self.model.play(
                     skills[first], skills[second], num_matches=num_matches, rng=rng
@@ -239,6 +257,7 @@ class SimulatedLearner:
             matches=num_matches,
             pairs=tuple(pairs),
             return_sum=tuple(returns),
+            # A seat's return is 0 or 1, its own square (with two sides).
             return_sum_of_squares=tuple(returns),
             # Two teams that are compared play an episode each.
             length_sum=num_matches * self.episode_length * (2 if is_cooperation and pairs else 1),
@@ -270,6 +289,7 @@ def _by_entrants(
     total: dict[tuple[Entrant, ...], tuple[Seating, int]] = {}
     for seating, number in asked:
         names = tuple(_entrant(player, trainees) for player in seating.players)
+        # Equal entrants have equal strength, so the first seating can stand for all.
         first, before = total.get(names, (seating, 0))
         total[names] = (first, before + number)
     return list(total.values())

@@ -53,8 +53,8 @@ class PlantedModel:
             the best hyperparameters and opponents.
         width: Distance from its best value, as a share of its range, at which a hyperparameter
             slows learning to 0.61 of its speed.
-        opponents_matter: Share of the speed that is lost against opponents without a chance, or
-            against which there is none.
+        opponents_matter: Share of the speed that is lost against opponents that never win, or
+            always.
         noise: Standard deviation of the random gain in skill during ``learning_agent_steps`` of
             training, Elo.
         inheritance: Correlation of a copy's potential with its donor's; the rest is the copy's own
@@ -84,6 +84,7 @@ class PlantedModel:
 
     def fresh(self, rng: np.random.Generator) -> Weights:
         """Make random weights: they play like ``bot:random``, whatever their potential."""
+        # z ~ N(0, spread^2), k uniform
         potential = self.spread * float(rng.normal())
         return Weights(skill=0.0, potential=potential, kind=int(rng.integers(NUM_KINDS)))
 
@@ -91,12 +92,13 @@ class PlantedModel:
         """Make a scripted player; the skill of those other than ``bot:random`` follows from the
         name.
         """
+        # Bots neither train nor are copied, so they need no potential.
         share = 0.0 if name == RANDOM_BOT else place(name)
         return Weights(skill=share * self.ceiling, potential=0.0, kind=0)
 
     def copied(self, donor: Weights, rng: np.random.Generator) -> Weights:
         """Copy a donor's weights into another policy: its skill, and part of its potential."""
-        # Keeps the variance: inheritance^2 + (1 - inheritance^2) = 1.
+        # z' = h z + sqrt(1 - h^2) spread e keeps the variance: h^2 + (1 - h^2) = 1.
         own = math.sqrt(1.0 - self.inheritance**2) * self.spread * float(rng.normal())
         return replace(donor, potential=self.inheritance * donor.potential + own)
 
@@ -121,33 +123,31 @@ class PlantedModel:
         """
         rounds = agent_steps / self.learning_agent_steps
         rate = speed * self._lesson(weights, opponents)
-        # The distance to the ceiling decays as e^(-rate rounds); chance is a random walk.
+        # s' = s + (c + z - s) (1 - e^(-v l n / T)) + noise sqrt(n / T) e
         distance = self.ceiling + weights.potential - weights.skill
         gain = distance * -math.expm1(-rate * rounds)
         chance = self.noise * math.sqrt(rounds) * float(rng.normal())
         return replace(weights, skill=weights.skill + gain + chance)
 
     def _lesson(self, weights: Weights, opponents: Sequence[Weights]) -> float:
-        """Return the speed of learning from opponents: 4 p (1 - p) is 1 for equals, 0 for a sure
-        win.
-        """
+        """Return the speed of learning from opponents, in [1 - ``opponents_matter``, 1]."""
         if not opponents:
             return 1.0
         total = 0.0
         for opponent in opponents:
+            # 4 p (1 - p) is 1 for equals, 0 for a sure win or loss.
             p = expected_score(self.advantage(weights, opponent))
             total += 4.0 * p * (1.0 - p)
+        # l = 1 - m (1 - mean(4 p (1 - p)))
         return 1.0 - self.opponents_matter * (1.0 - total / len(opponents))
 
     def advantage(self, first: Weights, second: Weights) -> float:
-        """Return the Elo by which the first is ahead in a match, without the seats' advantage.
-
-        Between random kinds the circle's part has the variance 2/3 a^2, and the difference of two
-        potentials 2 spread^2: a = spread * sqrt(3 * cyclic_share) makes the ratio ``cyclic_share``.
-        """
+        """Return the Elo by which the first is ahead in a match, without the seats' advantage."""
         ahead = first.skill - second.skill
         turn = (first.kind - second.kind) % NUM_KINDS
         if self.cyclic_share > 0.0 and turn:
+            # Between random kinds Var(a r) = 2/3 a^2, with r in {-1, 0, 1}; Var(z_i - z_j) = 2
+            # spread^2. a = spread sqrt(3 share) makes the ratio `cyclic_share`.
             height = self.spread * math.sqrt(3.0 * self.cyclic_share)
             ahead += height if turn == 1 else -height
         if self.pair_deviation > 0.0:
@@ -159,14 +159,16 @@ class PlantedModel:
     ) -> tuple[int, int, int]:
         """Draw wins, draws and losses of the first, which has the lower seat.
 
-        The expected score is `expected_score` of the advantage, however often games are drawn:
-        draws are taken from wins and losses alike, at most twice the rarer of the two.
+        The expected score is `expected_score` of the advantage, however often games are drawn.
         """
         p = expected_score(self.advantage(first, second) + self.seat_advantage)
+        # P(draw) = 2 q min(p, 1 - p), half from wins and half from losses: p stays the mean score.
         draw = 2.0 * self._draw_rate_of(first, second) * min(p, 1.0 - p)
+        # One binomial number is drawn faster than a multinomial one, and without draws is the same.
         if draw == 0.0:
             wins = int(rng.binomial(num_matches, p))
             return wins, 0, num_matches - wins
+        # Rounding may take the last share below 0, which NumPy refuses.
         shares = [p - 0.5 * draw, draw, max(1.0 - p - 0.5 * draw, 0.0)]
         wins, draws, losses = (int(count) for count in rng.multinomial(num_matches, shares))
         return wins, draws, losses
@@ -181,6 +183,7 @@ class PlantedModel:
 
 def expected_score(advantage: float) -> float:
     """Return the expected score of a player that is ahead by so many Elo, draws half."""
+    # E = 1 / (1 + 10^(-d / 400)); `math.pow` raises an error from d = -124,000 on.
     return 1.0 / (1.0 + math.pow(10.0, -max(min(advantage, 4000.0), -4000.0) / 400.0))
 
 
@@ -193,6 +196,7 @@ def pair_effect(first: float, second: float) -> float:
     """Return a standard normal number that depends on two potentials; swapping them negates it."""
     if first == second:
         return 0.0
+    # In one order for both sides, so that (j, i) draws the number of (i, j).
     low, high = sorted((first, second))
     digest = hashlib.sha256(f"{low!r} {high!r}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8]))
@@ -210,7 +214,7 @@ class Landscape:
 
     def speed(self, hyperparameters: Mapping[str, float]) -> float:
         """Return the speed of learning, in (0, 1]."""
-        # exp(-mean(((u - best) / width)^2) / 2), with u the place in the range, from 0 to 1
+        # v = exp(-mean(((u - u*) / width)^2) / 2), with u the place in the range, from 0 to 1
         if not self.dimensions:
             return 1.0
         total = 0.0

@@ -2,6 +2,8 @@
 
 No socket, clock, file or process: the controller's state machine takes its events from a queue in
 simulated time, and its commands add new ones.
+
+Tests: `tests/populations/simulation/test_properties.py`.
 """
 
 from __future__ import annotations
@@ -101,6 +103,7 @@ class World:
         """Let the controller handle an event, and carry out its commands."""
         started_s = self.clock()
         tx = handle(self.state, event, Now(monotonic_s=self.now_s, utc=UTC))
+        # Before the commands: learners and fits run elsewhere in a real run.
         self.handling_s += self.clock() - started_s
         self.watch(tx.rows)
         for command in tx.commands:
@@ -113,14 +116,17 @@ class World:
             case SendMessage(learner=learner, message=Train() | Evaluate() as message):
                 queue = self.given[learner]
                 queue.append(message)
+                # A longer queue has begun its oldest assignment already.
                 if len(queue) == 1:
                     self._begin(learner)
             case SendMessage(learner=learner, message=Stop()):
+                # On the agenda, because the other commands of this transaction come first.
                 self._plan(0.0, lambda: self._leave(learner))
             case StartLearner(slot=slot, populations=populations):
                 self._plan(START_S, lambda: self._join(slot, populations))
             case FitRatings(known=known):
                 self.fits.append(known)
+                # The fit's duration is counted in evaluations from here on.
                 self._evaluations = 0
             case ExploreHyperparameters():
                 self.handle(answer(command))
@@ -130,6 +136,7 @@ class World:
                 self.handle(CheckpointsRemoved(keys=keys))
             case EndRun():
                 self.over = True
+            # There are no processes to kill and no sinks of metrics.
             case _:
                 pass
 
@@ -144,7 +151,9 @@ class World:
         if self.fits and self._fit_is_due():
             self.fits = [snapshot(self.state.league, self.state.tables)]  # the newest results
             self.fit()
+        # A due fit precedes: it takes no simulated time of its own.
         elif self._agenda:
+            # The number of planning breaks ties, so that functions are never compared.
             self.now_s, _, happen = heapq.heappop(self._agenda)
             happen()
         else:
@@ -155,9 +164,10 @@ class World:
         """Return whether the worker thread has finished its fit.
 
         As an approximation a fit takes as long as a share of all policies' evaluations, in whole
-        ones; with few policies no time. A run that waits for ratings gets them at once.
+        ones; with few policies no time.
         """
         num_policies = len(self.state.tables.policies)
+        # A run without work waits for these ratings, and in deterministic mode every run does.
         waits = self.state.config.deterministic or not any(self.given.values())
         return waits or self._evaluations >= num_policies // FITS_PER_ROUND
 
@@ -209,6 +219,7 @@ class World:
         """Start the oldest assignment: its end is in the agenda from now on."""
         message = self.given[learner][0]
         known = self.state.learners.get(learner)
+        # -1 is no slot: only learners that a launcher has started can be faulty.
         kind = self.faulty.get(-1 if known is None or known.slot is None else known.slot)
         if kind is not None:
             failed = Failed(
@@ -220,6 +231,7 @@ class World:
             failure = AssignmentFailed(learner=learner, failed=failed)
             self._plan(self.fails_after_s, lambda: self._finish(failure))
             return
+        # Carried out now, though it ends later: the result follows from the message alone.
         finished, manifests = self.learner.carry_out(message)
         event = AssignmentFinished(learner=learner, finished=finished, manifests=manifests)
         self._plan(finished.duration_s, lambda: self._finish(event))
@@ -230,6 +242,7 @@ class World:
         queue = self.given[event.learner]
         message = queue.pop(0)
         self._evaluations += isinstance(message, Evaluate)
+        # Before the event: what its handling appends to an empty queue begins in `carry_out`.
         if queue:
             self._begin(event.learner)
         self.handle(event)

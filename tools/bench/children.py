@@ -1,7 +1,7 @@
 """Several processes that start together: each says that it is ready, waits, runs, and reports.
 
 A child prints ``ready``, reads one line, works, and prints one JSON object with ``agent_steps`` and
-``duration_s``. What it needs to get ready (imports, environments, a first call) is not measured.
+``duration_s``. Getting ready (imports, environments, a first call) is not measured.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ READY = "ready"
 
 
 def wait_for_go() -> None:
-    """Tell the parent that everything is there, and wait for its word; ends without one."""
+    """Tell the parent that this process is ready, and wait for its line; exit without one."""
     sys.stdout.write(f"{READY}\n")
+    # A pipe is buffered in blocks: the parent would wait for ever.
     sys.stdout.flush()
     if not sys.stdin.readline():
         sys.exit(1)  # the parent is gone
@@ -44,7 +45,9 @@ def rate_of_children(module: str, arguments: Sequence[Sequence[str]]) -> float:
         for child in children:
             child.wait_until_ready()
         for child in children:
+            # All are ready before one begins, so that none has the machine for itself.
             child.go()
+        # Each by its own clock: none waits for the slowest.
         return sum(child.rate() for child in children)
 
 
@@ -56,6 +59,7 @@ class _Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # A learner computes on one thread, and so does what bounds it.
             env=os.environ | {"OMP_NUM_THREADS": "1"},
         )
 
@@ -63,6 +67,7 @@ class _Child:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        # Another child failed, or the measurement was interrupted.
         if self._process.poll() is None:
             self._process.kill()
         # Closes the pipes, and leaves no zombie.
@@ -82,6 +87,7 @@ class _Child:
     def rate(self) -> float:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
+        # After reading: a child that died has closed its output, so the line above is empty.
         if self._process.wait() != 0:
             raise self._failure(f"ended with code {self._process.returncode}")
         try:

@@ -71,7 +71,9 @@ def bench(
     """Measure this machine: each stage and whole runs, as ratios to their bounds."""
     from .guard import load_table, save_table
 
+    # Mistakes in names and files are told before minutes of measuring.
     names = _names(only or (), whole_run=whole_run)
+    # The stored table is read before --save may replace it.
     stored = load_table(against) if guard or against is not None else None
     changes = [*(overrides or ()), *([] if precision is None else [f"precision={precision}"])]
     with _progress() as say:
@@ -86,6 +88,7 @@ def bench(
             run_seconds=run_seconds,
             say=say,
         )
+    # Before the guard's verdict, which may end the command.
     if save is not None:
         save_table(table, save)
     _show(table, stored=stored, as_json=as_json)
@@ -99,6 +102,7 @@ def _show(table: Table, *, stored: Table | None, as_json: bool) -> None:
     if as_json:
         document = table.as_json()
         if fallen is not None:
+            # No key without a comparison; an empty list says that nothing fell.
             document["fell"] = [fall.as_json() for fall in fallen]
         print_json(document)
     else:
@@ -120,6 +124,7 @@ def _names(only: Sequence[str], *, whole_run: bool) -> list[str]:
         if name not in known:
             raise ConfigError(f"--only {name}: must be one of {', '.join(known)}")
     if only:
+        # Known order, not the user's: stages come before whole runs.
         return [name for name in known if name in only]
     return list(known if whole_run else STAGES)
 
@@ -147,13 +152,16 @@ def _measure(
 
     say("the environment's facts")
     subject = load_subject(config, overrides, policies=policies)
+    # Stages need no learners, and not every configuration has one number of them.
     num_learners = number_of_learners(subject, learners) if set(names) & set(RUNS) else 1
     found: list[Measurement] = []
     stages = Stages(subject, effort=Effort(rounds=rounds, seconds=seconds))
+    # Environments are closed before whole runs, which need the memory and the cores.
     with one_thread(), closing(stages):
         for name in names:
             if name in STAGES:
                 say(name)
+                # A measurement's name is its method's.
                 found += getattr(stages, name)()
     with tempfile.TemporaryDirectory(prefix="arena-bench-") as directory, _ended_by_signals():
         runs = WholeRuns(
@@ -176,14 +184,16 @@ def _measure(
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM unwind, so that no run outlives its measurement."""
+    """Let SIGTERM unwind the block."""
     import signal
     import sys
     import threading
 
+    # Python sets handlers in the main thread alone.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    # Without it SIGTERM would end this process at once, and its run would go on.
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         yield

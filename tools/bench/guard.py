@@ -69,6 +69,7 @@ class Fall:
     @property
     def noise(self) -> float:
         """Fall that the spreads of both would explain."""
+        # fall > noise  <=>  before.ratio_low > now.ratio_high
         return (self.before.ratio - self.before.ratio_low) + (self.now.ratio_high - self.now.ratio)
 
     def as_json(self) -> dict[str, object]:
@@ -88,6 +89,7 @@ def falls(before: Table, now: Table) -> list[Fall]:
     Raises:
         ConfigError: If the tables are of different settings or have no ratio in common.
     """
+    # The union: a setting that one table lacks is another setting, too.
     for key in sorted({*before.settings, *now.settings}):
         stored, found = before.settings.get(key), now.settings.get(key)
         if stored != found:
@@ -95,6 +97,7 @@ def falls(before: Table, now: Table) -> list[Fall]:
                 f"ratios can be compared only for equal settings: {key} is {stored!r} in the "
                 f"stored table and {found!r} now"
             )
+    # By bound, too: a ratio to float32 products says nothing about one to bfloat16 products.
     known = {(m.name, m.bound_name): m for m in before.measurements}
     pairs = [
         Fall(name=m.name, before=known[m.name, m.bound_name], now=m)
@@ -129,11 +132,13 @@ def load_table(path: Path | None) -> Table:
     Raises:
         ConfigError: If there is none, or it is no table of this release.
     """
+    # A resource, because an installed package need not lie in a directory.
     source = resources.files(__package__) / BASELINE if path is None else path
     try:
         return _parse(json.loads(source.read_text(encoding="utf8")))
     except OSError as error:
         raise ConfigError(f"cannot read {source}: {error.strerror}") from error
+    # JSON's and Unicode's errors are ValueErrors, as are those of `_parse`.
     except ValueError as error:
         raise ConfigError(f"{source} is no table of arena bench: {error}") from error
 

@@ -66,8 +66,10 @@ def committed_rate(commits: Sequence[Commit], *, num_learners: int) -> float:
     spans: dict[str, list[Commit]] = {}
     for commit in commits:
         spans.setdefault(commit.learner, []).append(commit)
+    # rate = L sum_l (steps after l's first commit) / sum_l (l's last - first commit)
     agent_steps = sum(c.agent_steps for span in spans.values() for c in span[1:])
     learner_seconds = sum(span[-1].time_s - span[0].time_s for span in spans.values())
+    # One look may find two commits of a learner: they have the same time.
     if agent_steps == 0 or learner_seconds <= 0.0:
         raise RunFailed(
             f"the run was too short: no learner committed training twice in {len(commits)} "
@@ -91,6 +93,7 @@ class _Watch:
         """Note what was committed since the last look."""
         if not self._path.exists():
             return
+        # Before reading: the time is the look's, and reading a long journal takes some.
         now = time.perf_counter()
         with contextlib.closing(JournalReader(self._path)) as reader:
             rows = reader.assignments(after=self._after, statuses=["finished"])
@@ -98,9 +101,11 @@ class _Watch:
             if row.assignment_id not in self._seen:
                 self._seen.add(row.assignment_id)
                 self._note(row, now)
+        # Reads a window and not all: a run makes thousands of assignments.
         self._after = max(0, max(self._seen, default=0) - self._num_open)
 
     def _note(self, row: AssignmentRow, now: float) -> None:
+        # Assignments of 0 steps only publish an initial checkpoint.
         if row.kind == "train" and row.agent_steps > 0 and row.learner is not None:
             self.commits.append(
                 Commit(time_s=now, learner=row.learner, agent_steps=row.agent_steps)
@@ -116,12 +121,13 @@ def launched_rate(
         config: With stops that are further away.
         run_dir: Directory that does not exist yet; its configuration is written beside it.
         num_learners: Learner processes.
-        run_seconds: Seconds from the first commit of training until the stop. What learners
-            have done by then, they publish.
+        run_seconds: Seconds from the first commit of training until the stop. Learners publish
+            what they have done by then.
 
     Raises:
         RunFailed: If the run fails or is too short to tell.
     """
+    # Beside the run directory, which the run makes itself.
     config_path, log_path = run_dir.with_suffix(".yaml"), run_dir.with_suffix(".log")
     write_document(config.model_dump(mode="json"), config_path)
     with log_path.open("wb") as log:
@@ -130,6 +136,7 @@ def launched_rate(
                 *(sys.executable, "-m", _main_module(), "launch", str(config_path)),
                 *("--run-dir", str(run_dir), "--learners", str(num_learners), "--json"),
             ],
+            # The run must not read from this command's terminal.
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -140,7 +147,9 @@ def launched_rate(
     finally:
         # An interrupted measurement leaves no run behind.
         _end(process)
+    # The stop has committed what learners had done by then.
     watch.look()
+    # 0: it ended by its own limits before the stop.
     if process.returncode not in (0, STOPPED):
         raise _failure(f"ended with code {process.returncode}", log_path)
     if not watch.commits:
@@ -150,11 +159,13 @@ def launched_rate(
 
 def _main_module() -> str:
     """Return the command, by the name under which this package was imported."""
+    # This package is `tools` in a checkout, and `populations.commands` where it is installed.
     return f"{__package__.rpartition('.')[0]}.main"
 
 
 def _attend(process: subprocess.Popen[bytes], watch: _Watch, *, run_seconds: float) -> None:
-    """Look for commits until the run has ended, and tell it when to; give up if it does not."""
+    """Look for commits, stop the run at its time, and return when it has ended or is overdue."""
+    # Two deadlines in turn: until the first commit, then until the end after the stop.
     deadline_s = time.perf_counter() + START_S
     told = False
     while process.poll() is None and time.perf_counter() < deadline_s:

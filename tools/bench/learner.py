@@ -1,6 +1,8 @@
 """The whole learner in one process: it plays, stores and learns; nothing is published or decided.
 
 Shapes: B environments.
+
+Tests: `tests/tools/bench/test_command.py`.
 """
 
 from __future__ import annotations
@@ -56,11 +58,13 @@ class LearnerWork:
 
     def collect(self) -> Rollout:
         """Play, and return the rollout without learning."""
+        # One policy learns, so there is one rollout.
         ((_, rollout),) = self._collector.collect()
         return rollout
 
     def __call__(self) -> int:
         """Play and learn, and return the decisions of the policy that learns."""
+        # The difference, because the collector counts from its beginning.
         before = sum(self._collector.agent_steps.values())
         self.algorithm.update(self.collect(), generator=self._generator)
         return sum(self._collector.agent_steps.values()) - before
@@ -75,6 +79,7 @@ class _CountingEnv:
         self.decisions = 0
 
     def reset(self, seeds: Sequence[int]) -> Turn:
+        # The reset's turn is left out; the one after the rollout's last step stands in for it.
         self.decisions = 0
         return self._env.reset(seeds)
 
@@ -143,7 +148,9 @@ def training_blocks(
     for position, population in enumerate(setup.populations):
         own = population == learning.population
         for index in range(num_frozen if own else max(num_frozen, 1)):
+            # A ghost's id: population/policy@agent_steps
             player = PlayerId(f"{population}/p{index:03d}@{1:012d}")
+            # Other weights for each, as opponents in a league have.
             seed = 1 + NUM_FROZEN * position + index
             actors[player] = subject.make_frozen(population, seed=seed)
             opponents.setdefault(population, []).append(Player(player=player))
@@ -153,6 +160,7 @@ def training_blocks(
         seats=setup.seats,
         population=learning.population,
         opponents=opponents,
+        # As many mirrors as seatings with opponents: half of the blocks each.
         num_mirrors=max(num_frozen, 1) * num_seats,
         mates={name: players[0] for name, players in opponents.items()},
     )

@@ -33,12 +33,15 @@ COLUMN_BITS = NUM_ROWS + 1
 """A column's cells, and one bit that stays empty so that no line runs into the next column."""
 
 BOTTOM = np.array([1 << COLUMN_BITS * column for column in range(NUM_COLUMNS)], dtype=np.int64)
+# Bit of cell (column, row): 7 column + row
 TOP = BOTTOM << (NUM_ROWS - 1)
 FULL = np.int64(sum((int(bit) << NUM_ROWS) - int(bit) for bit in BOTTOM))
+# Up, down to the right, to the right, up to the right
 DIRECTIONS = (1, COLUMN_BITS - 1, COLUMN_BITS, COLUMN_BITS + 1)
 
 GAMMA, GAE_LAMBDA, CLIP, ENTROPY, VALUE, MAX_NORM = 0.99, 0.95, 0.2, 0.01, 0.5, 0.5
 LEARNING_RATE, ADAM_EPSILON = 1e-3, 1e-5
+# Finite: exp(-inf) * -inf would make the entropy NaN.
 ILLEGAL = -1e9
 
 
@@ -59,7 +62,9 @@ class Games:
         """
         num_games = len(self.own)
         boards = np.stack((self.own, self.stones ^ self.own), axis=1)
+        # int64 [N, 2] -> bits [N, 2, 64], lowest first on a little-endian machine
         bits = np.unpackbits(boards.view(np.uint8).reshape(num_games, 2, 8), -1, bitorder="little")
+        # [N, 2, 49] -> [N, 2, 7, 7] -> [N, 2, 7, 6], without the empty bit of each column
         columns = bits[:, :, : NUM_COLUMNS * COLUMN_BITS]
         cells = columns.reshape(num_games, 2, NUM_COLUMNS, COLUMN_BITS)[..., :NUM_ROWS]
         return cells.astype(np.float32).reshape(num_games, 2 * NUM_CELLS)
@@ -83,9 +88,11 @@ class Games:
         mover = stones ^ other
         won = np.zeros(len(mover), dtype=np.bool_)
         for direction in DIRECTIONS:
+            # Two in a row, and two of these two steps apart: four.
             pairs = mover & (mover >> direction)
             won |= (pairs & (pairs >> 2 * direction)) != 0
         over = won | (stones == FULL)
+        # The other player is on turn now.
         self.own = np.where(over, 0, other)
         self.stones = np.where(over, 0, stones)
         return won, over
@@ -113,6 +120,7 @@ class _Network(nn.Module):
         for size, next_size in pairwise(sizes):
             layers += [nn.Linear(size, next_size), nn.ReLU()]
         head = nn.Linear(sizes[-1], NUM_COLUMNS + 1)
+        # Small: the first policy is nearly uniform, and values begin near 0.
         nn.init.orthogonal_(head.weight, 0.01)
         self.layers = nn.Sequential(*layers, head)
 
@@ -122,6 +130,7 @@ class _Network(nn.Module):
 
 
 def _log_probs(logits: torch.Tensor, legal: torch.Tensor) -> torch.Tensor:
+    # log p_a = l_a - log sum_b e^(l_b) over legal b
     masked = torch.where(legal, logits, ILLEGAL)
     return masked - masked.logsumexp(dim=1, keepdim=True)
 
@@ -142,6 +151,7 @@ class HandWrittenLoop:
         self._legal = torch.empty(*shape, NUM_COLUMNS, dtype=torch.bool)
         self._action = torch.empty(shape, dtype=torch.int64)
         self._log_prob = torch.empty(shape)
+        # One more row: V(s_T), from which the last advantages are bootstrapped.
         self._value = torch.empty(settings.rollout_length + 1, settings.num_games)
         self._reward = torch.empty(shape)
         self._goes_on = torch.empty(shape)
@@ -169,6 +179,7 @@ class HandWrittenLoop:
             self._log_prob[t] = log_probs.gather(1, action[:, None])[:, 0]
             self._value[t] = value
             won, over = self._games.step(action.numpy())
+            # 1 for the move that wins, 0 otherwise; the loss is the other player's next value.
             self._reward[t] = torch.from_numpy(won)
             self._goes_on[t] = torch.from_numpy(~over)
         self._value[-1] = self._network(torch.from_numpy(self._games.observation()))[1]
@@ -189,6 +200,7 @@ class HandWrittenLoop:
     def _learn(self, advantage: torch.Tensor, *, target: torch.Tensor) -> None:
         settings = self._settings
         deviation, mean = torch.std_mean(advantage)
+        # [T, N, ...] -> [T * N, ...]
         rows = (
             self._observation.flatten(0, 1),
             self._legal.flatten(0, 1),
@@ -213,10 +225,13 @@ class HandWrittenLoop:
     ) -> None:
         logits, value = self._network(observation)
         log_probs = _log_probs(logits, legal)
+        # H = -sum_a p_a log p_a; illegal actions have p = 0.
         entropy = -(log_probs.exp() * log_probs).sum(dim=1).mean()
+        # r = pi(a) / pi_old(a);  L = -min(r A, clip(r, 1 - eps, 1 + eps) A)
         ratio = (log_probs.gather(1, action[:, None])[:, 0] - old_log_prob).exp()
         clipped = ratio.clamp(1 - CLIP, 1 + CLIP)
         policy_loss = -torch.minimum(ratio * advantage, clipped * advantage).mean()
+        # L + c_v (V - target)^2 - c_e H
         loss = policy_loss + VALUE * (value - target).square().mean() - ENTROPY * entropy
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -249,10 +264,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             seed=options.seed,
         )
     )
+    # The first call allocates; it is not measured.
     loop.iterate()
     if options.wait:
         wait_for_go()
     agent_steps, started = 0, time.perf_counter()
+    # At least one rollout, however short the time.
     while (duration_s := time.perf_counter() - started) < options.seconds or agent_steps == 0:
         agent_steps += loop.iterate()
     if options.json:

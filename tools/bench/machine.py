@@ -1,4 +1,7 @@
-"""Facts about the machine that a table of ratios was measured on."""
+"""Facts about the machine that a table of ratios was measured on.
+
+Tests: `tests/tools/bench/test_command.py`.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,7 @@ def machine_facts(device: torch.device) -> dict[str, object]:
 
 def has_bfloat16(device: torch.device) -> bool:
     """Return whether the hardware multiplies bfloat16 matrices itself; in software it is slower."""
+    # "auto" takes bfloat16 only where the hardware has it.
     return product_dtype("auto", network=NetworkConfig(), device=device) is torch.bfloat16
 
 
@@ -40,6 +44,7 @@ def usable_cores() -> int:
 def _cpu_model() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf8").splitlines()
+    # Only Linux has this file.
     except OSError:
         return platform.processor() or platform.machine()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -2,7 +2,7 @@
 
 A machine that is shared or warms up changes its speed by more than most regressions; two rates that
 were measured right after one another change together. So only their ratio counts: 1 is the bound.
-The statistics are pure functions of rates; what reads a clock is apart from them.
+Statistics are pure functions of rates; functions that read a clock stand apart.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class Measurement:
         """
         if not isinstance(document, dict):
             raise ValueError(f"a measurement must be an object, got {document!r}")
+        # Slots of a dataclass are its fields.
         if document.keys() != set(cls.__slots__):
             raise ValueError(
                 f"a measurement must have the keys {', '.join(cls.__slots__)}, got "
@@ -69,6 +70,7 @@ class Measurement:
         texts = ("name", "unit", "bound_name")
         numbers = {key: value for key, value in document.items() if key not in texts}
         for key, value in numbers.items():
+            # In Python a bool is an int.
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ValueError(f"{key} of a measurement must be a number, got {value!r}")
         return cls(**document)
@@ -100,8 +102,10 @@ def summarize(
             f"{len(bound_rates)}"
         )
     for rate in (*rates, *bound_rates):
+        # Not `<=`, so that NaN is refused, too.
         if not rate > 0.0:
             raise ValueError(f"a rate must be greater than 0, got {rate!r} in {name}")
+    # Ratios of rounds, not of medians: both sides of a round saw the same machine.
     ratios = [rate / bound for rate, bound in zip(rates, bound_rates, strict=True)]
     return Measurement(
         name=name,
@@ -117,11 +121,13 @@ def summarize(
 
 
 def _in_unit(rate: float, *, unit: str) -> float:
+    # A time per item is the inverse of a rate.
     return MICROSECONDS / rate if unit.startswith("us/") else rate
 
 
 def harmonic(*rates: float) -> float:
     """Return the items per second of something that does one item of each after the other."""
+    # Times add up: 1 / r = sum_i 1 / r_i
     return 1.0 / sum(1.0 / rate for rate in rates)
 
 
@@ -131,19 +137,18 @@ def timed_rate(work: Work, *, seconds: float, clock: Clock = time.perf_counter) 
     started = clock()
     while True:
         items += work()
+        # Looked at after the work, so that a work that takes longer is counted whole.
         elapsed = clock() - started
         if elapsed >= seconds:
             return items / elapsed
 
 
 def alternate(first: Rate, second: Rate, *, rounds: int) -> tuple[list[float], list[float]]:
-    """Measure two things in turn; every other round the second one goes first.
-
-    So a machine that steadily slows down or speeds up favours neither.
-    """
+    """Measure two things in turn; every other round the second one goes first."""
     firsts: list[float] = []
     seconds: list[float] = []
     for index in range(rounds):
+        # With a fixed order a machine that steadily slows down would favour the first.
         if index % 2 == 0:
             firsts.append(first())
             seconds.append(second())
@@ -176,6 +181,7 @@ def compare(
         seconds: Least seconds for each side of each round.
         clock: Clock in seconds, never going back.
     """
+    # First calls allocate and import.
     work()
     bound()
     rates, bound_rates = alternate(

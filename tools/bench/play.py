@@ -43,6 +43,7 @@ class RandomPlay:
     def __call__(self) -> int:
         """Step, and return the number of decisions."""
         groups = self._turn.groups
+        # Before the step, which overwrites the groups' tensors.
         decisions = count_decisions(groups)
         actions = {
             name: random_answers(group, layout=self._actions[name], generator=self._generator)
@@ -84,6 +85,7 @@ class RandomGame:
         ended = result.terminated
         if result.truncated is not None:
             ended = ended | result.truncated
+        # [B, A] -> [B]: a game is over when all its agents have ended.
         over = ended.all(dim=1)
         if bool(over.any()):
             self._begin(over)
@@ -127,6 +129,7 @@ class PlainLoop:
 
     def __call__(self) -> int:
         """Step all, reset what is over, and return the number of decisions."""
+        # One call for all: a call of NumPy for each would slow the bound down.
         draws = self._rng.random(len(self._envs)).tolist()
         step = self._step_in_turns if self._is_aec else self._step_at_once
         return sum(step(index, draw) for index, draw in enumerate(draws))
@@ -141,13 +144,16 @@ class PlainLoop:
         agent = state.agent_selection
         observation, info = env.observe(agent), state.infos.get(agent)
         env.step(_random_action(self._specs[agent], observation, info, draw=draw))
+        # PettingZoo's AEC API wants None from agents whose episode has ended.
         while state.agents and _is_dead(state):
             env.step(None)
         if not state.agents:
+            # After the last agent is gone, not when the first one ends.
             env.reset(seed=index)
         return 1
 
     def _step_at_once(self, index: int, draw: float) -> int:
+        # All agents share one draw: each is uniform, and their dependence costs nothing here.
         env, (observations, infos) = self._envs[index], self._seen[index]
         actions = {
             agent: _random_action(
@@ -180,6 +186,7 @@ def _random_action(
     holder = observation if spec.mask == "observation" else info
     assert holder is not None
     legal = np.flatnonzero(holder["action_mask"])
+    # floor(u n) is uniform over 0 to n - 1 for u in [0, 1).
     return first + int(legal[int(draw * len(legal))])
 
 

@@ -31,6 +31,7 @@ class Products:
         device: torch.device | None = None,
     ) -> None:
         def normal(rows: int, columns: int) -> torch.Tensor:
+            # Variance 1/columns: products neither overflow nor become denormal, at any width.
             values = torch.randn(rows, columns).mul_(columns**-0.5)
             return values.to(device=device, dtype=dtype)
 
@@ -38,11 +39,13 @@ class Products:
         self._weights = [normal(sizes[i + 1], sizes[i]) for i in layers]
         self._weight_gradients = [torch.empty_like(weight) for weight in self._weights]
         self._rows = [normal(num_rows, size) for size in sizes]
+        # One for each row tensor, so that indices agree; the first is not used.
         self._row_gradients = [normal(num_rows, size) for size in sizes]
 
     def forward(self) -> None:
         """Compute x[i + 1] = x[i] W[i]^T."""
         for i, weight in enumerate(self._weights):
+            # x_{i+1} = x_i W_i^T
             torch.mm(self._rows[i], weight.t(), out=self._rows[i + 1])
 
     def forward_rows(self) -> int:
@@ -54,7 +57,9 @@ class Products:
         """Compute dW[i] = dx[i + 1]^T x[i], and dx[i] = dx[i + 1] W[i] but for the observation."""
         for i in reversed(range(len(self._weights))):
             gradient = self._row_gradients[i + 1]
+            # dW_i = dx_{i+1}^T x_i
             torch.mm(gradient.t(), self._rows[i], out=self._weight_gradients[i])
+            # The observation needs no gradient.
             if i > 0:
                 torch.mm(gradient, self._weights[i], out=self._row_gradients[i])
 
@@ -83,6 +88,7 @@ class UpdateProducts:
     ) -> None:
         num_rows = max(1, num_decisions // num_minibatches)
         self._products = Products(sizes, num_rows=num_rows, dtype=dtype, device=device)
+        # A pass is one minibatch of one epoch.
         self._num_passes = num_epochs * num_minibatches
         self._num_decisions = num_rows * num_minibatches
 

@@ -44,6 +44,7 @@ class Stopwatch:
 
     def __init__(self, clock: Clock = time.perf_counter) -> None:
         self._clock = clock
+        # Innermost stage last
         self._stages = [OTHER]
         self._since = clock()
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -55,12 +56,14 @@ class Stopwatch:
 
     def leave(self) -> None:
         """End the stage; the stage that it interrupted goes on."""
+        # To the stage that is interrupted, before the next one is on top.
         self._account()
         self._stages.pop()
 
     def start(self) -> None:
         """Forget what was before."""
         self.seconds.clear()
+        # Stages that are open stay open.
         self._since = self._clock()
 
     def shares(self) -> dict[str, float]:
@@ -71,6 +74,7 @@ class Stopwatch:
 
     def _account(self) -> None:
         now = self._clock()
+        # Every instant belongs to exactly one stage, so that shares add up to 1.
         self.seconds[self._stages[-1]] += now - self._since
         self._since = now
 
@@ -78,8 +82,10 @@ class Stopwatch:
 @contextmanager
 def timed_calls(stopwatch: Stopwatch, methods: Sequence[Timed]) -> Iterator[None]:
     """Time all calls of some methods, on whatever object, until the block ends."""
+    # Callbacks run in reverse: a method that is timed twice ends as it was.
     with ExitStack() as stack:
         for timed in methods:
+            # Setting an inherited method back would leave a copy of it in the subclass.
             inherited = timed.method not in vars(timed.owner)
             original = getattr(timed.owner, timed.method)
             setattr(timed.owner, timed.method, _timing(original, stopwatch, timed.stage))
@@ -129,6 +135,7 @@ def stage_shares(
     """Repeat a work for at least so long, at least once, and say where the time went."""
     stopwatch = Stopwatch(clock)
     with timed_calls(stopwatch, methods):
+        # After the patching, which is no stage.
         stopwatch.start()
         started = clock()
         while True:

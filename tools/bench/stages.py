@@ -1,6 +1,8 @@
-"""The stages of a learner, each against what it cannot be faster than.
+"""The stages of a learner, each against its bound.
 
 Everything runs in this process, on one thread where it runs on the CPU.
+
+Tests: `tests/tools/bench/test_command.py`.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ class Effort:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Compute on one thread, as a learner process does."""
+    # The setting is the process's: whatever runs after this block gets its threads back.
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -84,6 +87,7 @@ class Stages:
 
     def environment(self) -> list[Measurement]:
         """Measure the batched view against the bare game, or a plain loop over environments."""
+        # A batch of PettingZoo environments has no bare game beneath it.
         if not isinstance(self.env, GameBatch):
             setup = self._subject.setup
             plain = PlainLoop(
@@ -104,6 +108,7 @@ class Stages:
         """Measure one policy that decides for the whole batch: frozen, and while it learns."""
         subject = self._subject
         group = self.env.reset(range(subject.num_envs)).groups[subject.population]
+        # [B, S, F] -> [B * S, F], copied because the environments write their next turn there
         observation = group.observation.flatten(0, 1).clone()
         mask = None if group.action_mask is None else group.action_mask.flatten(0, 1).clone()
         generator = self._generator()
@@ -120,6 +125,7 @@ class Stages:
             policy.act(ActorInput(observation=observation, action_mask=mask), generator=generator)
             return len(observation)
 
+        # Frozen policies always play in float32.
         dtypes = {"inference/frozen": torch.float32, "inference/learning": subject.product_dtype}
         found = []
         for name, work in {"inference/frozen": play, "inference/learning": explore}.items():
@@ -142,10 +148,12 @@ class Stages:
         dtypes = {"float32": torch.float32}
         if has_bfloat16(self._subject.device):
             dtypes["bfloat16"] = torch.bfloat16
+        # One rollout for both precisions: an update does not change it.
         rollout = LearnerWork(self._subject, self.env).collect()
         generator = self._generator()
         found = []
         for precision, dtype in dtypes.items():
+            # Standing still: the same rollout stays on-policy through all rounds.
             policy = self._subject.make_policy(precision=precision, stands_still=True)
 
             def update(policy: Algorithm = policy) -> int:
@@ -183,12 +191,15 @@ class Stages:
 
     def _learner(self, name: str, *, num_frozen: int) -> Measurement:
         subject, seconds = self._subject, self._effort.seconds
+        # The first call allocates: it is in no stage's share.
         work = LearnerWork(subject, self.env, num_frozen=num_frozen)
         work()
+        # A pass of its own: timers cost time, too.
         self.shares[name] = stage_shares(
             work, methods=learner_methods(self.env, work.algorithm), seconds=seconds
         )
         settings = subject.loop_settings
+        # Without such a loop the parts alone are the bound.
         if settings is not None:
             loop = HandWrittenLoop(settings)
             return self._compare(
@@ -216,6 +227,7 @@ class Stages:
         """
         subject = self._subject
         rollout = LearnerWork(subject, env).collect()
+        # After the rollout, because both reset the environments.
         play = self._random_play(env)
         generator = self._generator()
         policy = subject.make_policy(stands_still=True)
@@ -233,10 +245,13 @@ class Stages:
 
         act()
         update()
+        # First calls, which allocate, are over.
         measures = [self._rate(part) for part in (play, act, update)]
 
         def rate() -> float:
             environment, inference, learning = (measure() for measure in measures)
+            # 1 / r = d / r_env + d / r_act + 1 / r_update, with d decisions of all players per
+            # trained one
             return harmonic(
                 environment / decisions_per_trained, inference / decisions_per_trained, learning
             )
@@ -260,7 +275,8 @@ class Stages:
         return partial(timed_rate, self._finished(work), seconds=self._effort.seconds)
 
     def _finished(self, work: Work) -> Work:
-        """Wait for the work: on a GPU a call returns before it is done."""
+        """Return a work that waits for its own end."""
+        # On a GPU a call returns before it is done.
         if self._subject.device.type != "cuda":
             return work
 

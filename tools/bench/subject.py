@@ -1,6 +1,8 @@
 """Subject of the measurements: a resolved configuration, its environments and policies.
 
 Shapes: B environments, F features of a flattened observation, n actions.
+
+Tests: `tests/tools/bench/test_play.py`, `tests/tools/bench/test_whole_run.py`.
 """
 
 from __future__ import annotations
@@ -53,6 +55,7 @@ DEFAULT: dict[str, object] = {
 }
 """Default subject: the game that the hand-written loop plays."""
 
+# 0 is refused, and Adam's step is about the learning rate, however large the gradient.
 STAND_STILL = {"learning_rate": 1e-9}
 """Learning rate of a policy that is updated on one rollout throughout a measurement."""
 
@@ -96,6 +99,7 @@ class Subject:
     def observations(self, population: str) -> ObservationLayout:
         """Return the layout of a population's observations."""
         setup = self.setup.populations[population]
+        # Agents of one population have equal spaces.
         facts = self.setup.spec.agent_specs[setup.agents[0]]
         return observation_layout(facts, agents=setup.agents, network=setup.network)
 
@@ -114,6 +118,7 @@ class Subject:
         return (
             self.observations(self.population).size,
             *hidden,
+            # One output more for the value: actor and critic as one network, like the loop's.
             self.actions(self.population).num_logits + 1,
         )
 
@@ -145,7 +150,8 @@ class Subject:
 
         Args:
             precision: None: the configuration's.
-            stands_still: Updates cost what they do, do every epoch, and change next to nothing.
+            stands_still: Whether updates do all epochs at the usual cost, but change hardly
+                anything.
         """
         hyperparameters = dict(self.hyperparameters)
         population = self.setup.populations[self.population]
@@ -153,7 +159,9 @@ class Subject:
             model = hyperparameter_model(
                 population.algorithm, launch_directory=self.setup.launch_directory
             )
+            # An algorithm of the user may have no learning rate.
             still = {k: v for k, v in STAND_STILL.items() if k in model.model_fields}
+            # target_kl would end updates early.
             hyperparameters = {k: v for k, v in hyperparameters.items() if k != "target_kl"} | still
         return make_algorithm(
             population,
@@ -178,8 +186,10 @@ class Subject:
         """The hand-written loop of the same size; None where it cannot play this."""
         population = self.setup.populations[self.population]
         environment = self.setup.environment
+        # The loop's game is batched: beside PettingZoo's it would measure the environments.
         if self.setup.spec.id != LOOP_ENVIRONMENT or environment.backend == "pettingzoo":
             return None
+        # The loop's update is PPO's.
         if population.algorithm != "ppo":
             return None
         return LoopSettings(
@@ -221,8 +231,9 @@ def load_subject(
         launch_directory: First directory of user code; None: the working directory.
 
     Raises:
-        ConfigError: If the configuration is wrong, or its environment cannot be had.
+        ConfigError: If the configuration is wrong, or its environment cannot be made.
     """
+    # Overrides are applied before validation, which sees the whole configuration.
     config = (
         validate_config(apply_overrides(DEFAULT, overrides))
         if source is None
@@ -234,6 +245,7 @@ def load_subject(
         kwargs=config.environment.kwargs,
         launch_directory=directory,
         possible_agents=config.environment.possible_agents,
+        # Playing takes a while, and only automatic sizes need the environment's pace.
         play="timed" if needs_pace(config) else None,
     )
     name = "default" if source is None else source
@@ -241,6 +253,7 @@ def load_subject(
         config, found.spec, name=name, launch_directory=directory, pace=found.pace
     )
     if policies is not None:
+        # After resolution, which has filled in the populations' names.
         sizes = {f"populations.{name}.size": policies for name in run_file.config.populations}
         run_file = with_config(run_file, with_changes(run_file.config, sizes))
     return Subject(
@@ -253,6 +266,7 @@ def load_subject(
 
 def with_changes(config: RunConfig, changes: Mapping[str, object]) -> RunConfig:
     """Return a configuration with other values at some dotted paths."""
+    # Through plain data, so that the changed configuration is validated as a whole.
     document: object = config.model_dump(mode="json")
     for path, value in changes.items():
         *parents, last = path.split(".")

@@ -6,6 +6,8 @@
 Plays the recorded training assignments (trainees, opponents, budgets) one after the other with the
 learner's own pieces, and leaves out everything else: no controller, no messages, no checkpoints, no
 ghosts, no evaluation, no PBT. Weights go on from one assignment to the next in memory.
+
+Tests: `tests/tools/bench/test_whole_run.py`.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ def recorded_training(run_dir: Path) -> list[Train]:
         row.message
         for row in rows
         if isinstance(row.message, Train)
+        # Assignments of 0 steps only published initial weights.
         and row.message.agent_steps > 0
+        # Retention has removed opponents that were no ghosts.
         and all(_is_there(run_dir, seating) for seating in row.message.opponents)
     ]
     if not found:
@@ -65,6 +69,7 @@ def recorded_training(run_dir: Path) -> list[Train]:
 
 def _is_there(run_dir: Path, seating: Seating) -> bool:
     references = [player.weights for player in seating.players if player.weights is not None]
+    # A file and not the directory: opponents need no optimizer's state.
     return all((run_dir / reference.key / WEIGHTS).exists() for reference in references)
 
 
@@ -111,8 +116,10 @@ class UnmanagedLearner:
                         learning.algorithm.update(rollout, generator=generator)
                     done = sum(collector.agent_steps.values())
                     elapsed_s = time.perf_counter() - started
+                    # Also within an assignment, which may be longer than the measurement.
                     if elapsed_s >= seconds:
                         return total + done, elapsed_s
+                # Rollouts are whole, so `done` may be more than the budget.
                 total += done
 
     def _begin(self, message: Train) -> tuple[Collector, torch.Generator]:
@@ -147,6 +154,7 @@ class UnmanagedLearner:
             players: list[SeatedPlayer] = []
             for seat, player in zip(self._setup.seats, seating.players, strict=True):
                 policy = PolicyId(player.player)
+                # A bot has no weights either, but it does not learn.
                 if player.weights is None and policy in trainees:
                     generation = trainees[policy].generation
                     entrants.append(trainee_entrant(policy, generation=generation))
@@ -158,8 +166,9 @@ class UnmanagedLearner:
         return blocks
 
     def _algorithm(self, trainee: Trainee) -> Algorithm:
-        """Return the policy in memory; fresh weights the first time, which cost as much as any."""
+        """Return the policy in memory, with fresh weights the first time."""
         if trainee.policy not in self._algorithms:
+            # The checkpoints of a run's start may be gone, and weights cost alike.
             fresh = dataclasses.replace(
                 trainee, checkpoint=None, initial_weights=None, learner_updates=0
             )
@@ -179,8 +188,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
     messages = recorded_training(options.run_dir)
+    # With fewer assignments than learners some train the same ones.
     mine = messages[options.learner :: options.learners] or messages
     learner = UnmanagedLearner(options.run_dir, mine)
+    # One rollout and update, to allocate and import before the clock starts.
     learner.train_for(0.0)
     wait_for_go()
     agent_steps, duration_s = learner.train_for(options.seconds)

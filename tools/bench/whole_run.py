@@ -55,6 +55,7 @@ class WholeRuns:
         self._numbers = count()
         self._last: Path | None = None
         # The measurement decides when a run ends, not its own limits.
+        # All keys null: no limit is left.
         self._changes: dict[str, object] = {
             "stop": dict.fromkeys(type(subject.config.stop).model_fields)
         }
@@ -66,6 +67,8 @@ class WholeRuns:
         settings = self._subject.loop_settings
         if settings is None:
             bound, bound_name = self._unmanaged, self._unmanaged_name
+            # `_unmanaged` trains on the last run's journal, so there must be one before the first
+            # round.
             self._launch({})
         else:
             bound = self._loops(settings)
@@ -123,6 +126,7 @@ class WholeRuns:
 
     def _launch(self, changes: Mapping[str, object]) -> float:
         config: RunConfig = with_changes(self._subject.config, {**self._changes, **changes})
+        # A new one each time: a run is not launched into a directory that exists.
         run_dir = self._directory / f"run{next(self._numbers)}"
         self._say(f"a run of {self._effort.run_seconds:g} s")
         rate = launched_rate(
@@ -131,6 +135,7 @@ class WholeRuns:
             num_learners=self._effort.num_learners,
             run_seconds=self._effort.run_seconds,
         )
+        # Not before: a run that failed has no assignments to train on.
         self._last = run_dir
         return rate
 

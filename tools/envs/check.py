@@ -1,4 +1,7 @@
-"""`arena envs check` without --against: inspect, try, suggest, report."""
+"""`arena envs check` without --against: inspect, try, suggest, report.
+
+Tests: `tests/tools/envs/test_command.py`.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from arena.learners.smoke_training import SmokeTraining
     from arena.types import Hyperparameters
 
+# Small, so that some thousand steps make several updates.
 TRIAL_ENVS = 16
 TRIAL_ROLLOUT = 16
 TRIAL_MATCHES = 16
@@ -96,24 +100,31 @@ def check_and_try(
         seconds=seconds,
         limit=limit,
     )
+    # Training would fail for the same reasons, less clearly.
     if report.problems:
         return Checked(report=report, trial=None, preset="")
+    # The trial trains by the very configuration that is suggested.
     untried = preset_text(report, environment=given)
     setup, hyperparameters = _trial_setup(untried, report)
+    # After `_trial_setup`: what cannot be configured is refused without a trial, too.
     if not agent_steps:
         return Checked(report=report, trial=None, preset=untried)
+    # Stays None where the time limit leaves the stage (`TimeLimit.stage`).
     trial = None
     with limit.stage(TRAINING):
         trial = run_smoke_training(
             setup,
             hyperparameters=hyperparameters,
             agent_steps=agent_steps,
+            # Matches end with episodes; where none ended at random these might not, either.
             matches=TRIAL_MATCHES if report.measured.episodes else 0,
         )
     if trial is None:
         return Checked(report=report, trial=None, preset=untried)
+    # A configuration that does not train is not suggested.
     if trial.problem:
         return Checked(report=report, trial=trial, preset="")
+    # Again, with budgets by the speed that the trial showed.
     preset = preset_text(report, environment=given, trial=trial)
     return Checked(report=report, trial=trial, preset=preset)
 
@@ -144,6 +155,7 @@ def _trial_setup(
         }
         for name, population in run_file.config.populations.items()
     }
+    # The CPU is always there, and float32 works on each.
     small = {"environment": environment, "device": "cpu", "precision": "float32"}
     return setup.model_copy(update=small), hyperparameters
 
@@ -174,6 +186,7 @@ def _report_lines(checked: Checked) -> Iterator[str]:
     yield f"  turn order: {report.turn_order}"
     if report.never_asked:
         yield f"  never asked at random: {', '.join(report.never_asked)}"
+    # None where the check stopped before playing.
     if measured.calls:
         yield from _measured_lines(measured)
         yield f"  deterministic by seed: {'yes' if report.deterministic else 'no'}"

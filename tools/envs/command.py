@@ -30,6 +30,7 @@ def list_environments(as_json: AsJson = False) -> None:
     from arena.envs.registry import known_environments
     from arena.envs.twins import TWINS
 
+    # Two sources, one list: an id's origin is of no interest here.
     known = sorted(known_environments() + known_games(), key=lambda environment: environment.id)
     if as_json:
         print_json(
@@ -117,10 +118,12 @@ def check(
     # Batches are small: what is measured is one core, and more threads would wait for each other.
     torch.set_num_threads(1)
     if against is not None:
+        # A comparison makes both environments with their defaults, and suggests nothing.
         if overrides or write is not None:
             raise ConfigError("--against compares two ids: no KEY=VALUE, no --write")
         _check_against(environment, against, games=games, num_envs=num_envs, as_json=as_json)
         return
+    # Before minutes of checking.
     if write is not None and write.exists():
         raise ConfigError(f"--write {write}: there is a file of this name")
     given = _environment_keys(environment, overrides or [])
@@ -157,6 +160,7 @@ def _check_alone(
     from .check import check_and_try, print_checked
 
     time_limit = effort.time_limit
+    # Two limits: stages are left by an exception, a call that never returns by ending the process.
     with stage_progress(time_limit) as tell, hard_limit(time_limit):
         limit = TimeLimit(time_limit, tell=tell)
         checked = check_and_try(
@@ -166,6 +170,7 @@ def _check_alone(
         print_json(checked.document())
     else:
         print_checked(checked)
+    # After printing, so that programs get the document with any exit code.
     if checked.problems:
         raise typer.Exit(PROBLEMS_EXIT_CODE)
     if write is not None:
@@ -188,6 +193,7 @@ def _environment_keys(environment: str, overrides: Sequence[str]) -> dict[str, o
     others = [key for key in document if key != "environment"]
     if others:
         raise ConfigError(f"only keys of environment can be checked, got {others[0]}")
+    # For its errors alone: what is checked are the keys as they were written.
     validate_config(document)
     keys: dict[str, object] = document["environment"]
     return keys
@@ -198,6 +204,7 @@ def _check_against(
 ) -> None:
     from arena.envs.checks.conformance import check_against
 
+    # Games are counted, because their lengths differ.
     with count_progress(f"{environment} against {against}", total=games) as progress:
         report = check_against(
             environment,
@@ -240,6 +247,7 @@ def _print_conformance(report: ConformanceReport, *, environment: str, against: 
     out.print(f"{environment} against {against}: {verdict}", markup=False)
     out.print(f"  {report.games:,} games, {report.decisions:,} decisions compared")
     one, other = report.env_steps_per_s
+    # Speeds of 0: the comparison ended before it measured any.
     if one and other:
         out.print(
             f"  {one:,.0f} against {other:,.0f} environment steps/s in batches, "
@@ -256,11 +264,13 @@ def _difference_lines(found: Difference) -> Iterator[str]:
     if found.also:
         yield f"there too: {', '.join(found.also)}"
     if isinstance(found.one, list) and isinstance(found.other, list) and len(found.one) > 1:
+        # Only lists have positions; other values are shown whole.
         at = found.position
         if at < min(len(found.one), len(found.other)):
             yield f"first at position {at}: {found.one[at]} against {found.other[at]}"
     yield f"one:   {found.one}"
     yield f"other: {found.other}"
+    # Facts that differ have no episode.
     if found.environment_index is None:
         return
     yield (

@@ -1,7 +1,7 @@
 """A configuration for an environment that was looked at: what `arena envs check --write` writes.
 
-Every number follows from something that was measured, and a comment says from what. What cannot be
-measured (sides, outcomes) is guessed, and the comment says that too.
+Every number follows from a measurement, which a comment names. Sides and outcomes cannot be
+measured: they are guessed, and the comment says so.
 """
 
 from __future__ import annotations
@@ -95,11 +95,13 @@ def _environment(
     yield f"  id: {_yaml(report.spec.id)}", ""
     for key, value in given.items():
         if key not in ("id", "num_envs", "sides") and value:
+            # As written: the user's keys are no guess.
             yield f"  {key}: {_yaml(value)}", ""
     speed = f"{measured.env_steps_per_s:,.0f} environment steps/s of one core"
     if report.twin is not None:
         speed += "; its native twin, which trains in its place, is faster"
     yield f"  num_envs: {batch.num_envs}", speed
+    # Sides of the user need no reason.
     sides, why = (given["sides"], "") if given.get("sides") else suggested_sides(report)
     if sides is not None:
         yield f"  sides: {_yaml(sides)}", why
@@ -119,10 +121,12 @@ def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[st
     from populations.config.resolution import group_agents
 
     groups = group_agents(report.spec)
+    # Roles by behaviour in random play: spaces may be equal where tasks are not.
     role_of = role_map(report.measured.roles)
     found: dict[str, tuple[str, ...]] = {}
     reasons = []
     for name, agents in groups.items():
+        # In order of first agents, so that equal reports give equal texts.
         roles = list(dict.fromkeys(role_of[agent] for agent in agents if agent in role_of))
         if len(roles) < 2:
             found[name] = agents
@@ -130,6 +134,7 @@ def suggested_populations(report: EnvironmentReport) -> tuple[dict[str, tuple[st
         reasons += [role.why for role in roles if role.why]
         for role in roles:
             members = tuple(agent for agent in agents if role_of.get(agent) is role)
+            # Neither the name of another group nor one given before.
             found[_population_name(members, taken=({*groups} - {name}) | {*found})] = members
     if not reasons:
         return found, "agents with equal spaces share policies"
@@ -144,6 +149,7 @@ def _population_name(agents: Sequence[str], *, taken: Collection[str]) -> str:
     stem = re.sub(r"[^a-z0-9_]", "_", next(iter(kinds_of(agents))).lower())
     name = stem if re.match(r"[a-z]", stem) else f"role_{stem}"
     name = name[:MAX_NAME]
+    # len(taken) + 1 candidates: one of them is free.
     numbered = (f"{name}_{number}" for number in range(2, len(taken) + 3))
     return next(n for n in (name, *numbered) if n not in taken)
 
@@ -154,9 +160,11 @@ def suggested_sides(report: EnvironmentReport) -> tuple[Mapping[str, list[str]] 
     if len(agents) == 1:
         return None, ""
     rewarded = measured.rewarded_share > 0.0
+    # Equal rewards say something only where there were some: zeros are always equal.
     if rewarded and len(measured.same_rewards) == 1:
         return {"team": ["*"]}, "a guess: all agents always received the same reward"
     kinds = kinds_of(agents)
+    # One kind, or one for each agent, divides nothing.
     if 1 < len(kinds) < len(agents):
         together = [set(group) for group in measured.same_rewards]
         if rewarded and all(any(set(k) <= t for t in together) for k in kinds.values()):
@@ -178,11 +186,13 @@ def _globbed(groups: Mapping[str, Sequence[str]], agents: Sequence[str]) -> dict
 
 
 def _patterns(group: Sequence[str], agents: Sequence[str]) -> list[str]:
-    """Return a glob for a group, where one stands for just its agents; else all names."""
+    """Return a glob for a group if one matches exactly its agents; else all names."""
+    # Not for one agent: its name says more.
     if len(group) == len(agents) > 1:
         return ["*"]
     (stem, *_) = kinds_of(group)
     glob = f"{stem}_*"
+    # The glob must not catch agents of other groups.
     if len(group) > 1 and [a for a in agents if fnmatchcase(a, glob)] == list(group):
         return [glob]
     return list(group)
@@ -202,6 +212,7 @@ def _population(
     yield from _network(facts)
     yield "    hyperparameters:", ""
     decisions = _decisions_per_episode(report)
+    # 1 / (1 - gamma) is the horizon in decisions: 100, 200 and 500.
     gamma = 0.99 if decisions is None or decisions < 100 else 0.995 if decisions < 400 else 0.998
     length = (
         "no episode ended at random"
@@ -228,6 +239,7 @@ def _network(facts: AgentSpec) -> Iterator[Line]:
     seen = (
         f"{numbers}; its pictures are convolved" if convolved else f"{numbers}; convolves nothing"
     )
+    # Statistics of zeros and ones would only rescale them.
     binary = all(
         leaf.kind != "Box" or ((leaf.low, leaf.high) == (0.0, 1.0) and leaf.dtype.kind in "iub")
         for leaf in layout.leaves
@@ -244,6 +256,7 @@ def _decisions_per_episode(report: EnvironmentReport) -> float | None:
     if length is None:
         return None
     in_turns = report.spec.api == "aec"
+    # In AEC a call of step is one agent's decision, otherwise one of each.
     return length / len(report.spec.agents) if in_turns else length
 
 
@@ -263,8 +276,11 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
     layouts = [
         ObservationLayout.from_json(facts.observation) for facts in spec.agent_specs.values()
     ]
+    # bytes of one agent's observation
     rows = [layout.size * layout.dtype.itemsize for layout in layouts]
+    # A step stores one row in turns, one per agent at once.
     row_bytes = max(rows) if in_turns else sum(rows)
+    # The user's number, the twin's, or "auto", which is resolved at launch.
     written = given or (TWIN_ENVS if report.twin is not None else "auto")
     if isinstance(written, int):
         num_envs = written
@@ -276,9 +292,13 @@ def _batch(report: EnvironmentReport, given: object) -> _Batch:
             num_learners=1,
             agent_steps=None,
         )
+        # As launch will choose on a machine like this, for the length of the rollout alone.
         num_envs = choose_num_envs(_pace(report), load)
+    # T = decisions / (B * decisions per step)
     steps = max(MIN_ROLLOUT, min(MAX_ROLLOUT, DECISIONS // (num_envs * at_once)))
+    # A power of two, as batches of environments are.
     rollout_length = 2 ** round(math.log2(steps))
+    # Memory is the harder bound, so it may go below MIN_ROLLOUT.
     while rollout_length > 8 and num_envs * rollout_length * row_bytes > ROLLOUT_BYTES:
         rollout_length //= 2
     return _Batch(num_envs=str(written), rollout_length=rollout_length)
@@ -292,6 +312,7 @@ def _pace(report: EnvironmentReport) -> Pace:
     return Pace(
         episode_length=measured.mean_length or max(measured.calls, 1),
         is_lower_bound=measured.mean_length is None,
+        # Not 0 where the time ended before a step was measured.
         step_s=1.0 / max(measured.env_steps_per_s, 1e-3),
         env_bytes=0,
         is_batched=report.twin is not None,
@@ -302,6 +323,7 @@ def _pace(report: EnvironmentReport) -> Pace:
 def _budgets(trial: SmokeTraining | None) -> Iterator[Line]:
     speed = trial.agent_steps_per_s if trial is not None else 0.0
     if speed:
+        # Agent steps in half a minute of one core
         ready = _round(speed * 30)
         yield "ghosts:", f"it trained on {speed:,.0f} agent steps/s on one core"
         yield f"  every_agent_steps: {_round(speed * 15)}", "a quarter of a minute of one core"
@@ -322,6 +344,7 @@ def _round(number: float) -> int:
     if number < 1000:
         return 1000
     unit = 10 ** (len(str(int(number))) - 1)
+    # One digit: the measurement is no surer than that.
     return int(round(number / unit) * unit)
 
 
@@ -331,4 +354,5 @@ def _yaml(value: object) -> str:
 
 
 def _name(value: str) -> str:
+    # Ids and references are strings without quotes, too.
     return value if re.fullmatch(r"[a-z][\w/.-]*(:[\w.]+)?", value) else json.dumps(value)

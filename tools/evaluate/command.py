@@ -48,8 +48,11 @@ def evaluate(
         raise ConfigError(f"a tournament needs two or more players, got {len(players)}")
     game, resolved = resolve_players(players, environment=environment)
     result = _play(game, resolved, num_matches=matches, greedy=greedy, seed=seed)
+    # After bots have got their canonical names, by which tallies know them.
     names = [player.name for player in resolved]
+    # Only greedy players can: a policy that samples draws anew.
     repeating = [player.name for player in resolved if greedy and player.can_repeat]
+    # With chance equal games are samples, too.
     if repeating and game.has_chance():
         repeating = []
     ratings = ratings_of(result, players=names, repeating=repeating)
@@ -95,6 +98,7 @@ def is_repeating(tally: Tally, repeating: Collection[str]) -> bool:
 
 def counted(tally: Tally, repeating: Collection[str]) -> int:
     """Count the games of a tally, repeated ones once."""
+    # `distinct` is not None there.
     return tally.distinct or 0 if is_repeating(tally, repeating) else tally.matches
 
 
@@ -117,6 +121,7 @@ def _play(
         Contender(name=player.name, actors=player.make_actors(game, greedy=greedy))
         for player in players
     ]
+    # n (n - 1) ordered pairs
     env = game.make_env(game.batch_size(len(players) * (len(players) - 1) * num_matches))
     try:
         with play_progress(f"{len(players)} players, {num_matches} matches a pair") as progress:
@@ -154,19 +159,20 @@ def ratings_of(
 ) -> list[dict[str, object]]:
     """Return Bradley-Terry ratings on one scale, best first.
 
-    ``bot:random`` is at 0 if it took part, else the mean is. What a seat is worth is fitted beside,
-    so that players who can only have different seats are compared through those they met.
+    ``bot:random`` is at 0 if it took part, else the mean is. The worth of a seat is fitted, too, so
+    that players who can only have different seats are compared through those they met.
 
     Args:
         result: Result of the tournament.
         players: All of them.
-        repeating: Players whose games among themselves differ only where a player decides
-            otherwise: the same game again counts for nothing.
+        repeating: Players who draw nothing, in a game without chance: equal games among them
+            count once.
     """
     from arena.types import RANDOM_BOT
     from populations.ratings.bradley_terry import BradleyTerry
 
     results = [played for tally in result.tallies for played in _results(tally, repeating)]
+    # Without it the mean is 0.
     anchors = {str(RANDOM_BOT)} & set(players)
     fit = BradleyTerry().fit(results, entrants=players, anchors=anchors)
     lines: list[dict[str, object]] = []
@@ -197,9 +203,11 @@ def _results(tally: Tally, repeating: Collection[str]) -> Iterator[Result[str]]:
     weights = result_weights(
         [(pair.first, pair.second) for pair in tally.pairs], entrants=tally.entrants
     )
+    # Repeated games shrink all counts alike: k different ones of n weigh k / n each.
     share = counted(tally, repeating) / tally.matches
     for pair in tally.pairs:
         weight = weights.get((pair.first, pair.second))
+        # Without a weight a player has met itself.
         if weight is not None:
             counts = Counts.from_results(pair, weight=share * weight)
             yield Result(
@@ -240,6 +248,8 @@ def _print_tables(pairs: Sequence[PairResult], ratings: Sequence[dict[str, objec
     for line in ratings:
         numbers_shown = (line[key] for key in ("rating", "rating_low", "rating_high"))
         table.add_row(
-            str(line["player"]), *("-" if n is None else f"{n:.0f}" for n in numbers_shown)
+            # "-" where there is no interval
+            str(line["player"]),
+            *("-" if n is None else f"{n:.0f}" for n in numbers_shown),
         )
     print_table(screen, table)

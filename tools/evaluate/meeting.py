@@ -1,4 +1,7 @@
-"""Common game of players who are to meet."""
+"""Common game of players who are to meet.
+
+Tests: `tests/tools/evaluate/test_command.py`, `tests/tools/export/test_command.py`.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ def resolve_players(
     from arena.errors import ConfigError
 
     players = [resolve_player(name) for name in names]
+    # By canonical name: one bot may be written in several ways.
     known = [player.name for player in players]
     for name in known:
         if known.count(name) > 1:
@@ -40,6 +44,7 @@ def resolve_players(
     first, game = min(games.items(), key=lambda item: item[1].is_foreign)
     if environment is not None and canonical_id(environment) != game.spec.id:
         raise ConfigError(f"--environment {environment}: {first} plays {game.spec.id}")
+    # Nothing in an export is trusted: its code runs only if the user names it as theirs.
     if game.is_foreign and game.user_code:
         if environment is None:
             raise ConfigError(
@@ -48,6 +53,7 @@ def resolve_players(
             )
         first, game = "--environment", game.vouched_for(environment)
     for name, other in games.items():
+        # The digest covers spaces and kwargs: rows of another one would mean something else.
         if other.spec.digest != game.spec.digest:
             raise ConfigError(
                 f"players must share one environment: {first} plays {_described(game)}, "
@@ -59,6 +65,7 @@ def resolve_players(
                 f"{dict(game.populations)}, {name} has {dict(other.populations)}"
             )
         ours, theirs = (g.environment.continuous_actions for g in (game, other))
+        # Without a Box the key has no meaning.
         if ours != theirs and game.has_numbers:
             raise ConfigError(
                 f"players must share environment.continuous_actions: {first} has {ours}, "
@@ -80,6 +87,7 @@ def _told_who_decides(players: Sequence[ResolvedPlayer]) -> tuple[str, ...]:
     for player in players:
         for population, policy in player.policies.items():
             (told if policy.is_told_who_decides else others)[population] = player
+    # One batch has one width of rows for each population.
     for population in told.keys() & others.keys():
         raise ConfigError(
             f"players of population {population} must share network.agent_id: it is on for "

@@ -1,4 +1,7 @@
-"""Card of an export, gathered from a run."""
+"""Card of an export, gathered from a run.
+
+Tests: `tests/tools/export/test_command.py`.
+"""
 
 from __future__ import annotations
 
@@ -41,6 +44,7 @@ def make_card(
     """
     from arena.export.card import Card, CardAction, CardObservation, CardSeat
 
+    # Agents of one population have equal spaces.
     facts = game.spec.agent_specs[policy.agents[0]]
     return Card(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -80,6 +84,7 @@ def lineage(league: League, digest: Digest) -> Iterator[Ancestor]:
     stretch = None
     for weights in league.ancestors(digest):
         row = league.checkpoints.get(weights)
+        # Nearest first, so the first of a generation is its newest.
         if row is not None and (row.policy, row.generation) != stretch:
             stretch = (row.policy, row.generation)
             yield Ancestor(
@@ -103,6 +108,7 @@ def _environment(game: Game) -> CardEnvironment:
         versions=dict(spec.versions),
         sides=dict(game.sides),
         seats=game.seats,
+        # Through JSON, because an outcome is a name or a model.
         outcome=game.environment.model_dump(mode="json")["outcome"],
         populations=dict(game.populations),
         continuous_actions=game.environment.continuous_actions,
@@ -126,6 +132,7 @@ def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardR
     less = row.optimism if best is not None and best.weights == digest else 0.0
     rating, low, high = (end - less for end in interval)
     ours, anchor = (population, Entrant(digest)), (population, Entrant(RANDOM_BOT))
+    # The same figures as `arena league RUN calibration`, for this pair alone.
     found = calibrations(
         (
             p
@@ -135,9 +142,11 @@ def _rating(inspection: Inspection, *, population: str, digest: Digest) -> CardR
         ratings=inspection.tables.ratings,
         seats=inspection.league.seats,
     )
+    # The key's order is that of the seats that met first.
     one = found.get((ours, anchor))
     if one is None and (turned := found.get((anchor, ours))) is not None:
         one = turned.turned()
+    # Only matches of these very weights count: often there are none.
     met = one if one is not None and one.matches > 0.0 else None
     return CardRating(
         rating=rating,

@@ -51,6 +51,7 @@ def export(
     from arena.errors import ConfigError
     from populations.inspection.views import Inspection
 
+    # Before the run is read, which takes seconds in a large league.
     if mixture and player is not None:
         raise ConfigError("--mixture and --player exclude each other: a mixture is of many players")
     inspection = Inspection.open(run)
@@ -63,6 +64,7 @@ def export(
             chosen = _chosen(inspection, population=population, player=player)
             written = _export_policies(inspection, settings, chosen)
     finally:
+        # The tables stay in memory: only the journal is closed.
         inspection.close()
     if as_json:
         run_id = inspection.tables.run.run
@@ -119,6 +121,7 @@ def _export_policies(
     from .card import make_card
     from .record import play_record
 
+    # Before matches are played, which take minutes.
     targets = settings.targets(inspection, chosen)
     game = _game(inspection)
     written: dict[str, Written] = {}
@@ -157,6 +160,7 @@ def _export_mixtures(
 
     _check_population(inspection, population)
     names = [name for name in inspection.standings() if population in (None, name)]
+    # Before matches are played, which take minutes.
     targets = settings.targets(inspection, names)
     mixtures = find_mixtures(inspection)
     game = _game(inspection)
@@ -201,6 +205,7 @@ def _chosen(
 
     _check_population(inspection, population)
     known = list(inspection.standings())
+    # A player that is named needs no rating.
     if player is not None:
         name = population_of(player)
         if population not in (None, name):
@@ -209,6 +214,7 @@ def _chosen(
     found = champions(inspection)
     missing = [name for name in known if name not in found and population in (None, name)]
     if population is not None:
+        # The one that was asked for: an error. One of several: a line.
         if missing:
             raise ConfigError(f"population {population} has no champion: no player is rated yet")
         return {population: found[population]}
@@ -234,6 +240,7 @@ def _document(written: Written | WrittenMixture) -> dict[str, object]:
             "num_players": mixture.num_players,
             "worst_score": mixture.worst_score,
             "cyclicity": mixture.cyclicity,
+            # Over all members, of which each has a graph of its own.
             "verified_observations": sum(check.observations for check in written.checks),
             "max_logit_difference": max(check.max_difference for check in written.checks),
         }

@@ -32,6 +32,7 @@ def find_mixtures(inspection: Inspection) -> dict[str, Mixture]:
     """
     from populations.league.mixture import nash_mixtures
 
+    # Ghosts stay, but retention removes checkpoints of policies.
     present = {
         name: [line for line in lines if _is_present(inspection, line)]
         for name, lines in inspection.standings().items()
@@ -46,6 +47,7 @@ def _is_present(inspection: Inspection, line: Standing) -> bool:
     if line.key is None:
         return False
     checkpoint = inspection.tables.checkpoints.get(line.key)
+    # The row first: a doomed directory may still be there, and be removed meanwhile.
     if checkpoint is not None and checkpoint.state != "present":
         return False
     return (inspection.run_dir / line.key / MANIFEST).is_file()
@@ -79,6 +81,7 @@ def export_mixture(
     from arena.export.write import write_mixture
 
     members = [
+        # All weights are loaded before matches begin.
         _member(inspection, line.standing, game=game, population=mixture.population)
         for line in mixture.members
     ]
@@ -93,6 +96,8 @@ def export_mixture(
         game,
         weights,
         population=mixture.population,
+        # Probabilities are for policies that sample: greedy members play another game's
+        # equilibrium.
         num_matches={"sampled": num_matches},
         seed=seed,
         progress=progress,
@@ -112,6 +117,7 @@ def _announced(
 ) -> Iterator[tuple[Card, Mapping[str, torch.Tensor]]]:
     """Yield members one after the other, as they are written."""
     for card, policy in zip(cards, weights.members, strict=True):
+        # Lazily, so that the line names the member whose graph is being verified.
         progress.begin(f"{card.player}: writing and verifying the graph")
         yield card, policy.tensors
 
@@ -122,6 +128,7 @@ def _member(
     from arena.types import WeightsRef
 
     if line.weights is None or line.key is None:
+        # Not reached: `find_mixtures` has left these out.
         raise ValueError(f"{line.player} has no weights")
     reference = WeightsRef(digest=line.weights, key=line.key)
     manifest, policy = load_policy(inspection.run_dir, line.player, reference)
@@ -135,6 +142,7 @@ def _mixture_card(
 ) -> MixtureCard:
     from arena.export.card import MixtureCard
 
+    # Members share a population, so what is about agents and environment is equal.
     first = cards[0]
     ratings = inspection.tables.ratings.get(mixture.population)
     return MixtureCard(

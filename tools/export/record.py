@@ -1,4 +1,7 @@
-"""The record on an export's card: matches against every bot and the strongest ghosts."""
+"""The record on an export's card: matches against every bot and the strongest ghosts.
+
+Tests: `tests/tools/export/test_command.py`, `tests/tools/export/test_mixture.py`.
+"""
 
 from __future__ import annotations
 
@@ -64,14 +67,19 @@ def play_record(
         progress: Display of every step.
     """
     opponents = [*_bots(inspection, game), *_ghosts(inspection, game, policy, population)]
+    # One batch for all opponents and modes.
     env = game.make_env(game.batch_size(max(num_matches.values())))
     lines: list[RecordLine] = []
     try:
         for mode, count in num_matches.items():
+            # Only the player's own mode differs: opponents sample, or two deterministic players
+            # would repeat one game.
             actor = policy.make_actor(game, greedy=mode == "greedy")
             actors = {**_teammates(inspection, game, policy, population), population: actor}
             for opponent in opponents:
                 progress.begin(f"{policy.player} ({mode}) against {opponent.name}")
+                # The mode is in the name, so that a ghost with the same weights is another
+                # contender.
                 me = Opponent(name=f"{policy.player} ({mode})", actors=actors)
                 tallies = _play(env, game, me, opponent, count, seed=seed, progress=progress)
                 lines += record_lines(
@@ -109,6 +117,7 @@ def _play(
         seats=game.seats,
         sides=game.sides,
         seed=seed,
+        # The same seed for each opponent: a record does not depend on their order.
         generator=seed_everything(seed, device=torch.device("cpu")),
         progress=progress,
     ).tallies
@@ -137,12 +146,15 @@ def record_lines(
     leading = {teams.index(team) for team in teams}
     for tally in tallies:
         mine = [index for index, entrant in enumerate(tally.entrants) if entrant == me]
+        # With more sides than two one player may have several: its result against itself says
+        # nothing.
         if len({teams[index] for index in mine}) != 1:
             continue
         leader = teams.index(teams[mine[0]])
         wins = draws = losses = 0
         won = 0.0
         for pair in tally.pairs:
+            # Other pairs repeat the result for other members of the teams.
             if leader not in (pair.first, pair.second) or not {pair.first, pair.second} <= leading:
                 continue
             is_first = pair.first == leader
@@ -150,6 +162,7 @@ def record_lines(
             losses += pair.losses if is_first else pair.wins
             draws += pair.draws
             won += points(pair) if is_first else num_scored(pair) - points(pair)
+        # The seat of the exported population: teammates of others sit beside it.
         seat = next(index for index in mine if game.seats[index].population == population)
         yield RecordLine(
             opponent=opponent,
@@ -174,6 +187,7 @@ def _teammates(
     """Return actors for other populations on its sides: teammates as they were, or random play."""
     sides = {seat.side for seat in game.seats if seat.population == population}
     others = {seat.population for seat in game.seats if seat.side in sides} - {population}
+    # Most games have no teams of several populations.
     if not others:
         return {}
     bots = game.make_bots("bot:random")
@@ -192,6 +206,7 @@ def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWei
     if origin is None or not origin.assignment_id:  # which one is not known after a repair
         return {}
     tables, run_dir = inspection.tables, inspection.run_dir
+    # One assignment trains a team, so its checkpoints belong together.
     made = {
         row.key: row
         for row in tables.checkpoints.values()
@@ -199,6 +214,7 @@ def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWei
     }
     kept = {row.policy: row.weights for row in made.values() if row.state == "present"}
     ghosts = (ghost for ghost in tables.ghosts.values() if not ghost.corrupt)
+    # Ghosts after checkpoints: their directories are never removed.
     kept.update((ghost.policy, ghost.weights) for ghost in ghosts if ghost.checkpoint in made)
     return {
         population_of(name): load_policy(run_dir, name, weights)[1]
@@ -207,6 +223,7 @@ def _mates(inspection: Inspection, policy: PolicyWeights) -> dict[str, PolicyWei
 
 
 def _bots(inspection: Inspection, game: Game) -> Iterator[Opponent]:
+    # Random play first: ratings are relative to it.
     bots = ("bot:random", *inspection.run_file.config.evaluation.bots)
     for bot in dict.fromkeys(bots):
         yield Opponent(name=bot, actors=game.make_bots(bot))
@@ -220,6 +237,7 @@ def _ghosts(
     A policy does not meet itself, a mixture meets its members.
     """
     own = policy.digest if isinstance(policy, PolicyWeights) else None
+    # Within one side nobody is an opponent; in cooperation teams are compared.
     own_sides = {seat.side for seat in game.seats if seat.population == population}
     can_oppose_itself = len(own_sides) > 1 or len(game.sides) == 1
     ranked: dict[str, list[Standing]] = {}
@@ -227,6 +245,7 @@ def _ghosts(
         if name != population or can_oppose_itself:
             ghosts = [line for line in lines if line.kind == "ghost" and line.rating is not None]
             ranked[name] = [line for line in ghosts if line.weights != own]
+    # The r-th strongest of each population as one team; as many as the smallest has.
     for rank in range(min([NUM_GHOSTS, *(len(lines) for lines in ranked.values())])):
         team = {name: lines[rank] for name, lines in ranked.items()}
         yield Opponent(

@@ -1,4 +1,7 @@
-"""`arena launch`: start a run, or resume one."""
+"""`arena launch`: start a run, or resume one.
+
+Tests: `tests/integration/test_launch.py`, `tests/faults/test_run_directory.py`.
+"""
 
 from __future__ import annotations
 
@@ -59,12 +62,15 @@ def launch(
     # for one another would make fits of ratings several times slower.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     changes = list(overrides or ())
+    # With --resume the first argument may be an override: the configuration is the run's then.
     if config is not None and "=" in config:
         changes.insert(0, config)
         config = None
     if learners is not None:
+        # Last, so that the option is stronger than a key.
         changes.append(f"learners={learners}")
     if resume:
+        # A resumed run has its weights and schedule; --force would throw away what is to go on.
         has_start = force or init_from is not None or replay is not None
         _resume(config, changes, run_dir=run_dir, has_start=has_start, json_=as_json)
     else:
@@ -104,9 +110,11 @@ def _start(
         raise ConfigError("launch needs a CONFIG: a preset's name or a YAML file")
     draft = draft_config(source, overrides, notify=tell)
     target = run_dir if run_dir is not None else _default_run_dir(source)
+    # Before the environment is inspected, which takes seconds.
     _check_target(target, force=force)
     run_file = _new_run_file(draft, source, target=target, origin=origin)
     initial = find_initial_weights(run_file, origin.init_from) if origin.init_from else {}
+    # Weights are read into memory now: their files may be gone, or thrown away by --force, later.
     immigrants = find_immigrants(run_file) | find_outsiders(run_file) | find_resets(run_file)
     _create(target, run_file, initial=initial, immigrants=immigrants, force=force, json_=json_)
 
@@ -125,6 +133,7 @@ def _check_target(target: Path, *, force: bool) -> None:
             raise ConfigError(
                 f"{target} holds a run already: --resume goes on with it, --force throws it away"
             )
+    # --force throws away runs, no other directories.
     elif target.exists() and any(target.iterdir()):
         raise ConfigError(f"{target} is neither empty nor a run directory")
 
@@ -145,6 +154,7 @@ def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin:
     from .sizing import sizing_line, stakes_line
 
     launch_directory = str(Path.cwd())
+    # All faults at once, while there is nothing to clear up.
     config, found = looked_over(draft, launch_directory=launch_directory)
     asked = draft.require()
     if origin.replay is not None:
@@ -157,6 +167,7 @@ def _new_run_file(draft: Draft[RunConfig], source: str, *, target: Path, origin:
         init_from=origin.init_from,
         pace=found.pace,
     )
+    # A check: the run makes its own sinks when it is opened.
     find_sinks(config.metrics.sinks, target, launch_directory=launch_directory)
     for line in (sizing_line(asked, run_file, why=found.why), stakes_line(run_file)):
         if line:
@@ -186,8 +197,10 @@ def _create(
 
     make_run_directory(target)
     with RunLock(target):
+        # Again, because only the lock keeps a second launch out.
         if has_run(target) and not force:
             raise ConfigError(f"{target} holds a run by now: another launch was faster")
+        # Leftovers of a launch that was killed are no run, but in the way.
         clear_run(target)
         create_run(
             target,
@@ -240,6 +253,7 @@ def _resume(
         raise ConfigError(f"there is no run in {run_dir}")
     with RunLock(run_dir):
         old = RunFile.load(run_dir / RUN_FILE)
+        # Under the lock: another controller may have changed run.yaml until now.
         config = (
             load_config(source, overrides, notify=tell, resumes=True)
             if source is not None
@@ -250,6 +264,7 @@ def _resume(
         versions = other_versions(old)
         if versions:
             tell(versions_warning(versions))
+        # Before the controller starts, which reads the file, and only after all checks.
         if changes:
             with_config(old, new).save(run_dir / RUN_FILE)
         _serve(
@@ -286,7 +301,9 @@ def _serve(
     from populations.controller.server.run_directory import OpenRun
     from populations.controller.server.server import utc_now
 
+    # Recovers from a crash, if there was one, before anything is decided.
     with OpenRun(run_dir) as run:
+        # In the journal, too: standard error is forgotten.
         run.note_event("versions_differ", versions or {}, utc=utc_now())
         run.note_event("configuration_changed", changes, utc=utc_now())
         holds = _holding_limit(run)
@@ -294,6 +311,7 @@ def _serve(
             _control(run)
         else:
             tell(f"{run_dir} is finished, and a limit holds still: nothing was trained")
+    # After the run is closed: from the journal, as any command sees it.
     document = _say_how_it_ended(run_dir, holds=holds)
     if json_:
         print_json(document)
@@ -305,13 +323,14 @@ def _holding_limit(run: OpenRun) -> str | None:
     from populations.controller.phases import limit_reached
 
     row = run.state.tables.run
+    # A stopped or failed run goes on, and its controller looks at the limits itself.
     if row.state != "finished":
         return None
     return limit_reached(run.state, elapsed_s=row.elapsed_s)
 
 
 def _say_how_it_ended(run_dir: Path, *, holds: str | None) -> dict[str, Json]:
-    """Print the last lines of a run; its status."""
+    """Print the last lines of a run, and return its status."""
     from populations.inspection.views import Inspection, cyclicity, fits, status_view
 
     from ..notices import cyclic_warnings, misfit_warnings
@@ -355,6 +374,7 @@ def _control(run: OpenRun) -> None:
 
         def refresh(status: Mapping[str, Json]) -> None:
             display.refresh(status)
+            # A closed output is a hang-up: the run stops with everything saved.
             if not display.is_seen:
                 server.request_stop("interrupted by SIGHUP: its output has no reader any more")
 
@@ -368,12 +388,13 @@ def _control(run: OpenRun) -> None:
             on_commit=display.note,
             on_status=refresh,
         )
+        # Until here signals end the command (`leave_on_signals`): there is nothing to save.
         with stop_on_signals(server, run_dir=run.run_dir):
             server.run()
 
 
 def _tell_where(run: OpenRun, endpoint: str) -> None:
-    """Say so where learners can come from other machines."""
+    """Warn if learners can come from other machines."""
     from arena.wire.address import is_loopback
     from arena.wire.keys import KEYS
 
@@ -391,4 +412,5 @@ def _exit(state: str, reason: str) -> None:
     if state == "failed":
         raise typer.Exit(3)
     if state == "stopped":
+        # The reason names the signal (`stop_on_signals`); 130 is SIGINT's code.
         raise typer.Exit(143 if "SIGTERM" in reason or "SIGHUP" in reason else 130)

@@ -1,4 +1,7 @@
-"""Check of the configured device, before anything is started."""
+"""Check of the configured device, before anything is started.
+
+Tests: `tests/tools/launch/test_preflight.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import subprocess
 import sys
 
 _COUNT = "import torch; print(torch.cuda.device_count())"
+# Importing torch from a slow disk takes long, and a broken driver may never answer.
 _TIMEOUT_S = 120.0
 
 
@@ -28,6 +32,7 @@ def check_device(device: str) -> None:
             f"device: {device} needs a GPU that torch can use, and torch finds none here (or does "
             "not answer); write device=cpu, or device=auto (a GPU where there is one)"
         )
+    # "cuda" is the first one.
     index = int(device.partition(":")[2] or 0)
     if index >= num_gpus:
         last = f"cuda:{num_gpus - 1}"
@@ -37,10 +42,10 @@ def check_device(device: str) -> None:
 def count_gpus() -> int:
     """Count the GPUs that torch can use.
 
-    Torch is asked in a process of its own, since the controller never imports it. 0 also where it
-    cannot be imported, or does not answer within `_TIMEOUT_S`.
+    0 also where torch cannot be imported, or does not answer within `_TIMEOUT_S`.
     """
     try:
+        # A process of its own: the controller never imports torch.
         done = subprocess.run(
             [sys.executable, "-c", _COUNT],
             capture_output=True,
@@ -50,4 +55,5 @@ def count_gpus() -> int:
         )
     except subprocess.TimeoutExpired:
         return 0
+    # Warnings of drivers may be printed instead of a number.
     return int(done.stdout) if done.returncode == 0 and done.stdout.strip().isdigit() else 0

@@ -59,12 +59,14 @@ class Display(Protocol):
 def make_display(run: OpenRun) -> Iterator[Display]:
     """Make the display that fits standard error."""
     screen = log_console()
+    # Before the first line of progress: other commands need it.
     screen.print(f"run directory: {run.run_dir}", soft_wrap=True, highlight=False)
     if not screen.is_terminal:
         yield PlainDisplay(screen, run.state)
         return
     from rich.live import Live
 
+    # No thread of rich's: the state belongs to the controller's thread, which refreshes.
     with Live(console=screen, auto_refresh=False, transient=False) as live:
         yield LiveDisplay(screen, live, run.state)
 
@@ -91,6 +93,7 @@ class PlainDisplay:
     def refresh(self, status: Mapping[str, Json]) -> None:
         """Print a line now and then."""
         now_s = time.monotonic()
+        # A new phase is told at once.
         if now_s >= self._next_line_s or self._state.phase != self._phase:
             self._next_line_s, self._phase = now_s + LINE_EVERY_S, self._state.phase
             now = "  ".join(headline(self._state, status))
@@ -123,6 +126,7 @@ class LiveDisplay:
 
         from populations.league.standings import standings
 
+        # Memory may be ahead of the disk, so nothing else is shown.
         if warning := alert(status):
             self._live.update(Text(warning), refresh=True)
             return
@@ -132,6 +136,7 @@ class LiveDisplay:
             *learner_lines(self._state, moment),
             *alert_lines(status),
         ]
+        # Text and not str: rich would read markup in names.
         parts: list[RenderableType] = [Text(plain(line)) for line in lines]
         for name, standing in standings(self._state.tables, self._state.league).items():
             parts.append(self._table(name, standing))
@@ -213,9 +218,7 @@ def alert_event(row: EventRow) -> str:
 
 
 def alert(status: Mapping[str, Json]) -> str:
-    """Return a line about a disk that refuses writes. Nothing else is shown then: memory may be
-    ahead.
-    """
+    """Return a line about a disk that refuses writes; empty: none does."""
     return "  ".join(
         f"storage: {one['what']}" for one in alerts_of(status) if one["name"] == "storage_full"
     )

@@ -53,7 +53,9 @@ class Ending:
         value = self.limits.get(limit[1]) if limit is not None else None
         if self.state != "finished" or limit is None or value is None:
             return ""
+        # A rating has no zero to double from: 100 Elo more.
         more = value + 100 if limit[1] == "rating" else 2 * value
+        # 15 digits: no exponent below 10^15 steps, and no rest of a binary fraction.
         return f"stop.{limit[1]}={more:.15g}"
 
 
@@ -64,6 +66,7 @@ def last_lines(ending: Ending) -> Iterator[str]:
     what = "arena: the run failed" if ending.state == "failed" else ending.state
     yield f"{what}: {ending.reason}"
     logs = shlex.quote(str(ending.run_dir / "logs"))
+    # A run may end in good order without training: learners that fail at once, or a tiny limit.
     if ending.agent_steps == 0:
         yield "nothing was trained: 0 agent steps are committed"
         yield f"  the learners' logs may say why: {logs}; if not, raise what stop says"

@@ -38,11 +38,13 @@ class Moment(NamedTuple):
     def of(cls, state: ControllerState, status: Mapping[str, Json]) -> Moment:
         """Return the live figures of a state and its status."""
         elapsed_s = float(str(status["elapsed_s"]))
+        # Uncommitted: by the learners' heartbeats.
         running = sum(learner.agent_steps for learner in state.learners.values())
         return cls(
             elapsed_s=elapsed_s,
             agent_steps=state.tables.run.agent_steps + running,
             speed=float(str(status["agent_steps_per_s"] or 0.0)),
+            # elapsed_s = elapsed_before_s + (now_s - started_s)
             now_s=state.started_s + elapsed_s - state.elapsed_before_s,
         )
 
@@ -52,6 +54,7 @@ def what_happens(state: ControllerState, moment: Moment) -> str:
     if state.phase == "over":
         return "ended"
     if state.phase == "stopping":
+        # Learners that have not published by then are given up.
         grace_s = state.patience.grace_s - (moment.now_s - state.stopping_s)
         waits = f"{len(state.learners)} learners publish what they have, "
         return f"saving: {waits if state.learners else ''}{_at_most(grace_s)}"
@@ -69,8 +72,10 @@ def what_happens(state: ControllerState, moment: Moment) -> str:
 def _finals(state: ControllerState) -> str:
     from populations.controller.evaluation.finals import seconds_left
 
+    # Finals begin when the last weights are committed.
     if any(row.kind == "train" for row in state.tables.assignments.values()):
         return "the last assignments of training, then finals and saving"
+    # Learner seconds pass as many times faster as there are learners.
     left_s = seconds_left(state) / max(len(state.learners), 1)
     if not math.isfinite(left_s):
         return "finals: matches until ratings are sure, then saving"
@@ -82,9 +87,10 @@ def _finals(state: ControllerState) -> str:
 def training_progress(state: ControllerState, moment: Moment) -> tuple[float, float | None]:
     """Return the share of training done, and the seconds left, by the limit that comes first.
 
-    None where no limit says: nothing was trained yet, or a rating is what ends the run.
+    None while unknown: nothing was trained yet, or only a rating ends the run.
     """
     stop = state.config.stop
+    # Each limit gives a share and a time; the run ends at the largest share, the shortest time.
     shares, left = [0.0], list[float]()
     if stop.duration_s is not None:
         shares.append(moment.elapsed_s / stop.duration_s)
@@ -96,11 +102,14 @@ def training_progress(state: ControllerState, moment: Moment) -> tuple[float, fl
     if (limit := stop.agent_steps_per_policy) is not None:
         active = [row for row in state.tables.policies.values() if row.state == "active"]
         missing = sum(max(limit - row.agent_steps, 0) for row in active)
+        # Rows are committed work, so steps in flight come off.
         goals.append((limit * len(active), missing - in_flight))
     for goal, missing in goals:
         shares.append(1.0 - missing / goal if goal else 1.0)
+        # Until the first speed is known no time is promised.
         if moment.speed > 0.0:
             left.append(missing / moment.speed)
+    # Running assignments may take both beyond the limit.
     return min(max(shares), 1.0), max(min(left), 0.0) if left else None
 
 
@@ -112,7 +121,9 @@ def finals_after(state: ControllerState, training_left_s: float | None) -> float
         return None
     num_learners = max(len(state.learners), 1)
     share = state.config.evaluation.share
+    # Of the seconds left, evaluation gets its share.
     training_s = state.tables.run.training_s + training_left_s * num_learners * (1.0 - share)
+    # As `finals.seconds_left` allots them, without what evaluation has left over.
     return max(FINAL_SHARE * training_s, FINAL_S) / num_learners
 
 
@@ -133,6 +144,7 @@ def shares(state: ControllerState) -> str:
     parts = []
     asked = state.config.evaluation.share
     if asked > 0.0:
+        # After training the share is that at its end: finals would raise it.
         share = reached(state) if state.share_reached is None else state.share_reached
         parts.append(f"evaluation has {share or 0.0:.1%} of {asked:.1%}")
     pbt = {name: state.pbt(name) for name in state.setup.populations}
@@ -156,6 +168,7 @@ def learner_lines(state: ControllerState, moment: Moment) -> Iterator[str]:
 def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
     from arena.wire.messages import Train
 
+    # The first that it holds is the one it works at; the next one is queued.
     row = state.tables.assignments.get(learner.held[0].assignment_id) if learner.held else None
     if row is None:
         return "idle"
@@ -165,6 +178,7 @@ def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
         is_alone = len(state.setup.populations) == 1
         trainees = (trainee.policy for trainee in row.message.trainees)
         policies = ", ".join(short_name(name) if is_alone else name for name in trainees)
+        # An assignment without steps only publishes weights.
         if row.message.agent_steps == 0:
             return f"publishes the first weights of {policies}, {since}"
         done = f"{count(learner.agent_steps)} of {count(row.message.agent_steps)} steps"
@@ -175,6 +189,7 @@ def _work(state: ControllerState, learner: Learner, moment: Moment) -> str:
 
 def short_name(player: str) -> str:
     """Return a player's name below the name of its population: ``p003``, ``p003@120000``."""
+    # Ids pad agent steps to 12 digits, so that they sort.
     return re.sub(r"@0+(?=[0-9])", "@", player.partition("/")[2] or player)
 
 
@@ -182,6 +197,7 @@ def count(number: int) -> str:
     """Write a count in at most seven characters: 12,345 or 1.35M."""
     if number < 100_000:
         return f"{number:,}"
+    # Three digits: from 999.5 on rounding would write 1e+03.
     for unit, size in (("k", 10**3), ("M", 10**6), ("G", 10**9)):
         if number < 1000 * size:
             return f"{number / size:.3g}{unit}" if number / size < 999.5 else f"1{_above(unit)}"

@@ -1,4 +1,7 @@
-"""``arena launch``: weights of other runs, as the start of policies or to come in later."""
+"""``arena launch``: weights of other runs, as the start of policies or to come in later.
+
+Tests: `tests/integration/test_joining.py`, `tests/integration/test_outsiders.py`.
+"""
 
 from __future__ import annotations
 
@@ -80,12 +83,14 @@ def find_immigrants(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
 
     files: dict[str, Mapping[str, bytes]] = {}
     for name, population in run_file.config.populations.items():
+        # A population's own section counts, as when the run looks for immigrants.
         immigration = (population.pbt or run_file.config.pbt).immigration
         for index, player in enumerate(immigration.players):
             said = f"populations.{name}.pbt.immigration.from: {player}"
             found = _imports(run_file, player, said=said, only=name)
             if name not in found:
                 raise ConfigError(f"{said}: it has no weights for population {name}")
+            # By position, because a run resumes without the paths it was launched with.
             files[immigrant_key(name, index)] = found[name].files
     return files
 
@@ -108,6 +113,7 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
         for name, population in run_file.config.populations.items()
         if has_exploiters(population.roles)
     ]
+    # Only exploiters start again, and `roles.reset` may name their own weights.
     if not roles.is_imported or not names:
         return {}
     said = f"roles.reset: {roles.reset}"
@@ -121,10 +127,11 @@ def find_resets(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
 
 
 def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
-    """Find files with the weights of players in ``matchmaking.bots`` that are no bots.
+    """Find files with the weights of policies in ``matchmaking.bots``, by their directory in the
+    run's.
 
-    By their directory in the run's. One with weights for some of the populations is enough: it is
-    an opponent of those who play against them.
+    A player with weights for some populations is enough: it is an opponent of policies that play
+    against these.
 
     Raises:
         ConfigError: If one has no weights that fit.
@@ -143,6 +150,7 @@ def find_outsiders(run_file: RunFile) -> dict[str, Mapping[str, bytes]]:
             raise ConfigError(
                 f"{said}: it has no weights for {', '.join(run_file.config.populations)}"
             )
+        # The index counts bots, too: it is the position in the configuration.
         files |= {external_player_key(index, name): one.files for name, one in found.items()}
     return files
 
@@ -164,13 +172,16 @@ def _imports(
         found = resolve_player(player)
     except ConfigError as error:
         raise ConfigError(f"{said}: {error}") from error
+    # Bots have no game, and no weights to import.
     if found.game is not None and found.game.spec.agent_specs != run_file.spec.agent_specs:
         raise ConfigError(f"{said}: its observation and action spaces are others")
     imports = {}
     for name, population in run_file.config.populations.items():
         policy = found.policies.get(name)
+        # None of both is a fault here: the callers know whether one population is enough.
         if policy is None or only not in (None, name):
             continue
+        # A policy starts from one set of weights.
         if isinstance(policy, MixtureWeights):
             raise ConfigError(
                 f"{said}: {player} is a mixture of {len(policy.members)} policies; name one of "
@@ -178,6 +189,7 @@ def _imports(
             )
         for what, theirs, ours in (
             ("agents", policy.agents, population.agents),
+            # Equal architectures, because weights are loaded tensor by tensor.
             ("network", policy.network, population.network),
         ):
             if theirs != ours:
@@ -201,7 +213,9 @@ def _files(run_file: RunFile, policy: PolicyWeights) -> dict[str, bytes]:
     from arena.checkpoints.manifest import MANIFEST, WEIGHTS, Manifest
     from arena.checkpoints.tensors import serialize
 
+    # No optimizer: its moments belong to another run's gradients.
     weights = {WEIGHTS: serialize(policy.tensors)}
+    # Counters of this run begin at 0, whatever the player was trained for.
     manifest = Manifest(
         policy=policy.player,
         generation=0,

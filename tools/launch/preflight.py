@@ -18,7 +18,7 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
     """Check a configuration; return it with what its environment shows.
 
     Faults of the document, of the device, of the environment and of how they fit are found in one
-    go, but for what would only follow from another fault.
+    go, except those that only follow from another fault.
 
     Raises:
         ConfigError: Names every fault.
@@ -30,6 +30,7 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
     from .sizing import inspect_for
 
     faults, config = Faults(), draft.model
+    # Raised only to be gathered: the draft's faults come first in the list.
     with faults.gathered():
         if draft.faults:
             raise ConfigFaults(draft.faults)
@@ -38,6 +39,7 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
         raise ConfigError("the configuration is empty")
     with faults.gathered():
         check_device(config.device)
+    # Without faults the inspection below finds those of the environment, too, and plays it once.
     if not faults.is_empty:
         _look_at_the_rest(draft, config, faults, launch_directory=launch_directory)
     faults.raise_any()
@@ -47,7 +49,7 @@ def looked_over(draft: Draft[RunConfig], *, launch_directory: str) -> tuple[RunC
 def _look_at_the_rest(
     draft: Draft[RunConfig], config: RunConfig, faults: Faults, *, launch_directory: str
 ) -> None:
-    """Find what else is wrong beside faults that are known: with the environment, and in it."""
+    """Collect faults of the environment, and of the configuration in it, beside known ones."""
     from arena.envs.inspect import inspect_environment
     from arena.errors import ConfigError, EnvironmentFault
     from populations.config.resolve import resolve_config
@@ -65,8 +67,10 @@ def _look_at_the_rest(
                 possible_agents=environment.possible_agents,
                 reads_state=config.reads_state,
             )
+        # The command ends here: a user's environment that breaks is one more fault in the list.
         except EnvironmentFault as error:
             raise ConfigError(str(error)) from error
+        # What would only follow from a known fault is not told.
         if not _is_doubtful(draft, config):
             # Nothing is played to choose sizes: this run does not begin.
             resolve_config(config, spec, launch_directory=launch_directory)
@@ -75,8 +79,8 @@ def _look_at_the_rest(
 def _is_doubtful(draft: Draft[RunConfig], config: RunConfig) -> bool:
     """Return whether populations or sides may be other than meant, so that their faults follow.
 
-    So it is where sides or agents are wrong, and where a key is unknown in a section that does not
-    name them: it may have been meant to.
+    That is the case if sides or agents are wrong, or if a key is unknown in a section without
+    them: the key may be a misspelt one of these.
     """
     for path in draft.removed:
         if path == ("populations",) or path[:2] == ("environment", "sides"):

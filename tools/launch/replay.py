@@ -1,4 +1,7 @@
-"""``arena launch --replay``: one policy, trained with the hyperparameters of another one's life."""
+"""``arena launch --replay``: one policy, trained with the hyperparameters of another one's life.
+
+Tests: `tests/integration/test_evolution.py`.
+"""
 
 from __future__ import annotations
 
@@ -36,6 +39,7 @@ def replaying(
     from populations.league.lineage import schedule_of
     from populations.pbt.settings import PbtConfig
 
+    # The last colon: a path may have some, a policy's id has none.
     run, _, policy = player.rpartition(":")
     if not _POLICY.fullmatch(policy) or not (Path(run) / "run.yaml").is_file():
         raise ConfigError(f"--replay must be RUN:POLICY, as in runs/a:player/p003, got {player!r}")
@@ -54,12 +58,14 @@ def replaying(
             f"this run's {spec.id} {dict(spec.kwargs)}"
         )
     name = policy.split("/")[0]
+    # Resolved, so that populations that the configuration leaves out are there by name.
     populations = dict(resolve_config(config, spec, launch_directory=launch_directory).populations)
     if name not in populations:
         raise ConfigError(
             f"{said}: this run has no population {name}, but {', '.join(populations)}"
         )
     algorithms = theirs.config.populations[name].algorithm, populations[name].algorithm
+    # Hyperparameters of another algorithm have other names and meanings.
     if algorithms[0] != algorithms[1]:
         raise ConfigError(f"{said}: it learned by {algorithms[0]}, this run by {algorithms[1]}")
     populations[name] = populations[name].model_copy(
@@ -67,6 +73,7 @@ def replaying(
             "size": 1,
             "hyperparameters": dict(schedule[0].hyperparameters),
             "schedule": schedule,
+            # With size 1 there is no donor, and exploring would leave the schedule.
             "pbt": PbtConfig(exploit="none"),
         }
     )

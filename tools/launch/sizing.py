@@ -29,6 +29,7 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
     environment, is_needed = config.environment, needs_pace(config)
     screen = log_console()
     watching = screen.status(f"playing {environment.id} at random, to choose sizes")
+    # Playing takes seconds; without it there is nothing to wait for.
     with watching if is_needed and screen.is_terminal else nullcontext():
         found = inspect_and_play(
             environment.id,
@@ -37,8 +38,10 @@ def inspect_for(config: RunConfig, *, launch_directory: str) -> tuple[RunConfig,
             backend=environment.possible_backend,
             possible_agents=environment.possible_agents,
             reads_state=config.reads_state,
+            # Deterministic runs must not depend on this machine's speed.
             play=None if not is_needed else "counted" if config.deterministic else "timed",
         )
+    # The environment could not be played: the sizes are careful, and `why` says so.
     if is_needed and found.pace is None:
         config = without_pace(config, why=found.why)
     return config, found
@@ -74,6 +77,7 @@ def stakes_line(run_file: RunFile) -> str:
             f"environment.outcome: a margin of {environment.outcome.margin:g} is a whole match "
             + ("(the game's range)" if measured.is_margin_known else "(as random play shows)")
         )
+    # Only where a rating by margins would tell more than one by wins.
     if environment.outcome == "return" and len(environment.sides or ()) > 1 and measured.has_stakes:
         return (
             "returns are not only -1, 0 and 1 "

@@ -1,4 +1,7 @@
-"""`arena league`: inspect a run while it goes on, after a crash, or after the end."""
+"""`arena league`: inspect a run while it goes on, after a crash, or after the end.
+
+Tests: `tests/tools/players/test_exploitability.py`, `tests/integration/test_launch.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     ViewName = str
 else:
+    # typer reads the names from the Literal; mypy cannot, so it sees str above.
     ViewName = Literal[tuple(VIEWS)]
 
 WATCH_S = 2.0
@@ -58,6 +62,7 @@ def league(
 
     if as_json and as_csv:
         raise ConfigError("--json and --csv exclude each other")
+    # An option that would change nothing is refused, not ignored.
     if seats and view != "payoff":
         raise ConfigError(f"--seats belongs to the view payoff, not to {view}")
     if exploitability and view != "standings":
@@ -68,6 +73,7 @@ def league(
         _write_studies(run, optuna, population, as_json=as_json)
         return
     while True:
+        # In each round: players appear while the run goes on, and only new ones are measured.
         if exploitability:
             _measure(run, population)
         document = _document(run, view, population, by_seats=seats)
@@ -77,6 +83,7 @@ def league(
             print_csv(VIEWS[view].rows(document))
         else:
             print_view(view, VIEWS[view], document, clear=watch)
+            # Only for people: documents and rows have the figures.
             if VIEWS[view].warns:
                 _print_warnings(run, document)
         if not watch:
@@ -91,6 +98,7 @@ def _document(
     from populations.inspection.views import VIEWS as DOCUMENTS
     from populations.inspection.views import payoff_view
 
+    # Opened anew each time, because an inspection is one moment of the run.
     with collector_paused(), _inspection(run, population) as inspection:
         if by_seats:
             return cast("dict[str, object]", payoff_view(inspection, population, by_seats=True))
@@ -115,6 +123,7 @@ def _inspection(run: Path, population: str | None) -> Iterator[Inspection]:
     from arena.errors import ConfigError
     from populations.inspection.views import Inspection
 
+    # A mistake in the path is no damage: exit 2, not 5.
     if not (run / "run.yaml").is_file():
         raise ConfigError(f"{run} is no run directory: it has no run.yaml")
     inspection = Inspection.open(run)
@@ -133,6 +142,7 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
 
     from populations.inspection.study import write_studies
 
+    # Optuna would print a line per study on standard error.
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with _inspection(run, population) as inspection:
         written = write_studies(inspection, file, population=population)
@@ -150,6 +160,7 @@ def _write_studies(run: Path, file: Path, population: str | None, *, as_json: bo
 def _print_warnings(run: Path, document: Mapping[str, object]) -> None:
     from ..notices import cyclic_warnings, misfit_warnings
 
+    # The view calibration has a fit, but no cyclicity.
     cyclicity = cast("dict[str, float | None]", document.get("cyclicity", {}))
     fits = cast("dict[str, dict[str, float]]", document["fit"])
     for warning in (*misfit_warnings(fits, run=run), *cyclic_warnings(cyclicity, run=run)):

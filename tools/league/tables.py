@@ -1,4 +1,7 @@
-"""Rows of a view as tables on a screen and as CSV."""
+"""Rows of a view as tables on a screen and as CSV.
+
+Tests: `tests/tools/league/test_views.py`.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,11 @@ def print_view(name: str, view: View, document: Document, *, clear: bool) -> Non
     columns = _columns(view, rows)
     screen = console()
     if not screen.is_terminal:
+        # rich takes 80 columns for a pipe, in which no view fits.
         screen.width = WIDE
     if clear and screen.is_terminal:
         screen.clear()
+    # In order of first rows, as the document has them.
     groups = dict.fromkeys(str(row.get("population", "")) for row in rows)
     for group in groups if view.is_grouped else [None]:
         table = Table(title=f"{name} {group or ''}".strip(), title_justify="left")
@@ -42,9 +47,11 @@ def print_view(name: str, view: View, document: Document, *, clear: bool) -> Non
 
 def _columns(view: View, rows: Sequence[Row]) -> tuple[str, ...]:
     """Return a view's columns without those that say nothing in these rows."""
+    # Every key that any row has, in order of appearance.
     columns = view.columns or tuple(dict.fromkeys(key for row in rows for key in row))
     if view.drops_missing:
         columns = tuple(name for name in columns if any(name in row for row in rows))
+    # Most leagues have no exploiters, and most games no exploitability.
     if all(row.get("role") in (None, "main") for row in rows):
         columns = tuple(name for name in columns if name != "role")
     if all(row.get("exploitability") is None for row in rows):
@@ -63,5 +70,6 @@ def print_csv(rows: Sequence[Row]) -> None:
 def _csv_cell(value: Cell) -> Cell:
     """Return a cell that no spreadsheet takes for a formula."""
     if isinstance(value, str) and value[:1] in FORMULA:
+        # Behind an apostrophe a spreadsheet calculates nothing.
         return "'" + value
     return value

@@ -47,7 +47,9 @@ def text_of(value: Cell) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
+        # From 100 on decimals of Elo and returns are noise.
         return f"{value:.3f}".rstrip("0").rstrip(".") if abs(value) < 100 else f"{value:.0f}"
+    # Names may come from another machine: no control characters.
     return plain(str(value))
 
 
@@ -81,6 +83,7 @@ def _shown_standing(row: Row) -> Row:
 def _shown_event(row: Row) -> Row:
     fixed = ("sequence", "time", "kind", "subject")
     why = "  ".join(f"{key}={text_of(row[key])}" for key in row if key not in fixed)
+    # Each kind of event has data of its own, so these share one column.
     return {**{key: row[key] for key in fixed}, "why": why}
 
 
@@ -101,6 +104,7 @@ VIEWS: dict[str, View] = {
             *("player", "seat", "opponent", "opponent_seat", "matches", "wins", "draws"),
             *("losses", "score", "mean_return"),
         ),
+        # Only --seats has columns of seats.
         drops_missing=True,
     ),
     "calibration": View(

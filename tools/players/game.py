@@ -1,4 +1,7 @@
-"""Game: the environment, and how it is divided among players."""
+"""Game: the environment, and how it is divided among players.
+
+Tests: `tests/tools/evaluate/test_command.py`, `tests/tools/export/test_command.py`.
+"""
 
 from __future__ import annotations
 
@@ -79,6 +82,7 @@ class Game:
         from arena.envs.inspect import inspect_environment
 
         outcome = self.environment.outcome
+        # The user vouches for the environment, not for other code that the card names.
         is_code = isinstance(outcome, str) and names_code(outcome)
         own = self.environment.model_copy(
             update={"id": environment, "outcome": "return" if is_code else outcome}
@@ -90,6 +94,7 @@ class Game:
             backend=own.possible_backend,
             possible_agents=own.possible_agents,
         )
+        # The spec, too: its digest says whether players of runs play this.
         return replace(self, environment=own, spec=spec, is_foreign=False)
 
     @classmethod
@@ -119,6 +124,7 @@ class Game:
         launch_directory = str(Path.cwd())
         spec = inspect_environment(environment, kwargs={}, launch_directory=launch_directory)
         run_file = new_run_file(
+            # Through a whole configuration, so that sides and seats are resolved as in a run.
             validate_config({"environment": {"id": environment}}),
             spec,
             name=environment,
@@ -168,6 +174,7 @@ class Game:
             )
             for name, agents in self.populations.items()
         }
+        # One seed each, so that chance makes them diverge.
         env = self.make_env(SEEDS)
         try:
             return has_chance(env, actions=actions)
@@ -194,6 +201,7 @@ class Game:
         from arena.matches.actors import make_bot
 
         bots = {}
+        # One for each population, because their action spaces may differ.
         for name, agents in self.populations.items():
             facts = self.spec.agent_specs[agents[0]]
             bots[name] = make_bot(

@@ -1,4 +1,7 @@
-"""Champions, policies and ghosts of a run, by name."""
+"""Champions, policies and ghosts of a run, by name.
+
+Tests: `tests/tools/evaluate/test_command.py`.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ def champions(inspection: Inspection) -> dict[str, tuple[str, WeightsRef]]:
     found: dict[str, tuple[str, WeightsRef]] = {}
     for population, lines in inspection.standings().items():
         best = champion(lines)
+        # The champion's evaluated weights, which may be older than its latest ones.
         if best is not None and best.weights is not None and best.key is not None:
             found[population] = (best.player, WeightsRef(digest=best.weights, key=best.key))
     if not found:
@@ -64,6 +68,7 @@ def find_in_run(inspection: Inspection, player: str) -> WeightsRef:
         )
     if row.checkpoint is None:
         raise ConfigError(f"{player} of {inspection.run_dir} has no checkpoint yet")
+    # The latest ones, evaluated or not.
     checkpoint = tables.checkpoints[row.checkpoint]
     return WeightsRef(digest=checkpoint.weights_digest, key=checkpoint.key)
 

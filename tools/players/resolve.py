@@ -1,4 +1,7 @@
-"""Resolution of a PLAYER on the command line: from a run, an export, or a bot."""
+"""Resolution of a PLAYER on the command line: from a run, an export, or a bot.
+
+Tests: `tests/tools/evaluate/test_command.py`, `tests/tools/export/test_mixture.py`.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,7 @@ class ResolvedPlayer:
 
         if self.game is None:
             return self.name != str(RANDOM_BOT)
+        # A mixture draws a member for each match, however its members play.
         return not any(isinstance(policy, MixtureWeights) for policy in self.policies.values())
 
     def make_actors(self, game: Game, *, greedy: bool) -> Mapping[str, Actor | ActorMixture]:
@@ -81,6 +85,7 @@ def resolve_player(name: str) -> ResolvedPlayer:
         if exports:
             return _exported(name, exports)
         raise ConfigError(f"{path} is neither a run directory nor an export; {_FORMS}")
+    # The last colon: a directory's name may have some, a player's id has none.
     run, colon, player = name.rpartition(":")
     if not colon or not Path(run).is_dir():
         raise ConfigError(f"there is no player {name!r}; {_FORMS}")
@@ -109,6 +114,7 @@ def _exported(name: str, directories: Sequence[Path]) -> ResolvedPlayer:
         else:
             policies[card.population] = _exported_policy(directory, card)
         games.append(_game_of_card(card))
+    # A directory may hold exports that were never made together.
     if len({game.spec.digest for game in games}) > 1:
         raise ConfigError(f"the exports in {name} are of different environments")
     return ResolvedPlayer(name=name, game=games[0], policies=policies)
@@ -117,6 +123,7 @@ def _exported(name: str, directories: Sequence[Path]) -> ResolvedPlayer:
 def _exported_policy(directory: Path, card: Card) -> PolicyWeights:
     from arena.export.actor import load_export_weights
 
+    # Weights are data, and verified against the card.
     network, tensors = load_export_weights(directory)
     return PolicyWeights(
         player=card.player,
@@ -148,6 +155,7 @@ def _exported_mixture(directory: Path, card: MixtureCard) -> MixtureWeights:
                 f"{own} must have the agents and the environment of its mixture"
             )
         members.append(_exported_policy(own, own_card))
+    # A card may miss a sum of 1 by a rounding.
     total = math.fsum(member.probability for member in card.members)
     return MixtureWeights(
         player=card.player,
@@ -162,6 +170,7 @@ def _game_of_card(card: Card | MixtureCard) -> Game:
     return Game(
         environment=card.environment_config,
         spec=environment.spec,
+        # From the card and not resolved again: an export has no run.yaml.
         sides=environment.sides,
         seats=environment.seats,
         populations=environment.populations,
@@ -183,6 +192,7 @@ def _of_run(name: str, run_dir: Path, *, player: str | None) -> ResolvedPlayer:
             found = {population_of(player): (player, find_in_run(inspection, player))}
     finally:
         inspection.close()
+    # The inspection is closed by now, but its rows stay in memory.
     setup = learner_setup(inspection.run_file, root=run_dir)
     policies = {
         population: load_policy(run_dir, player_id, reference)[1]

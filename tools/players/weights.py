@@ -1,4 +1,7 @@
-"""Frozen weights of policies and mixtures, and the actors that play by them."""
+"""Frozen weights of policies and mixtures, and the actors that play by them.
+
+Tests: `tests/tools/players/test_exploitability.py`, `tests/tools/export/test_mixture.py`.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ class PolicyWeights:
         return self.network.agent_id
 
     def make_actor(self, game: Game, *, greedy: bool) -> Actor:
-        """Make an actor on the CPU. An export plays by its graph: that is what was exported."""
+        """Make an actor on the CPU; an export plays by its graph."""
         import torch
 
         from arena.export.actor import ExportedActor
@@ -55,6 +58,7 @@ class PolicyWeights:
         from arena.resolve import put_first_on_path
 
         if self.export is not None:
+            # The graph is what was exported: its weights alone may play otherwise.
             return ExportedActor(self.export, greedy=greedy)
         # The architecture of a run's own policy may be code of the user's.
         put_first_on_path(game.launch_directory)
@@ -64,6 +68,7 @@ class PolicyWeights:
             self.tensors,
             observation=observation,
             action=action,
+            # Where the environments are (`Game.make_env`).
             device=torch.device("cpu"),
             greedy=greedy,
         )
@@ -88,6 +93,7 @@ class MixtureWeights:
     @property
     def is_told_who_decides(self) -> bool:
         """As of its members, which have one architecture."""
+        # Members have the same agents and environment (`resolve._exported_mixture`).
         return self.members[0].is_told_who_decides
 
     def make_actor(self, game: Game, *, greedy: bool) -> ActorMixture:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 def exit_code(error: Exception) -> int:
     """Return the exit code for an error that a command let pass; 3 for an unexpected one."""
+    # Only after an error: the modules of commands import the standard library alone at their top.
     from arena.errors import AddressInUse, CheckpointError, ConfigError
     from populations.errors import ResumeRefused, RunInUse, StorageError
 
@@ -14,4 +15,5 @@ def exit_code(error: Exception) -> int:
         return 4
     if isinstance(error, (StorageError, CheckpointError)):
         return 5
+    # The run failed, or Arena did: the traceback tells them apart.
     return 3

@@ -51,6 +51,7 @@ def _as_override(option: str, arguments: Sequence[str]) -> str | None:
 
 def _value(option: str, arguments: Sequence[str]) -> str:
     """Return the value that the option was given."""
+    # "-" after the last argument: like an option, it is no value.
     for argument, following in zip(arguments, [*arguments[1:], "-"], strict=True):
         if argument.startswith(f"{option}="):
             return argument.partition("=")[2]

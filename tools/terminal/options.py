@@ -1,4 +1,7 @@
-"""Options and arguments that several commands have."""
+"""Options and arguments that several commands have.
+
+Tests: `tests/tools/test_help.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Progress on a terminal, and a hard limit of time."""
+"""Progress on a terminal, and a hard limit of time.
+
+Tests: `tests/tools/envs/test_command.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from contextlib import contextmanager
 from .output import log_console
 from .text import plain
 
+# Drawing a line takes longer than many steps.
 _SHOW_EVERY = 32
 
 GRACE_S = 5.0
@@ -35,6 +39,7 @@ def count_progress(what: str, *, total: int) -> Iterator[Callable[[int], None] |
     """
     screen = log_console()
     if not screen.is_terminal:
+        # Not a function that does nothing: without a reader nothing need be counted.
         yield None
         return
     from rich.progress import Progress
@@ -85,7 +90,7 @@ def stage_progress(limit_s: float) -> Iterator[Callable[[str], None]]:
         limit_s: Seconds that all of it may take.
 
     Yields:
-        To be told what is done from now on.
+        A function that takes the name of the stage that begins.
     """
     screen = log_console()
     if not screen.is_terminal:
@@ -106,16 +111,19 @@ def stage_progress(limit_s: float) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def hard_limit(limit_s: float) -> Iterator[None]:
-    """End the process where code that is no Python keeps it long after its time."""
+    """End the process if a call that does not return to Python keeps it beyond its time."""
 
     def end() -> None:
         sys.stderr.write(
             f"arena: not done after {limit_s:g} s: a call into the environment does not return\n"
         )
+        # `os._exit` flushes nothing. An exception would wait for the call to return.
         sys.stderr.flush()
         os._exit(FAILED)
 
+    # A thread: Python runs signal handlers only between two of its own instructions.
     timer = threading.Timer(limit_s + GRACE_S, end)
+    # The process must be able to end before the time.
     timer.daemon = True
     timer.start()
     try:

@@ -1,4 +1,7 @@
-"""Screen that shows users' texts as they are, on a stream that may go away."""
+"""Screen that shows users' texts as they are, on a stream that may go away.
+
+Tests: `tests/faults/test_labels.py`, `tests/faults/test_signals.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ class Screen(Console):
 
     def __init__(self, stream: TextIO, **options: Any) -> None:  # noqa: ANN401
         """Write to a stream; options are those of rich's Console."""
+        # Between rich and the stream, because rich ends the process at a broken pipe.
         self._stream = _Stream(stream)
         super().__init__(file=cast("IO[str]", self._stream), markup=False, emoji=False, **options)
 
@@ -26,6 +30,7 @@ class Screen(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
         """Render a string as plain text; every string that is shown comes through here."""
+        # Here and not at each caller, which could forget it. Newlines and tabs are layout.
         return super().render_str(plain(text, keep="\n\t"), **options)
 
 
@@ -51,6 +56,7 @@ class _Stream:
             return self._stream.write(text)
         except OSError:
             self._let_go()
+        # As if written: rich and print go on.
         return len(text)
 
     def flush(self) -> None:
@@ -62,11 +68,13 @@ class _Stream:
     def _let_go(self) -> None:
         """Discard the buffer and all later writes without complaint."""
         self.is_gone = True
+        # Otherwise the buffer is tried again at the next flush, and at the interpreter's end.
         discard(self._stream)
 
 
 def discard(stream: TextIO) -> None:
-    """Send what is written to a stream nowhere, what it has buffered too."""
+    """Discard a stream's buffer, and everything that is written to it later."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
+    # The descriptor and not the object, which others hold, too.
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

@@ -1,4 +1,7 @@
-"""Handling of Ctrl-C, SIGTERM and a closed terminal."""
+"""Handling of Ctrl-C, SIGTERM and a closed terminal.
+
+Tests: `tests/faults/test_signals.py`.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+# A SystemExit, so that no `except Exception` on the way keeps the process.
 class AtOnce(SystemExit):
     """Exit without waiting, after a second interrupt."""
 
@@ -54,6 +58,7 @@ def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
 
     def stop(name: str) -> None:
         received.append(name)
+        # Saving takes a while, or hangs: then this is the way out.
         if len(received) > 1:
             _say(f"interrupted by {name} once more; from what is saved goes on: {resume}")
             raise AtOnce(code_of(name))
@@ -65,7 +70,8 @@ def stop_on_signals(server: Server, *, run_dir: Path) -> Iterator[None]:
 
 @contextmanager
 def _handling(handle: Callable[[str], None]) -> Iterator[None]:
-    """Have signals handled, but those that were ignored at the start (`nohup`)."""
+    """Handle signals, except those that were ignored at the start."""
+    # Python sets handlers in the main thread alone; tests run commands in others.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -76,6 +82,7 @@ def _handling(handle: Callable[[str], None]) -> Iterator[None]:
     before = {
         number: signal.signal(number, on_signal)
         for number in SIGNALS
+        # `nohup` and background jobs of shells ignore signals for their command.
         if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
@@ -87,5 +94,6 @@ def _handling(handle: Callable[[str], None]) -> Iterator[None]:
 
 def _say(text: str) -> None:
     """Write to the descriptor: the stream may be in the middle of a line of its own."""
+    # Standard error may be closed: nothing can be said, and the signal still counts.
     with contextlib.suppress(OSError, ValueError):
         os.write(sys.stderr.fileno(), f"arena: {text}\n".encode())

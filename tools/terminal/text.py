@@ -7,15 +7,17 @@ from collections.abc import Callable
 
 
 def plain(text: str, *, keep: str = "") -> str:
-    """Return a text that can be shown: what moves the cursor, colours or turns round is written
-    out.
+    """Return a text that can be shown: characters that move the cursor, colour or reverse text are
+    escaped.
 
     Args:
         text: Whatever a user, a file or another process wrote.
         keep: Characters that stay though they are not printable.
     """
+    # Characters that control or turn round text are not printable in Python's sense.
     if text.isprintable():
         return text
+    # repr writes "\x1b" for an escape; its quotes come off.
     return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
