@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 # Leagues without cycles or styles read 0.00.
 CYCLIC = 0.25
-"""Cyclicity from which on a quarter of the results depends on the pairing."""
+"""Cyclicity above which more than a quarter of the results depends on the pairing."""
 
 
 def cyclic_warnings(cyclicity: Mapping[str, float | None], *, run: Path) -> Iterator[str]:

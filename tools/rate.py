@@ -269,10 +269,10 @@ def _print_table(table: MatchTable, rated: RatedTable, *, model: Model) -> None:
 def _print_mixture(table: MatchTable, rated: RatedTable) -> None:
     from populations.ratings.table import nash_mixture
 
-    is_cyclic = rated.cyclicity >= CYCLIC
+    is_cyclic = rated.cyclicity > CYCLIC
     if is_cyclic:
         console().print(
-            f"Warning: cyclicity is {rated.cyclicity:.2f}, {CYCLIC} or more: who beats whom "
+            f"Warning: cyclicity is {rated.cyclicity:.2f}, above {CYCLIC}: who beats whom "
             "matters more than any rating says."
         )
     if is_cyclic or rated.mixture is not None:

@@ -162,7 +162,10 @@ class _Draft:
         # Without one it stays in quarantine: no checkpoint would mean random weights.
         if present:
             newest = max(present, key=newest_last)
-            self.rows[policy.policy] = replace(policy, state="active", checkpoint=newest.key)
+            # Its counters may have been lowered already.
+            mended = self.rows.get(policy.policy, policy)
+            assert isinstance(mended, PolicyRow)
+            self.rows[policy.policy] = replace(mended, state="active", checkpoint=newest.key)
             self._note("policy_restored", policy.policy, checkpoint=newest.key)
 
     def _checkpoint(self, key: str) -> CheckpointRow:

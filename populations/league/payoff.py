@@ -91,7 +91,7 @@ class MetOpponents:
 
     @property
     def results(self) -> FloatArray:
-        """Wins and losses against each, draws half. float64 [2, others]."""
+        """Scores won and lost against each, draws half. float64 [2, others]."""
         return self._results[:, : len(self.others)]
 
     def place(self, other: Entrant) -> int | None:
@@ -113,8 +113,9 @@ class MetOpponents:
                 self._results = np.concatenate(
                     [self._results, np.zeros_like(self._results)], axis=1
                 )
-        wins, losses = total.wins + 0.5 * total.draws, total.losses + 0.5 * total.draws
-        self._results[:, place] = (wins, losses) if is_first else (losses, wins)
+        won = points(total)
+        lost = num_scored(total) - won
+        self._results[:, place] = (won, lost) if is_first else (lost, won)
 
 
 class Payoff:

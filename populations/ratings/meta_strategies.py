@@ -23,9 +23,6 @@ MetaStrategy = Literal["uniform", "uniform_biased", "nash", "prd", "alpha_rank",
 PRD_ITERATIONS = 4000
 PRD_STEP = 0.05
 PRD_FLOOR = 1e-6
-TIE = 1e-12
-MASS = 1e-9
-"""Mass below this is a rounding error."""
 
 
 def meta_strategy(kind: MetaStrategy, payoff: npt.ArrayLike) -> FloatArray:

@@ -35,6 +35,7 @@ TWIN_ENVS = 1024
 MANY_SIDES = 8
 MINUTES = 10
 MAX_NAME = 28
+NO_STRINGS = ("true", "false", "null")
 """Letters of a population's name, before a number."""
 Line = tuple[str, str]
 """A line of YAML and its comment."""
@@ -354,5 +355,6 @@ def _yaml(value: object) -> str:
 
 
 def _name(value: str) -> str:
-    # Ids and references are strings without quotes, too.
-    return value if re.fullmatch(r"[a-z][\w/.-]*(:[\w.]+)?", value) else json.dumps(value)
+    # Ids and references are strings without quotes, too; `true` and `null` would be none.
+    is_plain = re.fullmatch(r"[a-z][\w/.-]*(:[\w.]+)?", value) and value not in NO_STRINGS
+    return value if is_plain else json.dumps(value)

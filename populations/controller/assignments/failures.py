@@ -21,6 +21,7 @@ from populations.controller.state.state import ControllerState
 from populations.controller.state.teams import leader_of, leaders_of, team_of
 from populations.controller.state.transaction import Transaction
 from populations.records.rows import AssignmentRow, PolicyRow
+from populations.storage.store import newest_last
 
 MAX_FAILURES = 3
 MAX_FAILED_EVALUATIONS = 6
@@ -220,6 +221,7 @@ def fall_back(state: ControllerState, tx: Transaction, policy: PolicyRow) -> Non
             tx.put(replace(mate, state="quarantined"))
             tx.add_event("quarantined", mate.policy, reason=reason)
         return
-    newest = max(candidates, key=lambda row: row.agent_steps)
+    # By steps alone an immigrant's checkpoint is as old as the one that it replaced.
+    newest = max(candidates, key=newest_last)
     tx.put(replace(policy, checkpoint=newest.key))
     tx.add_event("fell_back", policy.policy, checkpoint=newest.key, agent_steps=newest.agent_steps)

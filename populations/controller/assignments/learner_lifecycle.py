@@ -237,7 +237,7 @@ def forgive_gap(state: ControllerState, tx: Transaction) -> None:
     state.last_event_s = tx.now.monotonic_s
     # Nothing came for so long, not even a tick: the controller itself stood still.
     if gap_s > state.patience.liveness_s / 2:
-        forgive(state.learners.values(), state.slots, gap_s=gap_s)
+        forgive(state.learners.values(), state.slots, state.pause, gap_s=gap_s)
         # The grace of a stop counts only time in which learners could be heard.
         state.stopping_s += gap_s
 

@@ -166,7 +166,8 @@ def _decided(state: ControllerState, tx: Transaction) -> Iterator[Finding]:
             if row.data.get("moves"):
                 worked.add(("explore_fell_back", name))
     # Of one event the failure counts.
-    for key in worked - set(failed):
+    # Sorted, for a set's order differs between processes and a deterministic run must not.
+    for key in sorted(worked - set(failed)):
         yield Finding(*key, key[1], "")
     for key, reason in failed.items():
         yield Finding(*key, key[1], f"the rule failed for {reason}")

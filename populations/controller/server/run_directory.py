@@ -210,43 +210,45 @@ class OpenRun:
         Raises:
             StorageError: If the journal cannot be read or written.
         """
-        self._stack = ExitStack()
         self.run_dir = run_dir
         self.run_file = RunFile.load(run_dir / RUN_FILE)
         self.setup: LearnerSetup = learner_setup(self.run_file, root=run_dir)
-        self.journal = self._stack.enter_context(Journal.open(run_dir / JOURNAL))
-        with storage_errors(run_dir):
-            failpoint("open.setup")
-            make_store_id(run_dir)
-            # A copy of a run may have come without it.
-            (run_dir / "logs").mkdir(exist_ok=True)
-            # Written at each opening: the directory may have been moved, and its path is in it.
-            (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
-        measured = self.run_file.environment_measured
-        self.state = make_state(
-            self.run_file.config,
-            self.setup,
-            self._recovered(),
-            patience=patience,
-            initial_weights=imported_weights(run_dir),
-            immigrants=imported_immigrants(run_dir, self.run_file.config),
-            external_players=imported_external_players(run_dir, self.run_file.config),
-            store=store_digest(run_dir),
-            measured_length=0.0 if measured is None else measured.episode_length,
-            alerts=self._alerts(),
-            pbt_decisions=self._pbt_decisions(),
-        )
-        with storage_errors(run_dir):
-            failpoint("open.sinks")
-            self.sinks = Sinks(
-                find_sinks(
-                    self.run_file.config.metrics.sinks,
-                    run_dir,
-                    launch_directory=self.setup.launch_directory,
-                )
+        # The journal is closed again if anything after it fails.
+        with ExitStack() as stack:
+            self.journal = stack.enter_context(Journal.open(run_dir / JOURNAL))
+            with storage_errors(run_dir):
+                failpoint("open.setup")
+                make_store_id(run_dir)
+                # A copy of a run may have come without it.
+                (run_dir / "logs").mkdir(exist_ok=True)
+                # Written at each opening: the directory may have been moved, and its path is in it.
+                (run_dir / SETUP).write_text(self.setup.model_dump_json(indent=1))
+            measured = self.run_file.environment_measured
+            self.state = make_state(
+                self.run_file.config,
+                self.setup,
+                self._recovered(),
+                patience=patience,
+                initial_weights=imported_weights(run_dir),
+                immigrants=imported_immigrants(run_dir, self.run_file.config),
+                external_players=imported_external_players(run_dir, self.run_file.config),
+                store=store_digest(run_dir),
+                measured_length=0.0 if measured is None else measured.episode_length,
+                alerts=self._alerts(),
+                pbt_decisions=self._pbt_decisions(),
             )
-        # Closed before the journal, in the reverse order of making.
-        self._stack.callback(self.sinks.close)
+            with storage_errors(run_dir):
+                failpoint("open.sinks")
+                self.sinks = Sinks(
+                    find_sinks(
+                        self.run_file.config.metrics.sinks,
+                        run_dir,
+                        launch_directory=self.setup.launch_directory,
+                    )
+                )
+            # Closed before the journal, in the reverse order of making.
+            stack.callback(self.sinks.close)
+            self._stack = stack.pop_all()
 
     def _recovered(self) -> Tables:
         tables = self.journal.load()

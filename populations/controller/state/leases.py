@@ -349,7 +349,9 @@ def overdue(learner: Learner, *, now_s: float, patience: Patience) -> str | None
     return None
 
 
-def forgive(learners: Iterable[Learner], slots: Iterable[Slot], *, gap_s: float) -> None:
+def forgive(
+    learners: Iterable[Learner], slots: Iterable[Slot], pause: Pause | None, *, gap_s: float
+) -> None:
     """Extend everybody's time by a gap in the controller's own loop (suspend, SIGSTOP).
 
     Nobody could be heard in it, so nobody is judged by it.
@@ -362,6 +364,9 @@ def forgive(learners: Iterable[Learner], slots: Iterable[Slot], *, gap_s: float)
             held.given_s += gap_s
             if held.started_s is not None:
                 held.started_s += gap_s
+    # A try to write is told from older assignments by when they were given.
+    if pause is not None and pause.tried_at_s is not None:
+        pause.tried_at_s += gap_s
     # ``start_at_s`` stays: a backoff may pass while the controller stands still.
     for slot in slots:
         if slot.started_s is not None:

@@ -337,7 +337,9 @@ class ControllerState:
         if self.phase == "over":
             return
         self.stop(tx, reason=reason, interrupted=False)
-        self.failed = True
+        # Of several failures the first is the reason; a stop that was asked for before is none.
+        if not self.failed:
+            self.reason, self.interrupted, self.failed = reason, False, True
 
 
 def make_state(

@@ -18,6 +18,7 @@ from populations.config.message_sizes import check_sendable
 from populations.controller.assignments import results
 from populations.controller.state.events import AssignmentFinished, ControllerStarted
 from populations.controller.state.state import make_state
+from populations.records.rows import PolicyRow
 from populations.storage.journal import Journal, JournalReader
 from tests.populations.controller.simulated import World, make_world
 from tests.populations.small_run import SmallRun
@@ -144,3 +145,16 @@ def test_a_run_with_agent_steps_that_nobody_can_have_trained_goes_on(
                 check_sendable(message)
         world.step()
     assert world.state.tables.run.agent_steps > total
+
+
+def test_a_policy_that_is_brought_back_keeps_its_lowered_counters(run: SmallRun) -> None:
+    steps = 2 * MAX_AGENT_STEPS
+    first, *_, last = run.checkpoints_of(P0)
+    lie = replace(last, agent_steps=steps, state="corrupt")
+    policy = run.tables.policies[P0]
+    run.put(lie, replace(policy, state="quarantined", agent_steps=steps, checkpoint=lie.key))
+    rows = mend(run.tables, [], verifies=lambda row: row.key != lie.key, utc="now")
+    (mended,) = (row for row in rows if isinstance(row, PolicyRow) and row.policy == P0)
+    assert mended.state == "active"
+    newest = run.tables.checkpoints[str(mended.checkpoint)]
+    assert first.agent_steps < mended.agent_steps == newest.agent_steps < MAX_AGENT_STEPS

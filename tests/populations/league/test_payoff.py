@@ -122,6 +122,17 @@ def test_who_is_followed_has_what_all_rows_say() -> None:
     assert payoff.follow(A).results.tolist() == before
 
 
+def test_margins_that_are_followed_are_scores_and_not_wins() -> None:
+    payoff = Payoff(half_life_matches=1e12)
+    followed, turned = payoff.follow(A), payoff.follow(B)
+    # Four narrow wins of A, each with a score of .6.
+    pair = PairScore(first=0, second=1, wins=4, draws=0, losses=0, score_sum=2.4, square_sum=1.44)
+    payoff.add(replace(two(A, B, 4, 0, 0), pairs=(pair,)))
+    assert next(payoff.met(A)) == (B, pytest.approx(2.4), pytest.approx(1.6))
+    assert followed.results.ravel().tolist() == pytest.approx([2.4, 1.6])
+    assert turned.results.ravel().tolist() == pytest.approx([1.6, 2.4])
+
+
 @pytest.mark.parametrize("half_life", [0.0, -1.0, float("nan")])
 def test_half_life_must_be_positive(half_life: float) -> None:
     with pytest.raises(ValueError, match="half_life_matches must be above 0"):

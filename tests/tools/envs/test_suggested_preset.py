@@ -17,7 +17,8 @@ from arena.envs.spaces.observations import describe
 from arena.learners.smoke_training import SmokeTraining
 from populations.config.run_config import validate_config
 from populations.config.run_file import new_run_file
-from tools.envs.suggested_preset import preset_text, suggested_sides
+from populations.yaml_documents import read_document
+from tools.envs.suggested_preset import _yaml, preset_text, suggested_sides
 
 VECTOR = gymnasium.spaces.Box(-1.0, 1.0, (4,))
 BOARD = gymnasium.spaces.Box(0, 1, (3, 3, 2), np.int8)
@@ -141,6 +142,13 @@ def test_budgets_follow_the_trial() -> None:
     assert "pbt" not in untried
     assert untried["stop"] == tried["stop"]
     assert untried["stop"] == {"duration_s": 600, "agent_steps_per_policy": None}
+
+
+@pytest.mark.parametrize(
+    "value", ["true", "false", "null", "yes", "on", "a", "a.b:C", "1", "", "x: y", 1.5, None, True]
+)
+def test_a_value_is_read_as_it_was_written(value: object) -> None:
+    assert read_document(f"key: {_yaml(value)}\n", name="preset") == {"key": value}
 
 
 def test_zeros_and_ones_are_not_normalized() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from arena.types import PolicyId
+from arena.types import AssignmentId, PolicyId
 from populations.controller.assignments.failures import (
     MAX_BROKEN,
     MAX_FAILURES,
@@ -80,6 +80,34 @@ def test_a_corrupt_checkpoint_is_used_by_nobody_and_its_policy_falls_back() -> N
     num_rows = len(tx.rows)
     set_aside(world.state, tx, key, reason="bytes do not match")
     assert len(tx.rows) == num_rows, "told once"
+
+
+def test_of_checkpoints_with_equal_steps_the_latest_is_fallen_back_to() -> None:
+    world = played()
+    tables = world.state.tables
+    own = [row for row in tables.checkpoints.values() if row.policy == POLICY]
+    last = max(own, key=lambda row: row.agent_steps)
+    # As an immigrant's first one: no step of its own yet.
+    taken_over = replace(
+        last,
+        key=f"{last.key}0",
+        generation=last.generation + 1,
+        assignment_id=AssignmentId(last.assignment_id + 1000),
+    )
+    tx = transaction(world)
+    tx.put(taken_over)
+    fall_back(world.state, tx, tables.policies[POLICY])
+    assert tables.policies[POLICY].checkpoint == taken_over.key
+
+
+def test_a_failure_is_the_reason_whatever_stopped_the_run_before() -> None:
+    world = played()
+    tx = transaction(world)
+    world.state.stop(tx, reason="interrupted", interrupted=True)
+    world.state.fail(tx, reason="the environment broke")
+    world.state.fail(tx, reason="no policy is left")
+    state = world.state
+    assert (state.reason, state.failed, state.interrupted) == ("the environment broke", True, False)
 
 
 def test_without_a_checkpoint_that_verifies_a_policy_is_quarantined() -> None:

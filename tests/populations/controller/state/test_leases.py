@@ -14,6 +14,7 @@ from populations.controller.state.leases import (
     Held,
     Learner,
     Patience,
+    Pause,
     Slot,
     forgive,
     overdue,
@@ -284,7 +285,10 @@ def test_a_slot_waits_twice_as_long_after_each_crash_up_to_the_longest_pause() -
 def test_a_gap_moves_every_deadline() -> None:
     learner = a_learner(lease(1, started_s=2.0), lease(2, given_s=1.0), heard_s=5.0)
     slots = [Slot(populations=(), started_s=4.0), Slot(populations=())]
-    forgive([learner], slots, gap_s=100.0)
+    pause = Pause(reason="full", since_s=0.0, wait_s=1.0, retry_at_s=1.0, tried_at_s=0.5)
+    forgive([learner], slots, pause, gap_s=100.0)
+    # One assignment is older than the try and one is the try, as before.
+    assert pause.tried_at_s == 100.5
     assert (learner.last_heard_s, learner.progress_at_s) == (105.0, 100.0)
     assert [held.given_s for held in learner.held] == [100.0, 101.0]
     assert [held.started_s for held in learner.held] == [102.0, None]
