@@ -10,12 +10,13 @@ ENVIRONMENTS := classic/rps-v2 classic/tictactoe-v3 classic/connect_four-v3 \
 SOAK_KILLS ?= 200
 SOAK_MINUTES ?= 30
 
-.PHONY: help setup demo test check fix bench test-envs test-faults soak test-all
+.PHONY: help setup demo test test-slow check fix bench test-envs test-faults soak test-all
 
 help:
 	@echo "make setup        a virtual environment in $(VENV) with all that the others need"
 	@echo "make demo         train, rank and export a Connect Four champion (under four minutes)"
-	@echo "make test         all tests but the slow ones"
+	@echo "make test         all tests that take no more than two seconds (under five minutes)"
+	@echo "make test-slow    the others: whole runs, whole leagues, intervals over many draws"
 	@echo "make check        lint, format and types"
 	@echo "make fix          what of that can be mended automatically"
 	@echo "make bench        this machine's throughput, and which ratio fell below the stored table's"
@@ -45,6 +46,10 @@ demo: setup
 # One thread of BLAS for each worker: more than cores make the suite three times as slow.
 test: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not faults"
+
+# What test-faults and test-envs run is left to them.
+test-slow: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow and not faults and not matrix"
 
 check: setup
 	$(BIN)/ruff check .

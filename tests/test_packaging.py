@@ -66,6 +66,7 @@ print(json.dumps([name for name in names if importlib.util.find_spec(name) is no
     assert found == ["arena", "populations", "populations.commands", "populations.presets"]
 
 
+@pytest.mark.slow
 def test_the_controller_starts_without_torch() -> None:
     script = """
 import importlib, pkgutil, sys

@@ -152,6 +152,7 @@ def test_a_type_without_a_decoder_is_told_at_once(annotation: object) -> None:
         ),
     )
 )
+@pytest.mark.slow
 def test_nothing_but_the_error_comes_out(value: object) -> None:
     for dialect in (STRICT, LENIENT):
         try:

@@ -58,6 +58,7 @@ def test_nothing_is_left_out() -> None:
 @pytest.mark.integration
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("row", [parameter(row) for row in ROWS])
+@pytest.mark.slow
 def test_an_environment_trains(row: Row, tmp_path: Path) -> None:
     skip_without(row)
     setup = make_setup(row, root=tmp_path)

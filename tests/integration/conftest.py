@@ -21,11 +21,13 @@ from tests.support import wait_until
 main = importlib.import_module("populations.commands.main").main
 ARENA = (sys.executable, "-m", "populations.commands.main")
 SMALL = (
-    "environment.num_envs=16",
+    "environment.num_envs=64",
     "environment.random_openings.share=0",
     "populations.player.size=3",
     "populations.player.network.hidden_sizes=[16]",
     "populations.player.hyperparameters.rollout_length=8",
+    "populations.player.hyperparameters.num_epochs=1",
+    "populations.player.hyperparameters.num_minibatches=1",
     "pbt.ready_agent_steps=2000",
     "pbt.warm_up_agent_steps=2000",
     "pbt.min_matches=20",
@@ -42,6 +44,9 @@ STEPS = "stop.agent_steps_per_policy=6000"
 LOOKING = ("league", "verify")
 """Commands that start no process: done in this one, where everything is imported already."""
 
+REFUSED = 2
+"""Exit code of bad input, which is found before any process is started."""
+
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 
@@ -57,7 +62,7 @@ def arena() -> Command:
 
     def run(*arguments: str | Path, code: int = 0, timeout_s: float = 110.0) -> Done:
         texts = [str(argument) for argument in arguments]
-        if texts[0] in LOOKING:
+        if texts[0] in LOOKING or code == REFUSED:
             done = _run_here(texts)
         else:
             done = subprocess.run(

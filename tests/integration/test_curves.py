@@ -169,6 +169,7 @@ def test_alerts_hold_when_the_run_goes_on(run: Path) -> None:
         }
 
 
+@pytest.mark.slow
 def test_a_kind_of_alert_ends_a_run_with_exit_code_three(arena: Command, tmp_path: Path) -> None:
     done = arena(
         "launch", "tictactoe", "metrics.sinks=[json:loads]", "alerts.fail=[sink_failed]",
@@ -179,6 +180,7 @@ def test_a_kind_of_alert_ends_a_run_with_exit_code_three(arena: Command, tmp_pat
     assert "take it out of metrics.sinks" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_sink_that_cannot_be_imported_is_refused_before_anything_is_made(
     arena: Command, tmp_path: Path
 ) -> None:

@@ -65,6 +65,7 @@ def training(run: Path) -> list[AssignmentRow]:
         return reader.assignments(statuses=("finished",), kind="train")
 
 
+@pytest.mark.slow
 def test_a_fresh_immigrant_is_trained_on_with_the_policys_counters(
     arena: Command, arena_json: Callable[..., dict[str, Any]], evolved: Path
 ) -> None:
@@ -114,6 +115,7 @@ def test_a_foreign_immigrant_brings_another_runs_weights(
     }
 
 
+@pytest.mark.slow
 def test_a_replay_changes_hyperparameters_at_the_marks_of_the_lineage(
     arena: Command, arena_json: Callable[..., dict[str, Any]], evolved: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +158,7 @@ def test_a_replay_changes_hyperparameters_at_the_marks_of_the_lineage(
         (["tictactoe", "populations.player.pbt.fractoin=0.1"], "populations.player.pbt.fraction"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_replayed_or_imported_is_refused(
     arena: Command, evolved: Path, tmp_path: Path, arguments: list[str], said: str
 ) -> None:
@@ -167,6 +170,7 @@ def test_what_cannot_be_replayed_or_imported_is_refused(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_generations_are_written_as_an_optuna_study(
     arena: Command, arena_json: Callable[..., dict[str, Any]], evolved: Path, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ def live(run: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
+@pytest.mark.slow
 def test_a_learner_joins_from_outside_works_and_leaves_with_the_run(
     arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -55,6 +56,7 @@ def test_a_learner_joins_from_outside_works_and_leaves_with_the_run(
     assert finished
 
 
+@pytest.mark.slow
 def test_a_learner_set_up_for_another_run_is_refused(tmp_path: Path) -> None:
     mine, theirs = tmp_path / "mine", tmp_path / "theirs"
     process = start(
@@ -88,6 +90,7 @@ def test_inline_is_the_same_run_in_one_process(
     arena("verify", run)
 
 
+@pytest.mark.slow
 def test_policies_start_from_another_runs_weights_with_counters_at_zero(
     arena: Command,
     arena_json: Callable[..., dict[str, Any]],
@@ -123,6 +126,7 @@ def test_policies_start_from_another_runs_weights_with_counters_at_zero(
     arena("verify", second)
 
 
+@pytest.mark.slow
 def test_init_from_a_player_that_does_not_fit_creates_nothing(tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = subprocess.run(

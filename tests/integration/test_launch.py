@@ -38,6 +38,7 @@ def run_dir(tmp_path: Path) -> Iterator[Path]:
     wait_until(lambda: not processes_of(run), timeout_s=5.0)
 
 
+@pytest.mark.slow
 def test_a_population_trains_is_inspected_verified_and_exits_clean(
     arena: Command, arena_json: Callable[..., dict[str, Any]], finished_run: Path
 ) -> None:
@@ -64,6 +65,9 @@ def test_a_population_trains_is_inspected_verified_and_exits_clean(
 
 EXPLORING = (
     "deterministic=true",
+    "environment.num_envs=16",
+    "populations.player.hyperparameters.num_epochs=2",
+    "populations.player.hyperparameters.num_minibatches=4",
     "pbt.reference=false",
     "pbt.resample_probability=1",
     "evaluation.share=0.4",
@@ -81,6 +85,7 @@ def exploring_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_the_learning_rate_in_use_after_an_exploit_is_the_explored_one(
     arena_json: Callable[..., dict[str, Any]], exploring_run: Path
 ) -> None:
@@ -163,6 +168,7 @@ def _check_last_lines(error: str, run: Path) -> None:
     assert following == f"next: arena export {run}"
 
 
+@pytest.mark.slow
 def test_other_packages_than_recorded_are_warned_of(
     arena: Command,
     arena_json: Callable[..., dict[str, Any]],
@@ -200,6 +206,7 @@ def _damage_a_current_checkpoint(arena_json: Callable[..., dict[str, Any]], run:
     return str(policy)
 
 
+@pytest.mark.slow
 def test_a_run_directory_in_use_is_refused_with_the_pid(arena: Command, run_dir: Path) -> None:
     process = start(launch_arguments(run_dir, STEPS, "--learners", "1"))
     try:
@@ -226,6 +233,7 @@ def test_a_run_directory_in_use_is_refused_with_the_pid(arena: Command, run_dir:
         (["tictactoe", "deterministic=true", "stop.duration_s=5"], "stop.duration_s"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_bad_input_is_refused_before_anything_is_created(
     arena: Command, run_dir: Path, arguments: list[str], said: str
 ) -> None:

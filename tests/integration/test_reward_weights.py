@@ -55,6 +55,7 @@ CONFIG: dict[str, object] = {
 }
 
 
+@pytest.mark.slow
 def test_weights_are_genes_of_a_real_run(
     arena: Command, arena_json: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:

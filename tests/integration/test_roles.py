@@ -48,6 +48,7 @@ def launch(run: Path, *arguments: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_exploiters_start_again_in_a_league_that_verifies(
     arena: Command, arena_json: Callable[..., dict[str, Any]], league_run: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_exploiters_start_again_in_a_league_that_verifies(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reset", ["nearest_even", "{run}:player/p000"])
+@pytest.mark.slow
 def test_exploiters_start_again_from_weights_alone(
     arena: Command,
     arena_json: Callable[..., dict[str, Any]],
@@ -102,6 +104,7 @@ def test_exploiters_start_again_from_weights_alone(
         ("roles.win_rate=1.5", "roles.win_rate"),
     ],
 )
+@pytest.mark.slow
 def test_what_cannot_be_is_said_before_anything_is_made(
     arena: Command, tmp_path: Path, wrong: str, said: str
 ) -> None:

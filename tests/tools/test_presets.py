@@ -67,6 +67,7 @@ def messages(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, str(node.value)
 
 
+@pytest.mark.slow
 def test_messages_point_to_nothing_that_a_wheel_or_a_clone_lacks() -> None:
     """A wheel has no README and no folder configs; a clone's extras are on no index."""
     lacking = re.compile(r"README|configs/|arena-league\[")

@@ -153,6 +153,7 @@ def test_agrees_with_the_second_implementation(moves: list[int]) -> None:
     assert set(choices(board, num_draws=300, masked=False)) == best
 
 
+@pytest.mark.slow
 def test_agrees_with_the_second_implementation_in_one_batch_of_long_games() -> None:
     rng = np.random.default_rng(4)
     boards = [after_moves(rng.integers(0, 7, size=60).tolist()) for _ in range(200)]
@@ -164,6 +165,7 @@ def test_agrees_with_the_second_implementation_in_one_batch_of_long_games() -> N
     assert sum(len(columns) < 3 for columns in best) > 20
 
 
+@pytest.mark.slow
 def test_beats_random_play_in_pettingzoo() -> None:
     """Never illegal (PettingZoo would end the game with -1), and as good as measured before."""
     rng = np.random.default_rng(3)

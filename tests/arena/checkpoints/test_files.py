@@ -161,6 +161,7 @@ def test_truncation_at_sixteen_lengths_is_noticed(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(name=st.sampled_from(FILES), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@pytest.mark.slow
 def test_any_flipped_bit_is_noticed(
     make_publishable: MakePublishable, name: str, place: float, bit: int
 ) -> None:

@@ -89,6 +89,7 @@ entries = st.fixed_dictionaries(
     first=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True),
     dead_first=st.booleans(),
 )
+@pytest.mark.slow
 def test_any_turns(
     script: list[dict[str, Any]], first: list[str], dead_first: bool, make: Make
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import onnx
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -20,6 +21,7 @@ from tests.layouts import frozen_policy
 BOX = gymnasium.spaces.Box(low=-1.0, high=1.0, shape=(5,), dtype=np.float32)
 
 
+@pytest.mark.slow
 def test_the_graph_has_no_critic_and_the_weights_do(tmp_path: Path) -> None:
     network = NetworkConfig(hidden_sizes=(16,), critic="joint")
     actions = gymnasium.spaces.Discrete(6)

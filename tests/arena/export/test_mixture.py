@@ -84,6 +84,7 @@ def written(
     return write_mixture(directory, card=card, members=members)
 
 
+@pytest.mark.slow
 def test_every_member_is_an_export_and_every_file_is_on_the_card(written: WrittenMixture) -> None:
     directory = written.directory
     names = {str(p.relative_to(directory)) for p in directory.rglob("*") if p.is_file()}
@@ -105,6 +106,7 @@ def test_every_member_is_an_export_and_every_file_is_on_the_card(written: Writte
     assert [check.observations for check in written.checks] == [64, 64]
 
 
+@pytest.mark.slow
 def test_people_read_who_is_in_it_with_which_probability(written: WrittenMixture) -> None:
     text = (written.directory / "card.md").read_text()
     assert "A mixture of 2 policies" in text
@@ -114,6 +116,7 @@ def test_people_read_who_is_in_it_with_which_probability(written: WrittenMixture
     assert "members/01/policy.onnx" in text
 
 
+@pytest.mark.slow
 def test_reset_draws_who_plays_the_episode_by_its_probability(written: WrittenMixture) -> None:
     champion = Champion(written.directory, seed=3)
     num_episodes = 2000
@@ -125,6 +128,7 @@ def test_reset_draws_who_plays_the_episode_by_its_probability(written: WrittenMi
     assert abs(drawn.count(1) - 0.25 * num_episodes) < 5 * deviation
 
 
+@pytest.mark.slow
 def test_a_member_plays_its_episode_to_the_end(written: WrittenMixture) -> None:
     champion = Champion(written.directory, seed=3)
     played = set()
@@ -137,6 +141,7 @@ def test_a_member_plays_its_episode_to_the_end(written: WrittenMixture) -> None:
     assert played == {11, 13}
 
 
+@pytest.mark.slow
 def test_a_seed_decides_who_is_drawn(written: WrittenMixture) -> None:
     def episodes(champion: Champion) -> list[int]:
         drawn = [champion.member]
@@ -153,6 +158,7 @@ def test_a_seed_decides_who_is_drawn(written: WrittenMixture) -> None:
     assert episodes(champion) == first
 
 
+@pytest.mark.slow
 def test_an_altered_member_is_refused(written: WrittenMixture, tmp_path: Path) -> None:
     copy = tmp_path / "champion"
     shutil.copytree(written.directory, copy)
@@ -163,6 +169,7 @@ def test_an_altered_member_is_refused(written: WrittenMixture, tmp_path: Path) -
         Champion(copy)
 
 
+@pytest.mark.slow
 def test_a_mixture_is_no_policy(written: WrittenMixture) -> None:
     with pytest.raises(CheckpointCorrupt, match="kind: must be 'policy', got 'mixture'"):
         ExportedActor(written.directory)
@@ -177,6 +184,7 @@ def test_a_mixture_is_no_policy(written: WrittenMixture) -> None:
         ({"directory": "members/00"}, "a directory of its own"),
     ],
 )
+@pytest.mark.slow
 def test_a_damaged_card_is_refused(
     written: WrittenMixture, tmp_path: Path, change: dict[str, object], complaint: str
 ) -> None:
@@ -187,6 +195,7 @@ def test_a_damaged_card_is_refused(
         read_any_card(tmp_path)
 
 
+@pytest.mark.slow
 def test_it_is_replaced_by_force_alone(
     written: WrittenMixture, card: MixtureCard, members: list[Policy], tmp_path: Path
 ) -> None:

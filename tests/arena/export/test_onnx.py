@@ -122,6 +122,7 @@ def test_the_graph_holds_its_weights_and_no_traces_of_this_machine(board_export:
     assert opset_version(data) >= 18
 
 
+@pytest.mark.slow
 def test_a_flat_box_needs_no_reshaping_and_the_exporter_says_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

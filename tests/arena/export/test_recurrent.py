@@ -27,6 +27,7 @@ LENGTH = 12
 
 
 @pytest.mark.parametrize("core", ["gru", "lstm"])
+@pytest.mark.slow
 def test_an_episode_is_the_same_everywhere(core: Any, tmp_path: Path) -> None:
     network = NetworkConfig(
         hidden_sizes=(16,), core=core, core_size=8, separate_value=core == "lstm"
@@ -71,6 +72,7 @@ def test_an_episode_is_the_same_everywhere(core: Any, tmp_path: Path) -> None:
         assert episode == 0 or float(by_torch[AGENTS[0]].abs().sum()) > 0.0
 
 
+@pytest.mark.slow
 def test_a_champion_forgets_at_a_reset_and_remembers_by_agent(tmp_path: Path) -> None:
     network = NetworkConfig(hidden_sizes=(16,), core="gru", core_size=8)
     card, weights = make_policy(
@@ -91,6 +93,7 @@ def test_a_champion_forgets_at_a_reset_and_remembers_by_agent(tmp_path: Path) ->
     assert "| memory | gru 8 |" in (directory / "card.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_an_export_with_a_memory_takes_part_in_matches(tmp_path: Path) -> None:
     network = NetworkConfig(hidden_sizes=(16,), core="gru", core_size=8)
     card, weights = make_policy(

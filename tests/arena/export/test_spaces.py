@@ -153,6 +153,7 @@ def assert_same(found: Any, expected: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_the_champion_takes_and_gives_what_the_environment_does(
     name: str, policies: dict[str, Policy], written: dict[str, Written]
 ) -> None:
@@ -178,6 +179,7 @@ def test_the_champion_takes_and_gives_what_the_environment_does(
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_the_graphs_action_is_in_the_environments_units_with_choices_from_0(
     name: str, policies: dict[str, Policy], written: dict[str, Written]
 ) -> None:
@@ -233,6 +235,7 @@ def feeds(card: Card, rows: torch.Tensor, masks: torch.Tensor | None) -> dict[st
     return fed
 
 
+@pytest.mark.slow
 def test_every_part_is_an_input_of_its_own(written: dict[str, Written]) -> None:
     session = onnxruntime.InferenceSession(written["nested"].directory / "policy.onnx")
     assert {i.name: (i.type, i.shape) for i in session.get_inputs()} == {
@@ -255,6 +258,7 @@ def test_every_part_is_an_input_of_its_own(written: dict[str, Written]) -> None:
 
 @pytest.mark.parametrize("greedy", [True, False])
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_an_export_plays_like_its_policy_in_tournaments(
     name: str, greedy: bool, policies: dict[str, Policy], written: dict[str, Written]
 ) -> None:
@@ -274,6 +278,7 @@ def test_an_export_plays_like_its_policy_in_tournaments(
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_samples_are_drawn_from_the_policy(
     policies: dict[str, Policy], written: dict[str, Written]
 ) -> None:
@@ -304,6 +309,7 @@ def test_samples_are_drawn_from_the_policy(
         assert abs(count - num_draws * share) <= 5 * math.sqrt(num_draws * share * (1 - share))
 
 
+@pytest.mark.slow
 def test_squashed_samples_are_gaussian_before_the_bounds(
     policies: dict[str, Policy], written: dict[str, Written]
 ) -> None:
@@ -325,6 +331,7 @@ def test_squashed_samples_are_gaussian_before_the_bounds(
     assert (np.abs(before.std(axis=0) / std - 1) <= 5 / math.sqrt(2 * num_draws)).all()
 
 
+@pytest.mark.slow
 def test_masks_may_nest_as_the_space_does(written: dict[str, Written]) -> None:
     actions = Actions(describe(DEEDS), continuous="clipped")
     flat = np.array([1, 0, 0, 1, *[1, 0, 1, 1], *[0, 1], *[1, 0, 1]], dtype=np.int8)
@@ -366,6 +373,7 @@ def test_random_actions_are_of_the_space_and_legal() -> None:
         ("wheel", {"agent": "player_2"}, "must be one of"),
     ],
 )
+@pytest.mark.slow
 def test_what_does_not_fit_is_refused(
     name: str,
     change: dict[str, Any],
@@ -408,6 +416,7 @@ class AtOnce:
 
 
 @pytest.mark.parametrize("name", ["nested", "pixels"])
+@pytest.mark.slow
 def test_parallel_environments_are_played_as_they_are(
     name: str, policies: dict[str, Policy], written: dict[str, Written]
 ) -> None:
@@ -429,6 +438,7 @@ def test_parallel_environments_are_played_as_they_are(
                 assert LEVERS.contains(action)
 
 
+@pytest.mark.slow
 def test_the_card_says_what_is_seen_and_done(
     policies: dict[str, Policy], written: dict[str, Written]
 ) -> None:

@@ -97,6 +97,7 @@ def openspiels_own(loaded: OpenSpielGame, *, seed: int) -> float:
         ("hex(board_size=2)", {}),
     ],
 )
+@pytest.mark.slow
 def test_random_policies_are_as_exploitable_as_openspiel_says(
     name: str, kwargs: dict[str, object]
 ) -> None:
@@ -118,6 +119,7 @@ def test_positions_that_are_reached_in_several_ways_are_one() -> None:
         mixture(tree, [random_policy(1), uniform], shares=[0.5, 0.5])
 
 
+@pytest.mark.slow
 def test_a_game_and_its_twin_have_one_tree() -> None:
     """Two ways of growing: chance between decisions, and cards dealt beforehand."""
     own, twin = grow_openspiel_tree(load_game("openspiel:leduc_poker", {})), grow_tree(LeducPoker)

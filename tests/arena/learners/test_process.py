@@ -193,6 +193,7 @@ def test_what_a_learner_started_goes_with_it(bench: Bench, how: str) -> None:
     wait_until(lambda: is_gone(grandchild), timeout_s=TIMEOUT_S)
 
 
+@pytest.mark.slow
 def test_a_learner_does_not_outlive_a_killed_parent(bench: Bench) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(bench.directory), bench.transport.endpoint],

@@ -168,6 +168,7 @@ def test_act_and_value_are_in_units_of_reward_and_legal() -> None:
     torch.testing.assert_close(log_probs.gather(1, rollout.action[:, None])[:, 0], rollout.log_prob)
 
 
+@pytest.mark.slow
 def test_values_learn_returns_of_any_scale() -> None:
     ppo = make(PpoHyperparameters(learning_rate=3e-3, entropy_coef=0.0))
     generator = torch.Generator().manual_seed(0)
@@ -205,6 +206,7 @@ def test_a_clipped_value_learns_from_the_first_rollout() -> None:
     assert explained > 0.8
 
 
+@pytest.mark.slow
 def test_values_follow_returns_that_grow_tenfold() -> None:
     ppo = make(
         PpoHyperparameters(learning_rate=1e-2, entropy_coef=0.0, num_epochs=2, num_minibatches=2)

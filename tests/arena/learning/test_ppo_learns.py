@@ -99,6 +99,7 @@ def collect(ppo: Ppo, task: Recall, *, generator: torch.Generator) -> Rollout:
         ("float32", False, "vtrace"),
     ],
 )
+@pytest.mark.slow
 def test_learns_the_exact_answer_and_its_value(
     precision: str, normalize: bool, advantages: Literal["gae", "vtrace"]
 ) -> None:

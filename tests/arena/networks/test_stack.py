@@ -198,6 +198,7 @@ def test_few_policies_are_not_rounded() -> None:
 
 @given(counts=st.lists(st.sampled_from([0, 1, 2, 5, 40, 300]), min_size=1, max_size=32))
 @example(counts=[300, 40, *[1] * 14])
+@pytest.mark.slow
 def test_padding_at_most_triples_the_rows(counts: list[int]) -> None:
     policies = [make_policy(k, hidden_sizes=()) for k in range(len(counts))]
     observation, _, player = make_rows(counts, seed=1)
@@ -222,6 +223,7 @@ def test_padding_at_most_triples_the_rows(counts: list[int]) -> None:
     seed=st.integers(0, 1000),
     hidden_sizes=st.sampled_from([(), (32,)]),
 )
+@pytest.mark.slow
 def test_greedy_actions_are_those_of_each_policy(
     counts: list[int], seed: int, hidden_sizes: tuple[int, ...]
 ) -> None:

@@ -138,6 +138,7 @@ def rows(collected: Sequence[Rollout]) -> list[tuple[float, ...]]:
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(cuts=st.lists(st.integers(1, 3), min_size=1, max_size=4), data=st.data())
+@pytest.mark.slow
 def test_cut_into_assignments_it_is_the_same_play(
     scripted_env: Any, cuts: list[int], data: st.DataObject
 ) -> None:
@@ -230,6 +231,7 @@ def test_where_an_episode_has_just_ended_the_new_players_begin_at_once(scripted_
     assert new.decisions == 3 * 2
 
 
+@pytest.mark.slow
 def test_every_episode_counts_once_however_short_assignments_are(scripted_env: Any) -> None:
     """Wins of 15 steps, losses of 35, half of the episodes each (review B3: .60 were counted)."""
 

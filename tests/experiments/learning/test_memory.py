@@ -8,6 +8,7 @@ from experiments.learning.memory import measure
 
 
 @pytest.mark.parametrize("core", ["gru", pytest.param("lstm", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_memory_solves_the_maze(core: str) -> None:
     found = measure(core, seed=1, agent_steps=60_000, enough=0.95, updates_between=5)
     assert found.right >= 0.95

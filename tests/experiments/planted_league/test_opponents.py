@@ -19,6 +19,7 @@ SHORT = {
 
 
 @pytest.mark.parametrize("num_policies", SHORT)
+@pytest.mark.slow
 def test_pfsp_meets_those_who_are_hard(num_policies: int) -> None:
     draws = measure(num_policies, overrides=SHORT[num_policies])
     found = facts(draws)

@@ -8,6 +8,7 @@ import pytest
 from experiments.ratings.intervals import main, measure
 
 
+@pytest.mark.slow
 def test_a_champion_is_rarely_below_what_is_reported() -> None:
     # As rated it was in 20 of 30; 12 leagues, of which two below are chance in one of 30 cases.
     found = measure("champions", "200 players", leagues=12, seed=3)

@@ -74,6 +74,7 @@ def test_a_sound_run_is_left_as_it_is(run: SmallRun) -> None:
     assert mend(tables, rows, verifies=lambda row: True, utc="now") == []
 
 
+@pytest.mark.slow
 def test_an_assignment_that_fits_no_frame_is_ended(run: SmallRun) -> None:
     row = run.opened(P0)
     assert isinstance(row.message, Train)

@@ -83,6 +83,7 @@ def state_of(league: League) -> object:
 @pytest.mark.parametrize("layout", LAYOUTS)
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
+@pytest.mark.slow
 def test_what_is_kept_is_what_all_tallies_add_up_to(layout: str, data: st.DataObject) -> None:
     seats = make_seats(layout)
     league = League(seats=seats, half_life_matches=HALF_LIFE)

@@ -139,6 +139,7 @@ def mean_count(world: World, *, num_events: int) -> float:
     return statistics.mean(chain(*found.values()))
 
 
+@pytest.mark.slow
 def test_decisions_do_not_grow_with_what_was_played() -> None:
     """Ghosts, checkpoints, results and meetings times eight change nothing.
 

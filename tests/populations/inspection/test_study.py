@@ -51,6 +51,7 @@ def inspection(run_dir: Path) -> Iterator[Inspection]:
     found.close()
 
 
+@pytest.mark.slow
 def test_optuna_reads_every_generation_and_finds_the_best(
     inspection: Inspection, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ def test_distributions_are_those_of_the_search_space_or_as_wide_as_the_value_nee
     assert last.distributions["num_epochs"] == CategoricalDistribution((1, 2, 4))
 
 
+@pytest.mark.slow
 def test_a_study_is_written_once_and_other_runs_may_be_in_the_file(
     inspection: Inspection, tmp_path: Path
 ) -> None:

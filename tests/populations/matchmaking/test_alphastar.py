@@ -232,6 +232,7 @@ def test_what_is_drawn_is_the_distribution() -> None:
     assert drawn == pytest.approx(distribution(found), abs=0.016)
 
 
+@pytest.mark.slow
 def test_with_many_main_agents_they_are_drawn_first_and_the_frequencies_stay() -> None:
     mains = [latest(number) for number in range(1, 6)]
     history = [ghost(10 * number, policy=number) for number in range(6)]

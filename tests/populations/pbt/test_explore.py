@@ -132,6 +132,7 @@ def test_every_factor_is_as_likely_and_some_values_are_drawn_anew() -> None:
 
 @settings(deadline=None, max_examples=10)
 @given(st.integers(0, 2**32), st.sampled_from([0.0, 0.25, 1.0]))
+@pytest.mark.slow
 def test_a_thousand_steps_stay_in_bounds(seed: int, resample_probability: float) -> None:
     rng = np.random.default_rng(seed)
     rule = Perturb(factors=(0.5, 0.8, 1.2, 3.0), resample_probability=resample_probability)

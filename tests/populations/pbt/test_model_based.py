@@ -82,6 +82,7 @@ def assert_valid(new: Mapping[str, float]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None, max_examples=2)
 @given(seed=st.integers(0, 2**32), num=st.integers(10, 12), num_running=st.integers(0, 2))
+@pytest.mark.slow
 def test_it_stays_inside_bounds_for_ever(
     kind: SamplerKind, seed: int, num: int, num_running: int
 ) -> None:
@@ -102,6 +103,7 @@ def test_it_stays_inside_bounds_for_ever(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_the_same_numbers_give_the_same_answer(kind: SamplerKind) -> None:
     history = [*random_history(10, seed=1), generation(START, rate=None, number=9)]
     first, again, other = (
@@ -128,6 +130,7 @@ def average_gain(explore: Explore, *, num_seeds: int, num_asked: int) -> float:
 @pytest.mark.parametrize(
     ("kind", "num_seeds", "num_asked"), [("tpe", 2, 32), ("gp", 1, 6), ("cma_es", 2, 32)]
 )
+@pytest.mark.slow
 def test_samplers_learn_where_random_search_does_not(
     kind: SamplerKind, num_seeds: int, num_asked: int
 ) -> None:

@@ -55,6 +55,7 @@ def drifting_gain(explore: Explore, *, seed: int) -> float:
     return float(np.mean(gains[8:]))
 
 
+@pytest.mark.slow
 def test_it_follows_a_drifting_optimum_better_than_chance() -> None:
     ours = [drifting_gain(RULE, seed=seed) for seed in range(2)]
     chance = [drifting_gain(Resample(), seed=seed) for seed in range(2)]

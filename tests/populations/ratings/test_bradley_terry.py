@@ -256,6 +256,7 @@ def test_probability_positive_by_table() -> None:
     assert probability_positive(0.0, 0.0) == 0.5
 
 
+@pytest.mark.slow
 def test_95_percent_intervals_hold_the_truth_95_times_in_100() -> None:
     # Planted: five players from a normal distribution with mean 150 and deviation 200 Elo, so that
     # the priors (deviation 1000 around 0) are right about none of it but hardly weigh anything.
@@ -282,6 +283,7 @@ def test_95_percent_intervals_hold_the_truth_95_times_in_100() -> None:
     assert 0.93 <= covered_differences / total_differences <= 0.97
 
 
+@pytest.mark.slow
 def test_lineage_intervals_hold_the_truth_where_children_are_drawn_from_the_prior() -> None:
     rng = np.random.default_rng(11)
     covered = total = 0

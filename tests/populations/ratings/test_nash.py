@@ -156,6 +156,7 @@ def test_nash_averaging_is_that_of_another_solver(seed: int) -> None:
 
 
 @pytest.mark.parametrize("kind", ["normal", "integers", "copies"])
+@pytest.mark.slow
 def test_no_equilibrium_has_more_entropy_or_more_support(kind: str) -> None:
     rng = np.random.default_rng(1)
     for _ in range(8):

@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -214,6 +215,7 @@ def exactly(value: object) -> object:
 
 @settings(max_examples=50, deadline=None)
 @given(commits=st.lists(st.lists(ROWS, max_size=5), max_size=5))
+@pytest.mark.slow
 def test_what_is_loaded_is_what_was_committed(commits: list[list[Row]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "journal.db")

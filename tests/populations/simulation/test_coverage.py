@@ -10,6 +10,7 @@ import pytest
 from experiments.planted_league.coverage import clustered, league_error, main
 
 
+@pytest.mark.slow
 def test_intervals_of_whole_leagues_hold_the_truth() -> None:
     # With a prior that expects nothing of children these held 50 to 60%, at a bias of -90 Elo.
     leagues = [league_error(16, seed=seed) for seed in (100, 101, 102)]

@@ -27,6 +27,7 @@ def simulated(*overrides: str, num_policies: int = 12, draw_rate: float = 0.0) -
     return simulate(config, model=model)
 
 
+@pytest.mark.slow
 def test_ratings_follow_the_planted_skills() -> None:
     outcome = simulated(*SHORT, "pbt.exploit=none", num_policies=16)
     assert outcome.spearman is not None
@@ -37,6 +38,7 @@ def test_ratings_follow_the_planted_skills() -> None:
     assert 100.0 < outcome.skill_deviation < 350.0
 
 
+@pytest.mark.slow
 def test_gated_copies_are_seldom_of_a_worse_donor() -> None:
     settings = (
         *SHORT,
@@ -50,6 +52,7 @@ def test_gated_copies_are_seldom_of_a_worse_donor() -> None:
     assert all(exploit.gap is not None and exploit.gap > 0.0 for exploit in gated.exploits)
 
 
+@pytest.mark.slow
 def test_the_same_configuration_gives_the_same_outcome() -> None:
     assert simulated(*SHORT, "seed=7") == simulated(*SHORT, "seed=7")
     assert simulated(*SHORT, "seed=7") != simulated(*SHORT, "seed=8")

@@ -156,6 +156,7 @@ def check(config: RunConfig) -> list[Row]:
 @pytest.mark.parametrize("kind", MATCHMAKING_KINDS)
 @settings(parent=SETTLED, max_examples=3)
 @given(drawn=SECTIONS)
+@pytest.mark.slow
 def test_invariants_hold_with_every_kind_of_matchmaking(
     kind: str, drawn: Mapping[str, object]
 ) -> None:
@@ -178,6 +179,7 @@ EAGER = {"size": 3, "min_matches": 1, "share": 0.5, "mutate_others": True}
 @pytest.mark.parametrize("explore", [kind for kind in EXPLORE_KINDS if kind != "gp"])
 @settings(parent=SETTLED, max_examples=2)
 @given(drawn=SECTIONS)
+@pytest.mark.slow
 def test_invariants_hold_with_every_kind_of_explore(
     explore: str, drawn: Mapping[str, object]
 ) -> None:

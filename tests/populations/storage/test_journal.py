@@ -340,6 +340,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
+@pytest.mark.slow
 def test_after_sigkill_every_acknowledged_commit_is_there(
     path: Path, environment: dict[str, str]
 ) -> None:

@@ -182,6 +182,7 @@ class Run:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.none() | st.integers(1, 3), st.none() | st.integers(5, 60))
+@pytest.mark.slow
 def test_deciding_row_by_row_is_deciding_from_all_rows(
     data: st.DataObject, keep: int | None, every: int | None
 ) -> None:

@@ -60,6 +60,7 @@ def test_the_shares_of_the_stages_add_up(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("config", ["simple_tag", "simple_spread", "tictactoe"])
+@pytest.mark.slow
 def test_other_environments_are_bound_by_their_parts(command: Command, config: str) -> None:
     document = command(
         "bench", "--config", config, "environment.num_envs=2", *QUICK, "--only", "environment",

@@ -21,6 +21,7 @@ def as_pettingzoo(observation: np.ndarray) -> np.ndarray:
     return planes.transpose(2, 1, 0)[::-1]
 
 
+@pytest.mark.slow
 def test_the_game_is_pettingzoos() -> None:
     """Games one after the other in one environment, and all at once in the loop."""
     rng = np.random.default_rng(3)
@@ -103,6 +104,7 @@ def test_the_command_reports_what_it_did(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 def test_two_processes_run_side_by_side() -> None:
     tiny = ["--json", "--wait", "--seconds", "0.05", "--num-games", "8", "--rollout-length", "4"]
     rate = rate_of_children("tools.bench.loop", [tiny, [*tiny, "--seed", "2"]])

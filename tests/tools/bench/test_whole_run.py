@@ -52,6 +52,7 @@ def test_orchestration_compares_a_run_with_its_learners_unmanaged(tmp_path: Path
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 def test_a_run_that_fails_says_why(tmp_path: Path) -> None:
     subject = load_subject("rock_paper_scissors", TINY)
     runs = WholeRuns(

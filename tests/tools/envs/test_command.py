@@ -135,6 +135,7 @@ def test_a_call_that_never_returns_ends_the_process(tmp_path: Path) -> None:
 CHECK = ("--seconds", "0.1", "--train", "0")
 
 
+@pytest.mark.slow
 def test_keys_of_the_environment_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
     keys = ("environment.kwargs={N: 2, max_cycles: 7}", 'environment.sides={team: ["*"]}')
     assert run("envs", "check", "mpe2/simple_spread_v3", *keys, *CHECK, "--json") == 0
@@ -172,6 +173,7 @@ SMALL = (
 
 
 @pytest.mark.xdist_group("processes")
+@pytest.mark.slow
 def test_what_is_written_can_be_launched(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -201,6 +203,7 @@ def test_an_unknown_environment_exits_2(capsys: pytest.CaptureFixture[str]) -> N
     assert "classic/tictactoe-v3" in said.err
 
 
+@pytest.mark.slow
 def test_check_names_the_native_twin(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("envs", "check", "openspiel:kuhn_poker", *CHECK) == 0
     output = capsys.readouterr().out

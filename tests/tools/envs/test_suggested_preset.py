@@ -100,6 +100,7 @@ def rollout(document: dict[str, Any]) -> tuple[object, int]:
     return document["environment"]["num_envs"], population["hyperparameters"]["rollout_length"]
 
 
+@pytest.mark.slow
 def test_batches_follow_speed_agents_and_memory() -> None:
     pair = ["player_0", "player_1"]
     # 25 steps of 1 ms: 256 environments. 4096 decisions would be 8 calls of step.

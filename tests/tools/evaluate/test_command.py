@@ -56,6 +56,7 @@ def test_the_same_seed_gives_the_same_tournament(command: Command, board_run: Pa
     assert any(pairs != first["pairs"] for pairs in others)
 
 
+@pytest.mark.slow
 def test_greedy_players_repeat_one_game(command: Command, board_run: Path) -> None:
     players = (board_run, f"{board_run}:player/p001")
     played, once = (

@@ -37,6 +37,7 @@ def exported(
     return json.loads(output.getvalue())["exports"]["player"], directory
 
 
+@pytest.mark.slow
 def test_the_champion_is_exported_with_its_record(
     exported: tuple[dict[str, Any], Path], board_run: Path
 ) -> None:
@@ -64,6 +65,7 @@ def test_the_champion_is_exported_with_its_record(
         assert line.mean_return == pytest.approx((line.wins - line.losses) / line.matches)
 
 
+@pytest.mark.slow
 def test_the_exported_champion_plays(exported: tuple[dict[str, Any], Path]) -> None:
     import numpy as np
 
@@ -72,6 +74,7 @@ def test_the_exported_champion_plays(exported: tuple[dict[str, Any], Path]) -> N
     assert champion.act(np.zeros((6, 7, 2), dtype=np.int8), mask) == 4
 
 
+@pytest.mark.slow
 def test_an_export_is_a_player_and_is_not_overwritten(
     exported: tuple[dict[str, Any], Path], command: Command, board_run: Path
 ) -> None:
@@ -95,6 +98,7 @@ def test_an_export_is_a_player_and_is_not_overwritten(
     assert weights["head.weight"].shape == (8, 16)
 
 
+@pytest.mark.slow
 def test_a_ghost_is_exported_by_name_over_an_old_export(
     exported: tuple[dict[str, Any], Path], command: Command, board_run: Path, tmp_path: Path
 ) -> None:
@@ -111,6 +115,7 @@ def test_a_ghost_is_exported_by_name_over_an_old_export(
 @pytest.mark.parametrize(
     ("key", "reference"), [("id", "os:system"), ("outcome", "some.module:function")]
 )
+@pytest.mark.slow
 def test_code_that_a_foreign_card_names_is_not_imported(
     exported: tuple[dict[str, Any], Path],
     command: Command,
@@ -128,6 +133,7 @@ def test_code_that_a_foreign_card_names_is_not_imported(
     assert "--environment" in error
 
 
+@pytest.mark.slow
 def test_ones_own_environment_replaces_a_foreign_outcome(
     exported: tuple[dict[str, Any], Path], command: Command, tmp_path: Path
 ) -> None:
@@ -142,6 +148,7 @@ def test_ones_own_environment_replaces_a_foreign_outcome(
     assert len(command("evaluate", directory, "bot:random", *arguments)["pairs"]) == 2
 
 
+@pytest.mark.slow
 def test_strangers_are_refused_beside_an_export(
     exported: tuple[dict[str, Any], Path], command: Command
 ) -> None:
@@ -150,6 +157,7 @@ def test_strangers_are_refused_beside_an_export(
     assert "plays classic/connect_four-v3" in error
 
 
+@pytest.mark.slow
 def test_two_populations_are_exported_side_by_side(
     command: Command, tag_run: Path, tmp_path: Path
 ) -> None:
@@ -175,6 +183,7 @@ def test_two_populations_are_exported_side_by_side(
     assert len(pairs) == 2
 
 
+@pytest.mark.slow
 def test_cooperation_is_compared_by_returns(
     command: Command, team_run: Path, tmp_path: Path
 ) -> None:
@@ -222,6 +231,7 @@ def steering(steering_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.mark.parametrize("options", [(), ("--sample",)])
+@pytest.mark.slow
 def test_continuous_actions_are_played_by_the_file_alone(
     steering: Path, options: tuple[str, ...]
 ) -> None:
@@ -238,6 +248,7 @@ def test_continuous_actions_are_played_by_the_file_alone(
     assert -1000.0 < seat["mean_return"] < 0.0
 
 
+@pytest.mark.slow
 def test_the_champion_and_the_run_act_alike_in_a_whole_episode(
     steering: Path, steering_run: Path, command: Command
 ) -> None:
@@ -257,6 +268,7 @@ def test_the_champion_and_the_run_act_alike_in_a_whole_episode(
         ("network", "agent_id", False, "population agent must share network.agent_id"),
     ],
 )
+@pytest.mark.slow
 def test_who_reads_or_writes_other_numbers_is_refused(
     steering: Path,
     command: Command,

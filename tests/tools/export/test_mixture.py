@@ -70,6 +70,7 @@ def exported(
     return document["exports"]["player"], directory
 
 
+@pytest.mark.slow
 def test_who_beat_each_other_in_a_circle_share_the_episodes(
     exported: tuple[dict[str, Any], Path],
 ) -> None:
@@ -89,6 +90,7 @@ def test_who_beat_each_other_in_a_circle_share_the_episodes(
     assert all((directory / m.directory / "policy.onnx").is_file() for m in card.members)
 
 
+@pytest.mark.slow
 def test_its_record_is_sampled_and_even_against_each_of_its_members(
     exported: tuple[dict[str, Any], Path],
 ) -> None:
@@ -101,6 +103,7 @@ def test_its_record_is_sampled_and_even_against_each_of_its_members(
             assert within(line[key], of=300, share=1 / 3), line
 
 
+@pytest.mark.slow
 def test_it_plays_in_a_process_that_has_nothing_of_arena(
     exported: tuple[dict[str, Any], Path], tmp_path: Path
 ) -> None:
@@ -115,6 +118,7 @@ def test_it_plays_in_a_process_that_has_nothing_of_arena(
         assert within(actions.count(action), of=len(actions), share=1 / 3)
 
 
+@pytest.mark.slow
 def test_as_a_script_it_plays_its_environment(exported: tuple[dict[str, Any], Path]) -> None:
     champion = Champion(exported[1], seed=1)
     environment = champion.card["environment"]["id"]
@@ -124,6 +128,7 @@ def test_as_a_script_it_plays_its_environment(exported: tuple[dict[str, Any], Pa
         assert seat["wins"] + seat["draws"] + seat["losses"] == seat["matches"] == 30
 
 
+@pytest.mark.slow
 def test_it_is_a_player_that_draws_a_member_for_each_match(
     exported: tuple[dict[str, Any], Path], command: Command, cyclic_run: Path
 ) -> None:
@@ -140,6 +145,7 @@ def test_it_is_a_player_that_draws_a_member_for_each_match(
     assert command(*arguments, "--seed", 4)["pairs"] != document["pairs"]
 
 
+@pytest.mark.slow
 def test_it_gives_nobody_its_weights(
     exported: tuple[dict[str, Any], Path], command: Command, tmp_path: Path
 ) -> None:
@@ -155,6 +161,7 @@ def test_it_gives_nobody_its_weights(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_member_that_its_mixture_does_not_name_is_refused(
     exported: tuple[dict[str, Any], Path], command: Command, tmp_path: Path
 ) -> None:
@@ -194,6 +201,7 @@ def test_players_whose_files_are_gone_are_no_members(cyclic_run: Path, tmp_path:
         ("cyclic_run", ("--population", "prey"), "the run has player"),
     ],
 )
+@pytest.mark.slow
 def test_what_has_no_mixture_is_said(
     command: Command,
     request: pytest.FixtureRequest,
@@ -209,6 +217,7 @@ def test_what_has_no_mixture_is_said(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_two_populations_have_mixtures_side_by_side(
     command: Command, tag_run: Path, tmp_path: Path
 ) -> None:

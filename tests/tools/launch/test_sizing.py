@@ -61,6 +61,7 @@ def test_sizes_are_said_and_kept(launch: Launch, tmp_path: Path) -> None:
     assert check_resume(run_file, config=None, overrides=["environment.num_envs=auto"])[1] == ()
 
 
+@pytest.mark.slow
 def test_a_margin_is_measured_and_kept(launch: Launch, tmp_path: Path) -> None:
     margin = "environment.outcome={margin: auto}"
     game = "{id: 'openspiel:leduc_poker'}"

@@ -61,6 +61,7 @@ def test_auto_steps_one_by_one_where_the_twin_cannot() -> None:
         ("batched_games:Hunt", "pettingzoo", "is a batched game, not a PettingZoo environment"),
     ],
 )
+@pytest.mark.slow
 def test_a_backend_that_is_not_there_is_found_before_a_run_starts(
     environment: str, backend: str, message: str
 ) -> None:
@@ -68,6 +69,7 @@ def test_a_backend_that_is_not_there_is_found_before_a_run_starts(
         inspect_environment(environment, kwargs={}, launch_directory=ASSETS, backend=backend)
 
 
+@pytest.mark.slow
 def test_a_users_batched_game_is_an_environment() -> None:
     spec = inspect_environment("batched_games:Hunt", kwargs={}, launch_directory=ASSETS)
     assert spec.api == "parallel"

@@ -17,6 +17,7 @@ NUM_GAMES = 300
 
 
 @pytest.mark.parametrize("environment_id", TWINS)
+@pytest.mark.slow
 def test_the_twin_is_the_same_game(environment_id: str, assets: str) -> None:
     report = check_against(
         environment_id,

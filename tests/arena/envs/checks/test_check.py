@@ -306,6 +306,7 @@ def test_every_space_that_cannot_be_trained_is_told_in_one_message(assets: str) 
         check("environments:PictureTurns", assets)
 
 
+@pytest.mark.slow
 def test_what_hangs_is_cut_off_in_time_and_said_to_be(assets: str) -> None:
     limit_s = 4.0
     began_s = time.monotonic()

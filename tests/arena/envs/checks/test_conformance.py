@@ -187,6 +187,7 @@ def test_an_original_is_the_same_as_itself_and_progress_is_told(assets: str) -> 
     assert min(report.env_steps_per_s) > 0.0
 
 
+@pytest.mark.slow
 def test_seeds_decide_what_is_played(assets: str) -> None:
     """Two comparisons with one seed play the same games, with another seed others."""
 

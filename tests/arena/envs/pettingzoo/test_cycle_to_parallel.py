@@ -51,6 +51,7 @@ def assert_same_episode(converted: Any, cycle: Cycle, *, seed: int) -> int:
 
 
 @pytest.mark.parametrize("environment", CONVERTED)
+@pytest.mark.slow
 def test_the_same_actions_lead_to_the_same_episodes(environment: str) -> None:
     def made() -> Any:
         return make_environment(environment, kwargs={}, api="parallel", launch_directory=".")

@@ -34,6 +34,7 @@ def pace_of(
     )
 
 
+@pytest.mark.slow
 def test_lengths_are_those_of_the_rules(assets: str) -> None:
     # One call of step is both agents' decision.
     rounds = pace_of("classic/rps-v2", assets=assets, max_cycles=30)
@@ -91,6 +92,7 @@ def test_a_running_episode_is_cut_when_time_is_up(
     assert 0.0 < pace.step_s <= 0.05
 
 
+@pytest.mark.slow
 def test_counted_play_comes_out_the_same(assets: str) -> None:
     one, other = (pace_of("classic/tictactoe-v3", assets=assets) for _ in range(2))
     assert one.episode_length == other.episode_length
@@ -111,6 +113,7 @@ def test_memory_is_that_of_one_environment(
     assert found.pace.machine_bytes > 1 << 30
 
 
+@pytest.mark.slow
 def test_batched_games_are_those_that_train_as_such(assets: str) -> None:
     name = "classic/tictactoe-v3"
     assert pace_of(name, assets=assets).is_batched

@@ -70,6 +70,7 @@ def _against_random(home: list[Player], *, num_matches: int) -> Evaluate:
         ({}, {"critic": "state"}),
     ],
 )
+@pytest.mark.slow
 def test_two_populations_learn_together(
     speaker: dict[str, Any], listener: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def lengths(answer: Finished) -> dict[str, tuple[int, int]]:
     return {str(tally.entrants[0]): (tally.matches, tally.length_sum) for tally in answer.tallies}
 
 
+@pytest.mark.slow
 def test_episodes_longer_than_assignments_end(long: Bench) -> None:
     worker = long.worker()
     answer = begin(long, worker)
@@ -144,6 +145,7 @@ def test_it_goes_on_only_with_what_it_is_told(long: Bench) -> None:
         )
 
 
+@pytest.mark.slow
 def test_opponents_stay_until_the_end_though_their_files_are_gone(long: Bench) -> None:
     worker = long.worker()
     opponent = long.frozen(long.start(worker, policy=OTHER, seed=6), f"{OTHER}@000000000000")
@@ -185,6 +187,7 @@ def test_evaluation_in_between_disturbs_nothing(long: Bench) -> None:
     assert (one.checkpoints, one.in_flight) == (two.checkpoints, two.in_flight)
 
 
+@pytest.mark.slow
 def test_whole_episodes_are_a_function_of_the_message(long: Bench) -> None:
     message = long.train(
         long.start(long.worker()), long.mirror(), Seating(players=(RANDOM, long.me()))
@@ -275,6 +278,7 @@ class Counting:
         return np.ones(len(games), dtype=np.int64)
 
 
+@pytest.mark.slow
 def test_a_bots_game_goes_on_though_others_play_with_it_in_between(long: Bench) -> None:
     worker = long.worker()
     bot = Player(player=PlayerId(f"bot:{__name__}:Counting"))

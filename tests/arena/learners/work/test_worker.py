@@ -127,6 +127,7 @@ def test_a_donors_weights_come_first_and_hyperparameters_after(bench: Bench) -> 
     assert answer.metrics["optimizer/learning_rate"] == pytest.approx(2e-3)
 
 
+@pytest.mark.slow
 def test_an_assignment_is_a_function_of_its_message_and_checkpoints(
     make_bench: Callable[..., Bench],
 ) -> None:
@@ -186,6 +187,7 @@ def test_frozen_players_never_change(bench: Bench) -> None:
     assert bench.weights_sha256(ghost_checkpoint) == before == ghost.weights.digest  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_a_ghosts_logits_survive_a_thousand_updates_of_its_policy(bench: Bench) -> None:
     worker = bench.worker()
     start = bench.start(worker)

@@ -119,6 +119,7 @@ def frozen(root: Path, checkpoint: CheckpointRef, name: str) -> Player:
     return Player(player=PlayerId(name), weights=weights)
 
 
+@pytest.mark.slow
 def test_tictactoe_in_turns_with_masks(tmp_path: Path) -> None:
     results = []
     for name in ("one", "other"):

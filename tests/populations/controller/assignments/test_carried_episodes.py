@@ -173,6 +173,7 @@ def num_trained_copies(holding: Holding) -> int:
 
 
 @pytest.mark.parametrize("num_learners", [1, 2, 3, 4])
+@pytest.mark.slow
 def test_a_policy_goes_on_where_it_trained_last_with_the_same_weights(num_learners: int) -> None:
     holding = finished(num_learners=num_learners)
     found = Counter(own_training(holding))
@@ -201,6 +202,7 @@ def test_explored_hyperparameters_go_on_and_copied_weights_begin_anew() -> None:
     assert new_generation["explored", True] > 0
 
 
+@pytest.mark.slow
 def test_teams_go_on_together() -> None:
     holding = finished(game="duet")
     assert not holding.world.events("assignment_failed")
@@ -218,6 +220,7 @@ def test_dropped_episodes_are_told_and_not_named_again() -> None:
     assert not holding.world.events("assignment_failed")
 
 
+@pytest.mark.slow
 def test_weights_of_episodes_in_flight_stay_on_disk() -> None:
     """Opponents are the latest checkpoints of others, which retention would remove."""
     holding = finished(
@@ -371,6 +374,7 @@ def test_doublings_are_counted_by_what_learners_say() -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 100])
+@pytest.mark.slow
 def test_every_assignment_ends_episodes_once_one_has(capacity: int) -> None:
     """Episodes of 3,000 agent steps, budgets of 300; what learners cannot hold begins anew."""
     changes = {

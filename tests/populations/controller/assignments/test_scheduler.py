@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from arena.wire.messages import Evaluate, Train
 from populations.controller.assignments.scheduler import assignment_seed
 from populations.controller.state.leases import QUEUED_PER_LEARNER
@@ -49,6 +51,7 @@ def test_a_learner_has_its_slots_and_one_queued_of_another_policy() -> None:
         assert len(set(trained)) == len(trained)
 
 
+@pytest.mark.slow
 def test_nothing_is_given_out_twice_and_evaluations_seat_frozen_players() -> None:
     world = make_world()
     world.join()

@@ -60,6 +60,7 @@ def finished(document: dict[str, object] | None = None) -> World:
     return world
 
 
+@pytest.mark.slow
 def test_at_the_end_every_last_checkpoint_is_known() -> None:
     world = finished()
     known = evaluation_pool(world.state, None)

@@ -103,6 +103,7 @@ def test_nobody_meets_weights_that_are_its_own() -> None:
             assert len(set(digests)) == 2
 
 
+@pytest.mark.slow
 def test_predators_meet_prey() -> None:
     world = make_world(TAG, tag_spec())
     world.join(populations=("predator",))

@@ -41,6 +41,7 @@ def players(message: Evaluate) -> Iterator[PlayerId]:
         yield from (player.player for player in pairing.seating.players)
 
 
+@pytest.mark.slow
 def test_with_many_learners_several_evaluations_are_open_and_the_share_is_had() -> None:
     world = make_world(MANY)
     for _ in range(8):
@@ -88,6 +89,7 @@ def test_evaluations_that_are_open_at_once_are_about_others() -> None:
     assert len(served) >= 8
 
 
+@pytest.mark.slow
 def test_where_matches_take_long_training_goes_on_from_the_beginning() -> None:
     """Matches of 2.5 s: the first validation of four newcomers was 40 s of one learner in two."""
     document = {"evaluation": {"share": 0.1}, "stop": {"agent_steps_per_policy": 50_000}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from arena.types import PolicyId, trainee_entrant
 from arena.wire.messages import Train
@@ -34,6 +35,7 @@ from tests.populations.controller.simulated import TAG, World, make_world, tag_s
 from tests.populations.controller.state.test_state import decisions, fold
 
 
+@pytest.mark.slow
 def test_a_policy_waits_for_its_hyperparameters_and_is_not_trained_meanwhile() -> None:
     world = eager_world()
     policy = run_until_pending(world, "exploit")
@@ -64,6 +66,7 @@ def test_a_policy_waits_for_its_hyperparameters_and_is_not_trained_meanwhile() -
     assert event.data["donor_hyperparameters"] == policy.pending["hyperparameters"]
 
 
+@pytest.mark.slow
 def test_the_donors_checkpoint_is_kept_though_the_donor_trains_on() -> None:
     world = eager_world(checkpoints={"keep": 1}, ghosts={"every_agent_steps": 10**6})
     policy = run_until_pending(world, "exploit")
@@ -189,6 +192,7 @@ def kill_at_random(world: World, rng: np.random.Generator, *, chance: float) -> 
     raise AssertionError("the run is not over")
 
 
+@pytest.mark.slow
 def test_a_deterministic_run_that_is_killed_anywhere_comes_to_the_same() -> None:
     document = {
         **EAGER,
@@ -290,6 +294,7 @@ def test_without_pbt_a_quarantined_policy_begins_a_generation_with_half_the_rate
     assert list(check_evolution(world.state.tables)) == []
 
 
+@pytest.mark.slow
 def test_generations_say_who_came_from_whom_and_how_it_went() -> None:
     world = eager_world()
     world.run()
@@ -350,6 +355,7 @@ def test_an_answer_that_nobody_waits_for_changes_nothing() -> None:
     assert fold(world.committed).policies == before.policies
 
 
+@pytest.mark.slow
 def test_each_population_evolves_by_its_own_settings() -> None:
     populations = {
         "predator": {"agents": ["adversary_*"], "size": 3, "pbt": {"exploit": "none"}},

@@ -187,6 +187,7 @@ def test_main_agents_are_never_reset_and_their_ghosts_say_why(finished: World) -
     assert any(reason.isdigit() for reason in reasons["main"])
 
 
+@pytest.mark.slow
 def test_an_exploiter_leaves_its_ghost_sooner_than_a_main_agent_that_beats_nobody() -> None:
     world = league_world()
     world.learning = lambda trainee: 4000.0 if trainee.policy in EXPLOITERS else 20.0
@@ -243,6 +244,7 @@ def test_budgets_end_where_a_ghost_may_be_due() -> None:
         assert budget(world.state, transaction(world), policy) == expected
 
 
+@pytest.mark.slow
 def test_league_exploiters_are_reset_as_often_as_drawn() -> None:
     world = league_world(roles={"reset_probability": 0.0})
     world.run()
@@ -262,6 +264,7 @@ def decisions(world: World) -> list[object]:
 
 
 @pytest.mark.parametrize("reset", ["initial", "nearest_even", "player/p000"])
+@pytest.mark.slow
 def test_a_deterministic_run_with_kills_decides_the_same(reset: str) -> None:
     document = {**LEAGUE, "deterministic": True, "roles": {"reset": reset}}
     plain, killed = make_world(document), make_world(document)
@@ -333,6 +336,7 @@ def test_a_reset_to_a_ghost_takes_its_weights_and_falls_back_where_it_is_missing
     assert list(check_evolution(world.state.tables)) == []
 
 
+@pytest.mark.slow
 def test_a_reset_to_another_runs_player_takes_the_imported_weights() -> None:
     world = league_world(roles={"reset": "runs/a:player/p003"})
     key = reset_key("player")
@@ -515,6 +519,7 @@ def test_policies_copy_only_those_of_their_own_role() -> None:
     reset=st.sampled_from(["initial", "nearest_even", "player/p000", "player/p000@000000001000"]),
     seed=st.integers(0, 10**6),
 )
+@pytest.mark.slow
 def test_whatever_happens_roles_and_sizes_stay(
     main_exploiters: int, league_exploiters: int, probability: float, reset: str, seed: int
 ) -> None:

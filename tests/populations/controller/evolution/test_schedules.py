@@ -36,6 +36,7 @@ def schedule_in_use(world: World, policy: str) -> list[tuple[int, dict[str, floa
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.slow
 def test_a_replay_trains_with_the_hyperparameters_of_the_lineage(deterministic: bool) -> None:
     world = eager_world(stop={"agent_steps_per_policy": 8000})
     world.run()

@@ -37,6 +37,7 @@ def held_back(steps: int) -> World:
     return world
 
 
+@pytest.mark.slow
 def test_evaluations_between_two_fits_do_not_ask_the_same_again() -> None:
     world = held_back(0)
     before = world.state.tables.num_tallies

@@ -26,6 +26,7 @@ def assert_as_made_anew(world: World) -> None:
 
 
 @pytest.mark.parametrize(("document", "spec"), [(DUEL, None), (TAG, tag_spec())])
+@pytest.mark.slow
 def test_what_is_kept_is_what_would_be_made_anew(
     document: dict[str, object], spec: EnvironmentSpec | None
 ) -> None:
@@ -71,6 +72,7 @@ def held_back(steps: int) -> World:
     return world
 
 
+@pytest.mark.slow
 def test_who_was_evaluated_after_the_last_fit_is_known_by_its_line() -> None:
     world = held_back(60)
     state = world.state

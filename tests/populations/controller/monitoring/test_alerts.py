@@ -172,6 +172,7 @@ def test_what_learners_measure_raises_an_alert_once_and_clears_it(kind: str) -> 
     assert shown_alerts(world.state, now_s=world.now_s) == []
 
 
+@pytest.mark.slow
 def test_an_alert_does_not_come_and_go_with_each_assignment() -> None:
     world, learner = measured_world()
     for _ in range(12):
@@ -297,6 +298,7 @@ PBT = {
 }
 
 
+@pytest.mark.slow
 def test_a_rule_of_exploring_that_fails_is_told_and_forgotten_when_it_works() -> None:
     world, _ = measured_world(pbt=PBT, evaluation={"share": 0.3})
     works = world.state.explore

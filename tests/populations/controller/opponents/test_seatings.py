@@ -77,6 +77,7 @@ def any_policy(tables: Tables) -> PolicyRow:
 
 
 @pytest.mark.parametrize("kind", MATCHMAKING_KINDS)
+@pytest.mark.slow
 def test_every_kind_carries_a_run_and_a_resumed_one_decides_the_same(kind: str) -> None:
     world = played({**SHORT, "matchmaking": {"kind": kind, "opponents": 4}})
     resumed = make_state(world.state.config, world.setup, world.state.tables)
@@ -330,6 +331,7 @@ def test_against_the_latest_recent_checkpoints_of_the_same_generation_count() ->
     assert set(found.values()) == {(0.0, 0.0)}
 
 
+@pytest.mark.slow
 def test_ratings_and_scores_are_those_of_the_last_fit_and_the_evaluations() -> None:
     world = played(DUEL, steps=120)
     state = world.state

@@ -336,6 +336,7 @@ def test_a_learner_with_another_configuration_is_refused() -> None:
     assert "configuration differs" in str(world.events("learner_refused")[0].data["reason"])
 
 
+@pytest.mark.slow
 def test_evaluation_gets_its_share_and_only_frozen_players() -> None:
     document = {**DUEL, "evaluation": {"share": 0.05}, "stop": {"agent_steps_per_policy": 20000}}
     world = make_world(document)
