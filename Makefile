@@ -43,13 +43,16 @@ demo: setup
 	$(BIN)/arena evaluate $(DEMO)/champion bot:random --matches 200 --greedy
 	$(BIN)/python $(DEMO)/champion/champion.py --games 200
 
-# One thread of BLAS for each worker: more than cores make the suite three times as slow.
+# One thread of BLAS for each worker: more than cores make the suite three times as slow. Bytecode
+# is kept whatever the shell says: else each of some hundred processes compiles the project anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not faults"
+	$(PYTEST) --dist loadgroup -m "not slow and not faults"
 
 # What test-faults and test-envs run is left to them.
 test-slow: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "slow and not faults and not matrix"
+	$(PYTEST) --dist loadgroup -m "slow and not faults and not matrix"
 
 check: setup
 	$(BIN)/ruff check .
@@ -65,7 +68,7 @@ bench: setup
 
 # The matrix shows what it skips, and why.
 test-envs: $(ENVIRONMENTS_STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -rs --timeout 600 tests/environments tests/arena/envs
+	$(PYTEST) -rs --timeout 600 tests/environments tests/arena/envs
 	@set -e; for id in $(ENVIRONMENTS); do $(BIN)/arena envs check $$id; done
 
 $(ENVIRONMENTS_STAMP): $(STAMP) constraints-environments.txt
@@ -73,12 +76,12 @@ $(ENVIRONMENTS_STAMP): $(STAMP) constraints-environments.txt
 	@touch $(ENVIRONMENTS_STAMP)
 
 test-faults: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "faults and not slow"
+	$(PYTEST) --dist loadgroup -m "faults and not slow"
 
 soak: setup
 	$(BIN)/python -m experiments.faults.soak --kills $(SOAK_KILLS) --minutes $(SOAK_MINUTES)
 
 # What test-envs runs is left to it.
 test-all: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup -m "not matrix"
+	$(PYTEST) --dist loadgroup -m "not matrix"
 	$(MAKE) test-envs check

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -358,6 +359,8 @@ def _install_extra(namespace: str) -> str:
 
 
 def _importable(module: str) -> bool:
+    # Some switch it off for the whole process (knights_archers_zombies).
+    writes_no_bytecode = sys.dont_write_bytecode
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -365,6 +368,8 @@ def _importable(module: str) -> bool:
     # magent2 loads its library by ctypes, whose error is an OSError.
     except (ImportError, OSError):
         return False
+    finally:
+        sys.dont_write_bytecode = writes_no_bytecode
     return True
 
 
