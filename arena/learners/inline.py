@@ -1,4 +1,7 @@
-"""A learner as a thread of the controller's process, over the in-memory transport."""
+"""A learner as a thread of the controller's process, over the in-memory transport.
+
+Tests: `tests/arena/learners/test_loop.py`.
+"""
 
 from __future__ import annotations
 
