@@ -46,7 +46,7 @@ def evaluate(
     env = environments.matches()
     num_matches = [pairing.num_matches for pairing in message.pairings]
     tallies: list[Tally] = []
-    # More matches than environments, or more pairings, are played in waves.
+    # More pairings than environments are played in waves.
     for wave, shares in enumerate(share_envs(num_matches, num_envs=env.num_envs)):
         blocks = [
             _block(
@@ -68,7 +68,7 @@ def evaluate(
             )
         except Stopped as stopped:
             raise AssignmentFault("stopped", str(stopped)) from stopped
-    # A pairing may be split over blocks and waves, but the wire wants one tally of each seating.
+    # Pairings of equal seatings may be in several waves, but the wire wants one tally of each.
     merged = merge_tallies(tallies)
     duration_s = time.perf_counter() - started
     return Finished(
