@@ -1,4 +1,7 @@
-"""Text of ``card.md``: the content of ``card.json`` for people."""
+"""Text of ``card.md``: the content of ``card.json`` for people.
+
+Tests: `tests/arena/export/test_card.py`, `tests/arena/export/test_spaces.py`.
+"""
 
 from __future__ import annotations
 
@@ -209,6 +212,7 @@ def _space(space: Mapping[str, Any]) -> str:
             return f"MultiDiscrete {space['nvec']}, from {space['start']}"
         case "MultiBinary":
             return f"MultiBinary {space['shape']}"
+    # A bound for each element would fill pages.
     bounds = (space[name] if np.ndim(space[name]) == 0 else "various" for name in ("low", "high"))
     return (
         f"{space['kind']} {space['shape']} {space['dtype']}, from {' to '.join(map(str, bounds))}"
@@ -216,6 +220,7 @@ def _space(space: Mapping[str, Any]) -> str:
 
 
 def _bounds(card: AnyCard) -> list[tuple[str, object]]:
+    # Choices have no bounds.
     if not card.action_layout.num_continuous:
         return []
     return [("numbers of actions are", card.environment.continuous_actions)]
@@ -223,10 +228,12 @@ def _bounds(card: AnyCard) -> list[tuple[str, object]]:
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
+    # Nothing but the header and the line below it.
     if len(lines) == 2:
         return "None."
     return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines)
 
 
 def _cell(value: object) -> str:
+    # A bar would begin another cell, a line break end the table.
     return str(value).replace("|", "\\|").replace("\n", " ")
