@@ -80,7 +80,7 @@ class CardEnvironment(_Part):  # type: ignore[no-redef]  # pydantic's plugin: __
     seats: tuple[Seat, ...]
     outcome: object
     populations: dict[str, tuple[str, ...]]
-    # Cards of earlier releases have no such key: then numbers were squashed.
+    # Cards of earlier releases have no such key.
     continuous_actions: ContinuousActions = "squashed"
     possible_agents: list[str] | None = None
 
