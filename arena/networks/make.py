@@ -1,4 +1,7 @@
-"""Construction of networks from the configuration."""
+"""Construction of networks from the configuration.
+
+Tests: `tests/arena/networks/test_actor_critic.py`.
+"""
 
 from __future__ import annotations
 
