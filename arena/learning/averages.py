@@ -19,10 +19,7 @@ NetworkT = TypeVar("NetworkT", bound=nn.Module)
 
 
 class AveragedNetwork(Generic[NetworkT]):
-    """A network that follows a live one and shares no memory with it.
-
-    Buffers (normalizers) are not averaged: the live network's are more exact.
-    """
+    """A network that follows a live one and shares no memory with it."""
 
     def __init__(self, live: NetworkT) -> None:
         """Start as a copy of the live network."""
@@ -46,6 +43,7 @@ class AveragedNetwork(Generic[NetworkT]):
         self._copy_buffers()
 
     def _copy_buffers(self) -> None:
+        # Statistics of normalizers are copied, not averaged: the live network's are more exact.
         for own, live in self._buffers:
             own.copy_(live)
 
