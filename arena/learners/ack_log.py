@@ -58,6 +58,7 @@ def make_ack_log(
     learner: LearnerId, *, environment: Mapping[str, str] = os.environ
 ) -> AckLog | None:
     """Return the log that a test asked for; None in every real run."""
+    # Two variables, as for failpoints: one left behind writes nothing in a real run.
     directory = environment.get(DIRECTORY)
     if directory is None or environment.get(SWITCH) != "1":
         return None

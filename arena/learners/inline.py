@@ -62,6 +62,7 @@ def start_inline_learner(
         populations,
         learner=learner,
         make_work=make_work,
+        # No `cut_off`: it would end the controller's process.
         patience=Patience(grace_s=GRACE_S),
     )
     return InlineLearner(loop)

@@ -48,7 +48,7 @@ class LearnerProcess:
             self._process.terminate()
 
     def dump_stacks(self) -> None:
-        """Have it write where each of its threads is; it does so in a moment, if it can."""
+        """Ask it to append the stacks of its threads to its file; this takes a moment."""
         if self._process.poll() is None:
             with contextlib.suppress(OSError), self._stacks.open("a") as file:
                 file.write(f"process {self.pid}:\n")
@@ -71,7 +71,7 @@ class LearnerProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def _bury(self) -> None:
-        """Once it has ended: end what it started, let go of the pipe."""
+        """End what the ended process has started, and close the pipe."""
         if self._death_fd is not None:
             # What the process started may outlive it, in its group.
             self._kill_group()

@@ -1,7 +1,7 @@
 """The environments of a learner: a batch for matches, and one for each team whose episodes go on.
 
-Episodes in flight are a cache. Dropped ones begin anew; of all that is committed, only the choice
-of matches depends on it.
+Episodes in flight are a cache: dropped ones begin anew. Of all that is committed, only the choice
+of the matches that are counted depends on it.
 
 Tests: `tests/arena/learners/work/test_episodes.py`.
 """
@@ -175,6 +175,7 @@ class Environments:
         env, self._in_use = self._in_use, None
         if env is None:
             return
+        # The next match makes a new one.
         if env is self._matches:
             self._matches = None
         _close(env)

@@ -97,6 +97,7 @@ class Players:
             name: setup.spec.agent_specs[population.agents[0]]
             for name, population in setup.populations.items()
         }
+        # Agents of a population have equal spaces: `_facts` are those of the first.
         self._layouts = {
             name: observation_layout(
                 spec,
@@ -242,6 +243,7 @@ class Players:
         """
         population = self._setup.populations[population_of(trainee.policy)]
         weights, optimizer = algorithm.weights(), algorithm.optimizer_state()
+        # Weights are checked once more when they are serialized.
         with naming_policy(trainee.policy):
             reference = publish_policy(
                 self._root,
@@ -249,6 +251,7 @@ class Players:
                 optimizer_state=optimizer,
                 policy=trainee.policy,
                 generation=trainee.generation,
+                # The policy's own count: a donor's weights come without the donor's.
                 agent_steps=trainee.agent_steps + agent_steps,
                 learner_updates=algorithm.learner_updates,
                 hyperparameters=trainee.hyperparameters,

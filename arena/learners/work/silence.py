@@ -51,6 +51,7 @@ class Silence:
             # Long episodes in which it waits are no fault: as many as there are environments must
             # end.
             is_enough = num_rollouts >= MIN_SILENT_ROLLOUTS and num_ended >= self._num_envs
+            # Whole episodes may be over before any limit above is reached.
             is_over = collector.is_done and agent_steps == 0
             if is_enough or is_over or num_rollouts >= MAX_SILENT_ROLLOUTS:
                 raise AssignmentFault(

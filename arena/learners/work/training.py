@@ -184,6 +184,7 @@ class _Training:
         self.tallies = collector.tallies()
         self._episodes = collector.episodes()
         self._sides = tuple(seat.side for seat in setup.seats)
+        # |=: spreads of observations are there already (`_rollout`).
         for policy, measured in collector.measured().items():
             self._measured[policy] |= measured
 
@@ -267,6 +268,7 @@ class _Training:
             episode_length=message.episode_length,
         )
         for policy in self._learning:
+            # Without a seat it would train on nothing.
             if policy not in collector.agent_steps:
                 raise ValueError(f"trainee {policy} has no seat in any seating")
         return HeldEpisodes(

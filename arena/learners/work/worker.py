@@ -74,6 +74,7 @@ class Worker:
             # Environments are not at fault: they are kept.
             self._environments.release()
             failed = self._failed(assignment, fault)
+        # Before Exception: the disk is at fault, and no policy (`Failed.kind`).
         except DiskRefused as error:
             self._environments.release()
             failed = self._failed(assignment, AssignmentFault("storage", str(error)))
@@ -135,6 +136,7 @@ class Worker:
 
     def close(self) -> None:
         """Release the environments."""
+        # Global in torch: it would outlive this worker.
         self._hook.remove()
         self._environments.close()
 
