@@ -168,6 +168,7 @@ class BotActor(Actor):
                 self._given(observation, mask),
                 mask,
                 agent=agent,
+                # numpy's, as bots need no torch; the seed is from the assignment's generator.
                 rng=np.random.default_rng(int(seed)),
                 **self._games(games.index.numpy() if self._is_told_games else None),
             )
@@ -191,6 +192,7 @@ class BotActor(Actor):
 
     def _given(self, observation: torch.Tensor, mask: npt.NDArray[np.bool_] | None) -> object:
         """Return observations as the environment gives them."""
+        # float32 rows back to the environment's own dtypes and nesting.
         given: object = self._layout.to_environment(observation.cpu())
         if mask is None or self._mask_place not in ("observation", "beside"):
             return given
@@ -270,6 +272,7 @@ def _takes(method: object, name: str) -> bool:
 
 def _fits(method: object, *arguments: object, **keywords: object) -> bool:
     """Whether a method can be called so; one whose signature cannot be read can."""
+    # Some callables are not written in Python and tell no signature: the call will show.
     signature = _signature(method)
     if signature is None:
         return callable(method)

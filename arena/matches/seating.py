@@ -48,6 +48,7 @@ def make_seats(
             population: tuple(a for a in agents if a in side_agents and a in population_agents)
             for population, population_agents in populations.items()
         }
+        # A population without an agent on this side has no seat there.
         present = {population: members for population, members in shared.items() if members}
         for population, members in present.items():
             # A population's agents on one side are one seat; its name is the side's if it is alone.
@@ -64,6 +65,7 @@ def _cooperation_seats(
             name=team if len(populations) == 1 else f"{team}/{population}",
             side=side,
             population=population,
+            # Both teams have the same agents: they play the same episodes, one after the other.
             agents=tuple(agent for agent in agents if agent in members),
         )
         for team in (HOME, AWAY)
@@ -132,6 +134,7 @@ def result_weights(
 def _check_partition(
     key: str, *, groups: Mapping[str, tuple[str, ...]], agents: tuple[str, ...]
 ) -> None:
+    # A list: a set would hide an agent that is listed twice.
     listed = [agent for members in groups.values() for agent in members]
     for agent in listed:
         if agent not in agents:
@@ -177,6 +180,7 @@ def seatings_for(
     if not own:
         raise ValueError(f"population {population!r} has no seat")
     if len({seat.side for seat in seats}) == 1:
+        # Both teams are the trainees: while training there is no opponent, and only home plays.
         team = {**mates, population: trainee}
         return (team_seating(team, team, seats=seats),)
     for seat in seats:

@@ -201,7 +201,9 @@ class TallyBook:
             self._add(turn, environments=over & episodes.void, sums=self._void_sums)
         episodes.returns[turn.episode_over] = 0.0
         episodes.length[turn.episode_over] = 0
+        # After both sums were taken: the flag belongs to the episode that ended.
         episodes.void &= ~turn.episode_over
+        # After `_add`, which reads the hashes.
         if self._games is not None:
             self._games.forget(turn.episode_over)
 
@@ -248,6 +250,7 @@ def merge_tallies(tallies: Sequence[Tally]) -> tuple[Tally, ...]:
     merged: dict[tuple[Entrant, ...], Tally] = {}
     for tally in tallies:
         known = merged.get(tally.entrants)
+        # dicts keep the order of insertion.
         merged[tally.entrants] = tally if known is None else _sum(known, tally)
     return tuple(merged.values())
 
